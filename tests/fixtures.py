@@ -48,8 +48,9 @@ def _no_clusters(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture(autouse=True)
-def _own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests use the instance and the settings of their own folder."""
+def _own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests use the instance, the settings and the states of their own folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "states"))
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.delenv("WEFT_CONFIG", raising=False)
 

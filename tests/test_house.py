@@ -141,6 +141,7 @@ LAZY = {
     **dict.fromkeys(("torch", "sentence_transformers", "transformers", "huggingface_hub"), "an extra"),
     **dict.fromkeys(("onnxruntime", "google", "s3fs", "ir_measures", "scipy", "dkim"), "an extra"),
     **dict.fromkeys(("aiohttp", "botocore", "aiobotocore"), "comes with s3fs"),
+    "cryptography": "receipts alone need it",
     "httpx2": "loaded with the client of the model service",
     "tokenizers": "its import loads what only embedding and token counts need",
 }

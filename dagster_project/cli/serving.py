@@ -15,7 +15,7 @@ from dagster_project.cli.options import CONFIG, JSON, LENS, explained
 from dagster_project.cli.standby_process import standing_by
 from dagster_project.config.settings import load_settings
 from dagster_project.index.search.opened_index import require_lens
-from dagster_project.outgoing.receipts import Receipts
+from dagster_project.outgoing.receipts import Receipts, receipt_line
 from dagster_project.servers.guards import LEAST_TOKEN, TOKEN_VARIABLE
 from dagster_project.servers.listening import listening, log_aside, make_server
 from transforms.errors import SettingsError, not_installed
@@ -97,31 +97,50 @@ def skill(folders: tuple[Path, ...]) -> None:
 
 
 @mcp.command()
+@click.argument("part", type=click.Choice(["list", "verify", "export"]), default="list")
 @CONFIG
 @JSON
 @click.option("--last", type=click.IntRange(1), help="Only this many, the newest.")
+@click.option("--new-key", is_flag=True, help="Before, change the key that signs; a receipt announces it.")
 @explained
-def receipts(config: Path | None, as_json: bool, last: int | None) -> None:
-    """List the texts that assistants were shown, and verify that no receipt was changed, put in or taken out between others.
+def receipts(part: str, config: Path | None, as_json: bool, last: int | None, new_key: bool) -> None:
+    """List the texts that assistants were shown, and verify that no receipt was changed, put in, taken out or cut off.
 
-    A receipt has the hashes of the question and of each text, and how much was masked. Exit code 5 if the chain of
-    hashes is broken. Receipts that were cut off at the end leave no trace: compare the count and the last hash with those
-    that you noted elsewhere."""
+    A receipt has the hashes of the question and of each text, and how much was masked. Exit code 5 if something that can
+    be known is not whole. `verify` lists the keys and says what cannot be known; `export` prints the signed receipts as JSON
+    lines for others, who verify them with the public key."""
+    chain = Receipts(load_settings(config or click.get_current_context().obj).root)
+    if new_key:
+        chain.renew_key()
     count, hashed = 0, ""
+    signed: dict[str | None, int] = {}
 
     def counted() -> Iterator[dict[str, Any]]:
         nonlocal count, hashed
-        for receipt in Receipts(load_settings(config or click.get_current_context().obj).root).read():
+        for receipt in chain.read():
             count, hashed = count + 1, receipt["hash"]
+            signed[receipt.get("key")] = count
             yield receipt
 
     for receipt in deque(counted(), last) if last else counted():
-        if as_json:
-            click.echo(json.dumps(receipt, ensure_ascii=False))
-            continue
-        masked = ", ".join(f"{count} {kind}" for kind, count in receipt["masked"].items())
-        size = sum(passage["bytes"] for passage in receipt["passages"])
-        extent = f"{len(receipt['passages'])} passages, {size:,} bytes"
-        click.echo(f"{receipt['at'][:19]}Z  {receipt['tool']:<12}  {extent}; masked: {masked or 'nothing'}")
-    if not as_json:
+        if part == "export" and "key" in receipt or part == "list" and as_json:
+            click.echo(receipt_line(receipt), nl=False)
+        elif part == "list":
+            click.echo(_shown(receipt))
+    unknown = chain.unknown(count, signed.pop(None, 0))
+    if part == "verify" and as_json:
+        click.echo(json.dumps({"receipts": count, "hash": hashed, "keys": signed, "unknown": unknown}))
+    elif part == "verify":
+        for key, number in signed.items():
+            click.echo(f"up to receipt {number} signed with {key}")
+        for reason in unknown:
+            click.echo(f"not known: {reason}")
+    if part != "export" and not as_json:
         click.echo(f"{count} receipts, unchanged; the last has the hash {hashed}" if count else "no receipts")
+
+
+def _shown(receipt: dict[str, Any]) -> str:
+    masked = ", ".join(f"{count} {kind}" for kind, count in receipt["masked"].items())
+    size = sum(passage["bytes"] for passage in receipt["passages"])
+    extent = f"{len(receipt['passages'])} passages, {size:,} bytes"
+    return f"{receipt['at'][:19]}Z  {receipt['tool']:<12}  {extent}; masked: {masked or 'nothing'}"

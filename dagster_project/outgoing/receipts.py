@@ -1,17 +1,22 @@
-"""Receipts of disclosures: one line of JSON for up to `_MOST_PASSAGES` passages, chained by hashes.
+"""Receipts of disclosures: one line of JSON for up to `_MOST_PASSAGES` passages, chained by hashes and signed.
 
-Each line has its number and the hash of the line before it. So the chain shows a line that was changed by a byte, taken out
-between others or put in. It does not show lines that were cut off at the end, nor a chain that somebody wrote over from a
-line on to the end: to know of these, keep the number and the hash of the last receipt elsewhere, and compare."""
+Each line has its number, the hash of the line before it, its own hash, and the signature of that. So the chain shows a line
+that was changed by a byte, taken out between others, put in or signed by somebody else. The notes of `Heads` show lines
+that were cut off at the end, and a chain that somebody wrote over."""
 
 import fcntl
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
+from dagster_project.outgoing.receipt_seals import Heads, ReceiptKey, is_signed, public
+from dagster_project.system.durable import put, sync
 from transforms.errors import ReceiptError
 from transforms.hashing import bytes_sha256
 
@@ -21,8 +26,8 @@ GENESIS = "0" * 64
 _MOST_PASSAGES = 500
 _MOST_PLACE = 1_000
 """Characters of a place as JSON; a longer one is named by its hash, so that no line has more than a megabyte."""
-_READ_BACK = 1 << 20
-"""Bytes that are read from the end for the last receipt, doubled until it is there."""
+_MOST_BYTES = 64 << 20
+"""Bytes after which a file is set aside, named after the number of its last receipt; the next continues its chain."""
 
 
 class Disclosed(NamedTuple):
@@ -45,6 +50,7 @@ class Receipts:
 
     def __init__(self, root: Path):
         self.path = root / FOLDER / FILE
+        self.key, self.heads = ReceiptKey(self.path.parent), Heads(root)
 
     def add(self, tool: str, query: str, view: Seen, texts: Sequence[Disclosed], masked: Counter[str]) -> str:
         """Append the receipt of one answer and return its hash; ReceiptError if that is impossible.
@@ -52,7 +58,6 @@ class Receipts:
         It has the SHA-256 of the question and of the shown texts, not the texts. An answer with many passages has a receipt
         for each part of them."""
         content = {
-            "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
             "tool": tool,
             "asked_sha256": bytes_sha256(query.encode("utf-8", "replace")),
             "index_version": view.version,
@@ -61,41 +66,121 @@ class Receipts:
         }
         passages = [_passage(passage) for passage in texts]
         parts = [passages[n : n + _MOST_PASSAGES] for n in range(0, len(passages), _MOST_PASSAGES)] or [[]]
-        lines = []
+        contents = [content | {"passages": part} for part in parts]
+        for number, part in enumerate(contents if parts[1:] else [], 1):
+            part |= {"part": number, "parts": len(parts)} | ({"masked": {}} if number > 1 else {})
+        return self._append(contents)
+
+    def renew_key(self) -> str:
+        """Sign with a new key from now on, which a receipt with the former signature announces; its hash."""
+        return self._append([{"tool": "new key", "passages": [], "masked": {}}], is_new_key=True)
+
+    def files(self) -> list[Path]:
+        """The files of the chain, oldest first."""
+        return sorted(self.path.parent.glob("receipts*.jsonl"))
+
+    def _append(self, contents: Sequence[dict[str, Any]], *, is_new_key: bool = False) -> str:
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self.path.open("a+b") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
-                count, before = _end(file)
-                for part, of_part in enumerate(parts, 1):
-                    numbered = {"number": count + part, "before": before, "passages": of_part}
-                    receipt = content | numbered | ({"part": part, "parts": len(parts)} if parts[1:] else {})
-                    before = _hashed(receipt)
-                    lines.append(_line({**receipt, "hash": before}))
-                    content["masked"] = {}
-                file.write(b"".join(lines))
+            with self._locked():
+                count, before, last = self._end()
+                key = self.key.current(last.get("new_key"))
+                more = {"new_key": self.key.make_next()} if is_new_key else dict[str, str]()
+                more |= {"at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}", "key": public(key)}
+                receipt, lines = {"hash": before}, b""
+                for number, content in enumerate(contents, count + 1):
+                    receipt = content | more | {"number": number, "before": receipt["hash"]}
+                    receipt["hash"] = _hashed(receipt)
+                    receipt["signature"] = key.sign(receipt["hash"].encode()).hex()
+                    lines += receipt_line(receipt)
+                self._write(lines, count)
+                if is_new_key:
+                    put(self.key.next, self.key.file)
+                self._note(receipt, before)
+                return receipt["hash"]
         except OSError as error:
             raise ReceiptError(
                 f"no receipt can be written to {self.path} ({error.strerror}), so nothing is answered: make the folder "
                 "writable, or set `receipts = false` in [mcp]"
             ) from error
-        return before
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self.path.parent / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+            yield
+
+    def _write(self, lines: bytes, count: int) -> None:
+        if self.path.exists() and self.path.stat().st_size >= _MOST_BYTES:
+            put(self.path, self.path.with_name(f"receipts-{count:012}.jsonl"))
+        is_new = not self.path.exists()
+        with self.path.open("ab") as file:
+            file.write(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        if is_new:
+            sync([self.path.parent])
+
+    def _note(self, receipt: Mapping[str, Any], before: str) -> None:
+        """Note the head. Where that is impossible, `unknown` names the receipts without a note."""
+        with suppress(OSError, ReceiptError):
+            heads = self.heads.read()
+            noted = f'"hash":"{heads[-1]["hash"] if heads else ""}"'
+            is_continued = before in noted or any(noted.encode() in p.read_bytes() for p in self.files())
+            self.heads.note(receipt, heads, is_continued=is_continued)
+
+    def _end(self) -> tuple[int, str, dict[str, Any]]:
+        """The number of receipts, the hash that the next one names as the one before, and the last one.
+
+        That is the hash of the last receipt; of any other line the hash of its bytes, which `read` then names."""
+        for path in reversed(self.files()):
+            if last := _last_line(path):
+                receipt = _read(last) or {}
+                number = receipt.get("number") or sum(p.read_bytes().count(b"\n") for p in self.files())
+                return number, receipt.get("hash", bytes_sha256(last)), receipt
+        return 0, GENESIS, {}
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """The receipts, oldest first; ReceiptError names the first line at which the chain is broken."""
-        before = GENESIS
-        if not self.path.exists():
-            return
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                receipt = _read(line)
-                # Receipts of earlier versions have no number.
-                if receipt is None or receipt["before"] != before or receipt.get("number", number) != number:
-                    raise ReceiptError(
-                        f"line {number} of {self.path} is not as it was written, or a line before it is gone"
-                    )
-                before = receipt["hash"]
-                yield receipt
+        """The receipts, oldest first; ReceiptError names the first line at which the chain is broken.
+
+        Behind the last one ReceiptError names each difference from the notes of its head, and from its key."""
+        heads, faults, last = self.heads.read(), list[str](), dict[str, Any]()
+        number, before = 0, GENESIS
+        with ExitStack() as opened:
+            for file in [opened.enter_context(path.open("rb")) for path in self.files()]:
+                for at, line in enumerate(file, 1):
+                    if not line.endswith(b"\n"):
+                        with self._locked():  # until the one who writes it has ended
+                            line += file.readline()
+                    number, receipt = number + 1, _read(line) or {}
+                    if fault := _fault(line, receipt, number, before, last):
+                        raise ReceiptError("; ".join([f"line {at} of {file.name} {fault}", *faults]))
+                    before, last = receipt["hash"], receipt
+                    faults += self.heads.differences(heads, {"number": number, **receipt})
+                    yield receipt
+        if (most := max((head["number"] for head in heads), default=0)) > number:
+            size = self.path.stat().st_size if self.path.exists() else -1
+            how = "has lines cut off at its end" if size > 0 else "was deleted" if size else "was emptied"
+            faults.append(f"{self.path} {how}: receipts {number + 1} to {most} are gone")
+        elif expected := last.get("new_key", last.get("key")):
+            faults += self.key.faults(expected)
+        if last.get("part") != last.get("parts"):
+            faults.append(f"{self.path} ends within an answer: a kill, or its last parts were cut off")
+        if faults:
+            raise ReceiptError(f"{'; '.join(faults)}. {self.heads.file} has the notes")
+
+    def unknown(self, count: int, unsigned: int) -> list[str]:
+        """The reasons why a chain of so many whole receipts, the first without a signature, may not be all."""
+        reasons = []
+        if unsigned:
+            reasons.append(f"who wrote receipts 1 to {unsigned}: an earlier version, without signatures")
+        if not (heads := self.heads.read()):
+            reasons.append(f"whether the end was cut off: {self.heads.file} has no note of it")
+        elif heads[-1]["number"] < count:
+            reasons.append(
+                f"whether the end was cut off behind receipt {heads[-1]['number']}, the last one noted"
+            )
+        return reasons
 
 
 def _passage(passage: Disclosed) -> dict[str, Any]:
@@ -105,44 +190,55 @@ def _passage(passage: Disclosed) -> dict[str, Any]:
     return {"place": place, "bytes": len(text), "sha256": bytes_sha256(text)}
 
 
-def _end(file: BinaryIO) -> tuple[int, str]:
-    """The number of lines, and the hash that the next receipt names as the one before.
-
-    That is the hash of the last receipt; of a line that is not a receipt the hash of its bytes, which `read` then names. A
-    line that a kill cut off is removed: its answer was never given."""
-    size, read_back, whole = file.seek(0, 2), _READ_BACK, b""
-    while True:
-        file.seek(max(0, size - read_back))
-        end = file.read()
-        whole = end[: end.rfind(b"\n") + 1]
-        if whole[:-1].find(b"\n") >= 0 or len(end) == size:
-            break
-        read_back *= 2
-    file.truncate(size - len(end) + len(whole))
-    if not whole:
-        return 0, GENESIS
-    last = whole[:-1].rpartition(b"\n")[2] + b"\n"
-    receipt = _read(last)
-    if receipt is not None and isinstance(receipt.get("number"), int):
-        return receipt["number"], receipt["hash"]
-    file.seek(0)
-    return sum(1 for _ in file), receipt["hash"] if receipt else bytes_sha256(last)
+def _last_line(path: Path) -> bytes:
+    """The last whole line. One that a kill cut off is removed: its answer was never given."""
+    if not path.stat().st_size:
+        return b""
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
+        end = text.rfind(b"\n") + 1
+        last = text[text.rfind(b"\n", 0, max(0, end - 1)) + 1 : end]
+    os.truncate(path, end)
+    return last
 
 
 def _read(line: bytes) -> dict[str, Any] | None:
     """The receipt in a line; None unless its bytes are those that were written."""
     try:
         receipt = json.loads(line)
-        hashed = receipt.pop("hash")
-        is_whole = _hashed(receipt) == hashed and _line({**receipt, "hash": hashed}) == line
+        is_whole = _hashed(receipt) == receipt["hash"] and receipt_line(receipt) == line
+        number = receipt.get("number", 0)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return {**receipt, "hash": hashed} if is_whole and "before" in receipt else None
+    return receipt if is_whole and "before" in receipt and isinstance(number, int) else None
 
 
-def _hashed(content: Mapping[str, Any]) -> str:
-    return bytes_sha256(_line(content))
+def _fault(
+    line: bytes, receipt: Mapping[str, Any], number: int, before: str, last: Mapping[str, Any]
+) -> str | None:
+    """The reason why a line is not the receipt of this number behind `last`, whose hash is `before`."""
+    if not line.endswith(b"\n"):
+        return "ends within a receipt: a kill interrupted it, or it was cut off; the next answer removes the line"
+    if not receipt:
+        return "is not as it was written"
+    own, key = receipt.get("number", number), last.get("new_key", last.get("key"))
+    if own > number:
+        return f"is receipt {own}: those from {number} to {own - 1} are gone"
+    if own < number:
+        return f"is receipt {own}, where {number} belongs: it stands twice, or out of its order"
+    if receipt["before"] != before:
+        return f"does not follow the line before it: one of both was written over (receipt {own})"
+    if key and receipt.get("key") != key:
+        return f"has another key than the receipts before it, {receipt.get('key')}, and none announced it"
+    if "key" in receipt and not is_signed(receipt):
+        return "has a signature that is not of its key: somebody else signed it"
+    return None
 
 
-def _line(content: Mapping[str, Any]) -> bytes:
+def _hashed(receipt: Mapping[str, Any]) -> str:
+    return bytes_sha256(
+        receipt_line({name: value for name, value in receipt.items() if name not in ("hash", "signature")})
+    )
+
+
+def receipt_line(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

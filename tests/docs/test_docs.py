@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -28,6 +29,7 @@ from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.instance import open_instance
 from dagster_project.orchestration.names import SEARCH
+from dagster_project.outgoing.receipts import Receipts, Seen
 from tests.timing import HUNG
 
 ROOT = Path(__file__).parents[2]
@@ -130,6 +132,17 @@ def test_every_python_block_runs_on_the_published_file(
     assert capsys.readouterr().out.strip()
 
 
+def test_others_verify_receipts_by_the_script_of_the_docs(sample: Sample):
+    (script,), receipts = blocks("py"), Receipts(load_settings(sample.config).root)
+    for _ in range(2):
+        receipts.add("search", "words", Seen("v"), [], Counter())
+        receipts.renew_key()
+    export = sample.weft("mcp", "receipts", "export").stdout
+    command = [sys.executable, "-c", script.text, json.loads(export.splitlines()[0])["key"]]
+    for text, says in ((export, "receipts 1 to 4 are whole\n"), (export.replace('"search"', '"get"'), "")):
+        assert subprocess.run(command, input=text, capture_output=True, text=True).stdout == says
+
+
 @pytest.mark.exhaustive
 def test_the_notebook_runs_on_the_published_file(sample: Sample, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WEFT_INDEX", str(sample.index))
@@ -137,9 +150,7 @@ def test_the_notebook_runs_on_the_published_file(sample: Sample, monkeypatch: py
     nbformat.validate(notebook)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs for cell in cells)
-    NotebookClient(
-        notebook, timeout=int(HUNG), resources={"metadata": {"path": str(ROOT / "docs")}}
-    ).execute()
+    NotebookClient(notebook, timeout=int(HUNG), resources={"metadata": {"path": str(ROOT / "docs")}}).execute()  # fmt: skip
     assert all(cell.outputs for cell in cells)
 
 

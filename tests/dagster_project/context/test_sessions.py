@@ -115,10 +115,8 @@ match = ["*.txt"]
 sources = ["users"]
 """
     built.config.write_text(f"{text}\n{rules}")
-    drafted = [
-        built.put(name, "How does the shell behave when the load doubles?")
-        for name in ("drafts/a.md", "b.md")
-    ]
+    drafted = [built.put(name, "How does the shell behave when the load doubles?")
+        for name in ("drafts/a.md", "b.md")]  # fmt: skip
     by_rule, plain = (json.loads(asked(built, str(file), "--json").stdout)["manifest"] for file in drafted)
     assert by_rule["chosen"][0]["doc_id"] == "m202@example.org"
     sources = dict(built.sql("SELECT doc_id, min(source) FROM chunks GROUP BY doc_id"))

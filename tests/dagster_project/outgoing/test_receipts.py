@@ -1,13 +1,16 @@
-"""Receipts show each byte that was changed, and no receipt stops those after it."""
+"""Receipts show each byte that was changed and each that is gone, and no receipt stops those after it."""
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from dagster_project.outgoing.receipts import GENESIS, Disclosed, Receipts, Seen
+from dagster_project.outgoing import receipts as module
+from dagster_project.outgoing.receipts import GENESIS, Disclosed, Receipts, Seen, receipt_line
 from transforms.errors import ReceiptError
 from transforms.hashing import bytes_sha256
 
@@ -18,43 +21,105 @@ def added(receipts: Receipts, passages: int = 1, place: str = "place") -> str:
     return receipts.add("search", "words", Seen("v"), shown, Counter(phone=1))
 
 
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        (lambda lines: [lines[0], lines[1].replace(b'"search"', b'"get"'), *lines[2:]], 2),
-        (lambda lines: [lines[0], lines[1].replace(b":", b": ", 1), *lines[2:]], 2),
-        (lambda lines: [lines[0], lines[1].replace(b"{", b'{"tool":"get",', 1), *lines[2:]], 2),
-        (lambda lines: [*lines[:2], lines[2].replace(b"\n", b" \n")], 3),
-        (lambda lines: [lines[0], lines[2]], 2),
-        (lambda lines: [*lines[:2], lines[1], lines[2]], 3),
-        (lambda lines: [*lines[:1], b"\n", *lines[1:]], 2),
-        (lambda lines: [lines[0], lines[2], lines[1]], 2),
-        (lambda lines: lines[1:], 1),
-    ],
-    ids=[
-        "value", "blank", "key twice", "blank at the end", "taken out", "twice", "empty line", "order", "first",
-    ],
-)  # fmt: skip
-def test_a_changed_byte_is_named_with_its_line(
-    tmp_path: Path, change: Callable[[list[bytes]], list[bytes]], line: int
-):
-    receipts = Receipts(tmp_path)
+def forged(receipts: Receipts, kept: int, *, has_key: bool = False) -> list[bytes]:
+    """Three receipts of somebody else who wrote the chain over behind the first `kept`, with the stolen key or another."""
+    other = Receipts(receipts.path.parent / "other")
+    other.path.parent.mkdir(parents=True)
+    other.path.write_bytes(b"".join(receipts.path.read_bytes().splitlines(keepends=True)[:kept]))
+    if has_key:
+        shutil.copy(receipts.key.file, other.key.file)
+    for _ in range(3 - kept):
+        added(other)
+    return other.path.read_bytes().splitlines(keepends=True)
+
+
+def signed(lines: list[bytes], sign: Callable[[str], str]) -> list[bytes]:
+    return [receipt_line(r | {"signature": sign(r["signature"])}) for r in map(json.loads, lines)]
+
+
+CHANGES: dict[str, tuple[Callable[[list[bytes], Receipts], list[bytes] | None], str]] = {
+    "value": (lambda lines, _: [lines[0], lines[1].replace(b'"search"', b'"get"'), lines[2]], "line 2 of .* not as it was"),
+    "blank": (lambda lines, _: [lines[0], lines[1].replace(b":", b": ", 1), lines[2]], "line 2 of .* not as it was"),
+    "key twice": (lambda lines, _: [lines[0], lines[1].replace(b"{", b'{"tool":"get",', 1), lines[2]], "line 2 of .* not"),
+    "blank at the end": (lambda lines, _: [*lines[:2], lines[2].replace(b"\n", b" \n")], "line 3 of .* not as it was"),
+    "taken out": (lambda lines, _: [lines[0], lines[2]], "line 2 of .* receipt 3: those from 2 to 2 are gone"),
+    "twice": (lambda lines, _: [*lines[:2], lines[1], lines[2]], "line 3 of .* receipt 2, where 3 belongs"),
+    "empty line": (lambda lines, _: [lines[0], b"\n", *lines[1:]], "line 2 of .* not as it was"),
+    "order": (lambda lines, _: [lines[0], lines[2], lines[1]], "line 2 of .* receipt 3"),
+    "first": (lambda lines, _: lines[1:], "line 1 of .* receipt 2: those from 1 to 1 are gone"),
+    "cut": (lambda lines, _: lines[:2], "cut off at its end: receipts 3 to 3 are gone"),
+    "kill": (lambda lines, _: [*lines[:2], lines[2][:99]], "line 3 of .* ends within a receipt"),
+    "emptied": (lambda lines, _: [], "emptied: receipts 1 to 3 are gone"),
+    "deleted": (lambda lines, _: None, "deleted: receipts 1 to 3 are gone"),
+    "signature": (lambda lines, _: signed(lines, lambda text: text[::-1]), "line 1 of .* somebody else signed"),
+    "letters": (lambda lines, _: signed(lines, str.upper), "line 1 of .* somebody else signed"),
+    "spliced": (lambda lines, kept: [lines[0], *forged(kept, 0)[1:]], "line 2 of .* does not follow"),
+    "another key": (lambda lines, kept: forged(kept, 1), "line 2 of .* has another key than"),
+    "re-signed": (lambda lines, kept: forged(kept, 0), "receipt 3 is not the one .* with another key; .*key was exchanged"),
+    "stolen key": (lambda lines, kept: forged(kept, 2, has_key=True), "receipt 3 is not the one noted .* over[.]"),
+    "key file": (lambda lines, kept: kept.key.file.write_text("ab" * 32) and lines, "key was exchanged"),
+    "open key": (lambda lines, kept: kept.key.file.chmod(0o644) or lines, "others than the owner can use"),
+    "no key": (lambda lines, kept: kept.key.file.unlink() or lines, "key is gone"),
+    "notes": (lambda lines, kept: kept.heads.file.write_text("[]") and lines, "notes of receipts, is damaged"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_a_change_is_named_for_what_it_is(tmp_path: Path, kind: str):
+    receipts, (change, named) = Receipts(tmp_path), CHANGES[kind]
     for _ in range(3):
         added(receipts)
-    lines = receipts.path.read_bytes().splitlines(keepends=True)
-    receipts.path.write_bytes(b"".join(change(lines)))
-    with pytest.raises(ReceiptError, match=f"line {line} of "):
+    lines = change(receipts.path.read_bytes().splitlines(keepends=True), receipts)
+    receipts.path.unlink()
+    if lines is not None:
+        receipts.path.write_bytes(b"".join(lines))
+    with pytest.raises(ReceiptError, match=named):
         list(receipts.read())
 
 
-def test_each_receipt_counts_those_before_it_so_that_a_cut_end_can_be_known(tmp_path: Path):
+def test_a_cut_end_stays_known_behind_later_receipts(tmp_path: Path):
     receipts = Receipts(tmp_path)
     hashes = [added(receipts) for _ in range(3)]
     assert [(r["number"], r["hash"]) for r in receipts.read()] == list(enumerate(hashes, 1))
     receipts.path.write_bytes(b"".join(receipts.path.read_bytes().splitlines(keepends=True)[:1]))
-    another = added(receipts)
-    assert [r["number"] for r in receipts.read()] == [1, 2]
-    assert another != hashes[1], "whoever noted the second receipt knows that it is gone"
+    for _ in range(4):
+        added(receipts)
+    with pytest.raises(ReceiptError, match="receipt 3 is not the one noted"):
+        list(receipts.read())
+
+
+def test_files_of_two_writers_are_one_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "_MOST_BYTES", 4_000)
+    with ThreadPoolExecutor(2) as two:
+        list(two.map(lambda _: [added(Receipts(tmp_path)) for _ in range(20)], range(2)))
+    receipts = Receipts(tmp_path)
+    assert [r["number"] for r in receipts.read()] == list(range(1, 41)) and receipts.unknown(40, 0) == []
+    first, *others = receipts.files()
+    assert len(others) > 4 and max(file.stat().st_size for file in others) < 5_000
+    first.unlink()
+    with pytest.raises(ReceiptError, match="line 1 of .*: those from 1 to [67] are gone"):
+        list(receipts.read())
+
+
+def test_a_kill_between_two_writes_is_told_from_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    receipts = Receipts(tmp_path)
+    added(receipts)
+    noted = receipts.heads.file.read_bytes()
+    added(receipts)
+    receipts.heads.file.write_bytes(noted)
+    assert len(list(receipts.read())) == 2 and "behind receipt 1" in receipts.unknown(2, 0)[0]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module, "put", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        receipts.renew_key()
+    assert len(list(receipts.read())) == 3
+    added(receipts)
+    assert len({r["key"] for r in receipts.read()}) == 2 and not receipts.key.next.exists()
+    added(receipts, 650)
+    receipts.path.write_bytes(b"".join(receipts.path.read_bytes().splitlines(keepends=True)[:-1]))
+    receipts.heads.file.unlink()
+    assert "no note" in receipts.unknown(5, 0)[0]
+    with pytest.raises(ReceiptError, match="ends within an answer"):
+        list(receipts.read())
 
 
 def test_an_answer_with_many_long_places_stops_no_later_one(tmp_path: Path):
@@ -92,12 +157,8 @@ def test_receipts_without_numbers_are_continued(tmp_path: Path):
     before = GENESIS
     for at in ("one", "two"):
         content = {"at": at, "before": before, "passages": [{"place": "p" * (2 << 20)}]}
-        before = bytes_sha256(_line(content))
+        before = bytes_sha256(receipt_line(content))
         with receipts.path.open("ab") as file:
-            file.write(_line({**content, "hash": before}))
+            file.write(receipt_line({**content, "hash": before}))
     added(receipts)
     assert [r.get("number") for r in receipts.read()] == [None, None, 3]
-
-
-def _line(content: dict[str, object]) -> bytes:
-    return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -57,12 +57,8 @@ def marked(number: int, mark: str, reply_to: int | None = None) -> Mail:
 
 
 PUBLIC = [marked(1, "pubone"), marked(4, "pubtwo", reply_to=3), CROSS]
-SECRET = [
-    marked(2, "secone", reply_to=1),
-    marked(3, "sectwo", reply_to=2),
-    CROSS,
-    Mail(6, "Yes, secreply.", "Re: secreply", 1, "secreply <secreply@example.org>"),
-]
+SECRET = [marked(2, "secone", reply_to=1), marked(3, "sectwo", reply_to=2), CROSS,
+    Mail(6, "Yes, secreply.", "Re: secreply", 1, "secreply <secreply@example.org>")]  # fmt: skip
 LONG = "The quorum sits at the long table by the window, and nobody has moved it for years. " * 12
 DESK = {
     "deskclean": "",
@@ -325,11 +321,7 @@ def test_a_link_that_several_notes_answer_leads_to_one_that_is_shown(work: Works
 @pytest.mark.parametrize("place", ["public", "secret"])
 def test_a_mail_is_found_in_each_place_that_holds_a_copy_and_names_that_place(work: Workspace, place: str):
     with closing(open_index(work.settings)) as index:
-        queries = [
-            f"crossmark source:{place}",
-            f"crossmark l:{place}",
-            f"source:{place} l:{place} s:crossmark",
-        ]
+        queries = [f"crossmark source:{place}", f"crossmark l:{place}", f"source:{place} l:{place} s:crossmark"]  # fmt: skip
         hits = index.search(queries).hits.to_pylist()
     found = {(h["query"], h["source"], h["list_id"]) for h in hits if h["doc_id"] == CROSS.message_id}
     assert found == {(query, place, place) for query in range(3)}

@@ -26,19 +26,12 @@ from tests.timing import HUNG
 from transforms.settings.search import LensSettings
 
 ENDLESS = "SELECT sum(hash(a.range, b.range) % 7) FROM range(10_000_000) a, range(10_000_000) b"
-SOURCES = (
-    {"name": "dev", "kind": "mbox", "path": "mail/*.mbox", "list_id": "dev"},
-    {"name": "notes", "kind": "vault", "path": "notes"},
-)
+SOURCES = ({"name": "dev", "kind": "mbox", "path": "mail/*.mbox", "list_id": "dev"},
+    {"name": "notes", "kind": "vault", "path": "notes"})  # fmt: skip
 SECRETS = (
-    "AKIAIOSFODNN7EXAMPLE",
-    "ghp_" + "a1B2" * 9,
-    "eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.c2lnbmF0dXJl",
-    "MIIEpAIBAAKCAQEAabcdefghijklmnopqrstuvwxyz012345",
-    "hunter2hunter2",
-    "ann.other@example.org",
-    "+49 30 5551234",
-)
+    "AKIAIOSFODNN7EXAMPLE", "ghp_" + "a1B2" * 9, "eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.c2lnbmF0dXJl",
+    "MIIEpAIBAAKCAQEAabcdefghijklmnopqrstuvwxyz012345", "hunter2hunter2", "ann.other@example.org", "+49 30 5551234",
+)  # fmt: skip
 TEXT = f"""The compactor of the office uploads with these:
 
 key {SECRETS[0]} and token {SECRETS[1]}
@@ -61,9 +54,7 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     work.put("notes/engine.md", f"---\ntags: [engine, {SECRETS[0]}]\n---\n# Engine\n\nIt runs.\n")
     work.configure(*SOURCES)
     work.put("mail/.keep", "")
-    work.write(
-        "dev.mbox", [Mail(1, TEXT, "Compactor keys"), Mail(2, FORGED, "Re: Compactor keys", reply_to=1)]
-    )
+    work.write("dev.mbox", [Mail(1, TEXT, "Compactor keys"), Mail(2, FORGED, "Re: Compactor keys", reply_to=1)])  # fmt: skip
     work.build()
     return work
 
@@ -176,9 +167,7 @@ def test_answers_to_programs_leave_receipts_and_under_a_lens_pages_do(office: Wo
     assert [r["tool"] for r in left] == [
         "page /", "page /", "page /feed", "page /m", "page /raw", "page /d", "page /corpus", "page /open",
     ]  # fmt: skip
-    assert [bool(r["passages"]) for r in left] == [True] * 7 + [False] and {r["lens"] for r in left} == {
-        "all"
-    }
+    assert [bool(r["passages"]) for r in left] == [True] * 7 + [False] and {r["lens"] for r in left} == {"all"}  # fmt: skip
     assert all(left[n]["masked"]["cloud_key"] for n in (3, 4, 5))
 
 
@@ -228,12 +217,8 @@ def test_nothing_shows_a_secret_in_clear_where_people_get_texts_masked(
         answers = {page: client.get(page.format(thread=thread)) for page in PAGES}
     assert {page: a.status_code for page, a in answers.items() if not a.is_success} == {}
     shown |= {page: answer.text for page, answer in answers.items()}
-    clear = [
-        (where, secret)
-        for where, text in shown.items()
-        for secret in SECRETS
-        if secret in html.unescape(text)
-    ]
+    clear = [(where, secret) for where, text in shown.items() for secret in SECRETS
+        if secret in html.unescape(text)]  # fmt: skip
     assert not clear
     marks = "[cloud_key]" if action == "mask" else "[held back: "
     assert all(marks in shown[where] for where in (COMMANDS[5], "/api/get?id=m1@example.org"))
@@ -259,11 +244,8 @@ def test_a_block_of_the_pages_is_masked_likewise(office: Workspace, method: str)
 
         def block(of: TestClient, **unmasked: str) -> dict[str, Any]:
             given = asked | unmasked
-            answer = (
-                of.get("/api/context", params=given)
-                if method == "get"
-                else of.post("/api/context", json=given)
-            )
+            answer = (of.get("/api/context", params=given) if method == "get"
+                else of.post("/api/context", json=given))  # fmt: skip
             return dict(answer.json())
 
         masked, clear, refused = block(client), block(client, unmasked="1"), block(under_lens, unmasked="1")
@@ -294,10 +276,8 @@ def test_the_thread_and_the_sources_are_listed(office: Workspace):
         ("thread", {"id": "notes:compactor.md"}),
     )
     mails = thread.structured_content["mails"]
-    assert [(m["message_id"], m["parent_id"], m["depth"]) for m in mails] == [
-        ("m1@example.org", None, 0),
-        ("m2@example.org", "m1@example.org", 1),
-    ]
+    assert [(m["message_id"], m["parent_id"], m["depth"]) for m in mails] == [("m1@example.org", None, 0),
+        ("m2@example.org", "m1@example.org", 1)]  # fmt: skip
     assert cut.structured_content["is_cut"] and not thread.structured_content["is_cut"]
     assert cut.structured_content["next"] == 1
     assert rest.structured_content["mails"] == mails[1:] and rest.structured_content["next"] is None
@@ -350,11 +330,8 @@ def test_sql_is_read_only_bounded_and_there_for_those_alone_who_ask_for_it(offic
         ("sql", {"statement": f"FROM read_csv('{outside}')"}),
         ("sql", {"statement": f"ATTACH '{tmp_path / 'new.duckdb'}'"}),
     )  # fmt: skip
-    assert cut.structured_content == {
-        "columns": ["n", "half", "nothing", "l"],
-        "rows": [[n, "0.5", None, f"[{n}]"] for n in range(50)],
-        "is_cut": True,
-    }
+    assert cut.structured_content == {"columns": ["n", "half", "nothing", "l"],
+        "rows": [[n, "0.5", None, f"[{n}]"] for n in range(50)], "is_cut": True}  # fmt: skip
     assert written.is_error and read.is_error and attached.is_error and "abracadabra" not in str(read)
     hasty = few.configure(*SOURCES, mcp={"max_seconds": 0.2})
     (endless,) = called(hasty, ("sql", {"statement": ENDLESS}))
@@ -369,9 +346,7 @@ def test_sql_is_read_only_bounded_and_there_for_those_alone_who_ask_for_it(offic
 
 def test_no_cell_is_read_before_it_is_measured(office: Workspace):
     file = (office.index / "CURRENT").resolve()
-    rows = bounded_rows(
-        file, "SELECT 1 AS a, repeat('x', 9_000) AS a, [repeat('y', 9_000)] AS l -- end", 5, 99
-    )
+    rows = bounded_rows(file, "SELECT 1 AS a, repeat('x', 9_000) AS a, [repeat('y', 9_000)] AS l -- end", 5, 99)  # fmt: skip
     assert rows.column_names == ["a", "a", "l"]
     assert [len(str(column.to_pylist()[0])) for column in rows.columns] == [1, 100, 100]
     rows = bounded_rows(file, "SELECT i FROM range(9_000) t(i) ORDER BY i DESC;", 3, 99)
@@ -411,11 +386,8 @@ def test_a_fault_of_a_row_shows_nothing_of_it(office: Workspace):
 def test_a_value_that_is_made_takes_no_more_memory_than_its_process_may(office: Workspace):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     made = ["repeat('x', 2_000_000_000)", "list_sum(range(1_000_000_000))"]
-    *giants, small = called(
-        office,
-        *(("sql", {"statement": f"SELECT length({value}::VARCHAR)"}) for value in made),
-        ("sql", {"statement": "SELECT DISTINCT database_name FROM duckdb_tables()"}),
-    )
+    *giants, small = called(office, *(("sql", {"statement": f"SELECT length({value}::VARCHAR)"}) for value in made),
+        ("sql", {"statement": "SELECT DISTINCT database_name FROM duckdb_tables()"}))  # fmt: skip
     for giant in giants:
         assert giant.is_error and "MemoryLimitError" in giant.content[0].text
     assert small.structured_content["rows"] == [["weft"]], "the file has one name in every version"
@@ -478,11 +450,9 @@ def test_receipts_are_verified(office: Workspace, tmp_path: Path):
     assert listed.exit_code == 0 and f"{count} receipts, unchanged" in listed.output
     last = work.weft("mcp", "receipts", "--last", "1").output.splitlines()
     assert last == listed.output.splitlines()[-2:]
-    lines = whole.splitlines(keepends=True)
-    for broken in (whole.replace('"tool":"get"', '"tool":"search"'), "".join(lines[:-2] + lines[-1:])):
-        path.write_text(broken)
-        found = work.weft("mcp", "receipts")
-        assert found.exit_code == 5 and "not as it was written" in found.output
+    path.write_text(whole.replace('"tool":"get"', '"tool":"search"'))
+    found = work.weft("mcp", "receipts", "verify")
+    assert found.exit_code == 5 and "not as it was written" in found.output
     path.write_text(whole + '{"at":"2026-')  # a kill while it was written: nothing was answered
     called(work, CALLS[0])
     assert len(list(Receipts(work.settings.root).read())) == count + 1

@@ -128,10 +128,8 @@ def test_pages_of_other_origins_need_a_token(workspace: Workspace):
 
 def test_pages_of_the_settings_may_ask_assistants_and_no_others(built_once: Workspace):
     app = mcp_app(mcp_server(built_once.settings), 8000, "a-token-nobody-guesses", [FRIEND])
-    headers = {
-        "Accept": "application/json, text/event-stream",
-        "Authorization": "Bearer a-token-nobody-guesses",
-    }
+    headers = {"Accept": "application/json, text/event-stream",
+        "Authorization": "Bearer a-token-nobody-guesses"}  # fmt: skip
     asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
     with TestClient(app, "http://127.0.0.1:8000", headers=headers) as client:
         for origin, expected in ((FRIEND, 200), ("https://elsewhere.example", 403)):

@@ -133,9 +133,7 @@ def workspace(made: Workspace, hidden: list[Mail]) -> Workspace:
     if hidden:
         made.put("attic/bridge.md", "# bridge\n\nThe hidden bridge of [[mill]], m1@example.org.\n")
         made.put("attic/cellar.md", "# cellar\n\nThe cellar.\n")
-        made.put(
-            "asides/more.jsonl", json.dumps({**LINES[0], "author": "bea", "message": "The mill!"}) + "\n"
-        )
+        made.put("asides/more.jsonl", json.dumps({**LINES[0], "author": "bea", "message": "The mill!"}) + "\n")  # fmt: skip
     made.configure(
         *({"name": n, "kind": "mbox", "path": f"mail/{n}.mbox", "list_id": LISTS[n]} for n in LISTS),
         {"name": "wiki", "kind": "vault", "path": "wiki"},

@@ -68,10 +68,8 @@ def test_the_text_of_an_issue_is_data_and_what_a_model_says_is_screened(monkeypa
         (chunk,) = json.loads(sent)["chunks"]
         assert set(chunk) == {"number", "place", "text"} and "</issue>" not in sent
         assert SECRET not in sent and "ann@example.org" not in sent
-    assert any(
-        ORDERS in json.loads(r["contents"][0]["parts"][0]["text"])["chunks"][0]["text"]
-        for r in state.requests
-    )
+    assert any(ORDERS in json.loads(r["contents"][0]["parts"][0]["text"])["chunks"][0]["text"]
+        for r in state.requests)  # fmt: skip
     first, second = issue_triage(issues, np.zeros((2, 1)), SETTINGS, written).to_pylist()
     assert (first["summary"], first["summary_kind"]) == ("Its key is [cloud_key], see [link]", "gemini")
     assert second["summary_kind"] == "extractive" and "APPROVED" not in second["summary"]
@@ -87,10 +85,8 @@ def test_the_stage_compares_vectors_of_what_authors_wrote_and_looks_again_only_a
     documents = read(dict(texts)).documents
     chunks, _ = document_chunks(documents, document_nodes(documents), DocumentChunkSettings(chunker="tree"))
     rows = chunks.to_pylist()
-    vectors = [
-        [1.0, 0.0] if "It blows." in r["text_display"] or "gale" in r["text_display"] else [0.0, 1.0]
-        for r in rows
-    ]
+    vectors = [[1.0, 0.0] if "It blows." in r["text_display"] or "gale" in r["text_display"] else [0.0, 1.0]
+        for r in rows]  # fmt: skip
     schema = embeddings_table(2).arrow
     embeddings = pa.table(
         {"text_hash": chunks["checksum"], "vector": pa.array(vectors, schema.field("vector").type)}
@@ -114,8 +110,6 @@ def test_the_stage_compares_vectors_of_what_authors_wrote_and_looks_again_only_a
 
 def test_a_source_that_wants_no_model_is_not_asked_about():
     quiet = TriageSettings({"s": {}}, {"s": "off"}, TermSettings(), SafetySettings())
-    issues, model = (
-        issue_items(read(dict(FILES)).documents),
-        make_language_model(None, 1, GeminiSettings(), SafetySettings()),
-    )
+    issues, model = (issue_items(read(dict(FILES)).documents),
+        make_language_model(None, 1, GeminiSettings(), SafetySettings()))  # fmt: skip
     assert written_summaries(issues, quiet, model, Answers(), SentenceReport()) == {}

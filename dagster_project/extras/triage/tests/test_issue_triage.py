@@ -73,11 +73,8 @@ def test_a_new_issue_is_triaged_by_the_build_that_reads_it(work: Workspace):
     code, text = printed(work)
     listed = [line[:2] for line in text.splitlines() if line.startswith("#")]
     assert (code, listed) == (0, ["#3", "#2", "#1"])
-    assert (
-        "holds: 1 cloud_key, 1 email, 1 password" in text
-        and SECRET not in text
-        and "lacks: steps, log" in text
-    )
+    assert ("holds: 1 cloud_key, 1 email, 1 password" in text and SECRET not in text
+        and "lacks: steps, log" in text)  # fmt: skip
     (row,) = json.loads(printed(work, "--json", "3")[1])
     assert (
         row["created_at"] == "2025-01-03T10:00:00+00:00" and row["duplicates"][0]["doc_id"] == "bugs:o/r/1.md"
@@ -112,10 +109,8 @@ def test_under_a_lens_issues_are_triaged_as_if_there_were_no_others(work: Worksp
         [json.loads(export(1))[0] | {"title": "Hidden door", "html_url": "https://github.com/h/h/issues/1"}]
     )
     work.put("hidden/issues.json", other)
-    sources = [
-        {"name": name, "kind": "issues", "path": path}
-        for name, path in (("bugs", "tracker"), ("hid", "hidden"))
-    ]
+    sources = [{"name": name, "kind": "issues", "path": path}
+        for name, path in (("bugs", "tracker"), ("hid", "hidden"))]  # fmt: skip
     work.configure(*sources, lenses={"few": "source:bugs"}).build()
     alone = Workspace(tmp_path / "alone")
     for name in ("issues", "later"):

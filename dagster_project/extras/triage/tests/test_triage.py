@@ -41,15 +41,9 @@ def test_repeats_are_among_the_three_likeliest_even_without_vectors(
     truth = {int(f["number"]): int(f["duplicate_of"]) for f in facts if "duplicate_of" in f}
     found = {n: [one["number"] for one in triaged[n]["duplicates"]] for n in truth}
     assert len(truth) == 16 and sum(truth[n] in found[n] for n in truth) >= 15
-    right = [
-        one["confidence"] for n in truth for one in triaged[n]["duplicates"] if one["number"] == truth[n]
-    ]
-    wrong = [
-        one["confidence"]
-        for n, row in triaged.items()
-        for one in row["duplicates"]
-        if truth.get(n) != one["number"]
-    ]
+    right = [one["confidence"] for n in truth for one in triaged[n]["duplicates"] if one["number"] == truth[n]]  # fmt: skip
+    wrong = [one["confidence"] for n, row in triaged.items() for one in row["duplicates"]
+        if truth.get(n) != one["number"]]  # fmt: skip
     assert np.mean(right) > 5 * np.mean(wrong)
 
 
@@ -65,12 +59,8 @@ def test_an_issue_repeats_earlier_ones_alone_and_names_each_once(triaged: dict[i
 
 def test_passages_are_the_bytes_of_the_documents(documents: pa.Table, triaged: dict[int, dict]):
     texts = dict(zip(documents["doc_id"].to_pylist(), documents["text"].to_pylist(), strict=True))
-    agreed = [
-        (row, one)
-        for row in triaged.values()
-        for one in row["duplicates"]
-        if one["passage"] and not row["found"]
-    ]
+    agreed = [(row, one) for row in triaged.values() for one in row["duplicates"] if one["passage"]
+        and not row["found"]]  # fmt: skip
     assert len(agreed) > 60
     for row, one in agreed:
         own, earlier = texts[row["doc_id"]].encode(), texts[one["doc_id"]].encode()

@@ -1,0 +1,135 @@
+"""Beside the chain of receipts: the key that signs them, and a note of its head outside of the storage."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from platformdirs import user_state_path
+
+from dagster_project.system.durable import put, sync
+from dagster_project.system.globs import write_atomically
+from transforms.errors import ReceiptError
+from transforms.hashing import bytes_sha256
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+_MOST_HEADS = 1_000
+
+
+class ReceiptKey:
+    """The Ed25519 key (RFC 8032) in a folder, as hexadecimal digits that only the owner can read."""
+
+    def __init__(self, folder: Path):
+        self.file, self.next = folder / "key", folder / "key.next"
+
+    def current(self, announced: str | None = None) -> Ed25519PrivateKey:
+        """The key, made if there is none; ReceiptError if the file holds another text.
+
+        `announced` is the public key that the newest receipt names as the next: a kill may have come before its file was."""
+        if announced and self.next.exists() and public(_loaded(self.next)) == announced:
+            put(self.next, self.file)
+        elif not self.file.exists():
+            self.make_next()
+            put(self.next, self.file)
+        return _loaded(self.file)
+
+    def make_next(self) -> str:
+        """Write the key that will follow, and return its public key."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        key = Ed25519PrivateKey.generate()
+        self.next.unlink(missing_ok=True)
+        self.next.touch(0o600, exist_ok=False)
+        self.next.write_text(key.private_bytes_raw().hex())
+        sync([self.next])
+        return public(key)
+
+    def faults(self, expected: str) -> list[str]:
+        """The reasons why the file is not the owner's key with this public key."""
+        file = self.next if self.next.exists() and public(_loaded(self.next)) == expected else self.file
+        if not file.exists():
+            return [f"{file} is gone: restore it, or the next receipt has a key that none announced"]
+        if public(_loaded(file)) != expected:
+            return [f"{file} was exchanged: the chain ends with the key {expected}"]
+        is_open = file.stat().st_mode & 0o077
+        return (
+            [f"others than the owner can use {file}: run chmod 600, then take a new key"] if is_open else []
+        )
+
+
+def public(key: Ed25519PrivateKey) -> str:
+    """The public key, in hexadecimal digits."""
+    return key.public_key().public_bytes_raw().hex()
+
+
+def is_signed(receipt: Mapping[str, Any]) -> bool:
+    """Whether the receipt's key signed its hash."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    with suppress(InvalidSignature, KeyError, TypeError, ValueError):
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(receipt["key"]))
+        signature = bytes.fromhex(receipt["signature"])
+        key.verify(signature, receipt["hash"].encode())
+        return signature.hex() == receipt["signature"]
+    return False
+
+
+def _loaded(file: Path) -> Ed25519PrivateKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    try:
+        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(file.read_text("ascii")))
+    except ValueError as error:
+        raise ReceiptError(
+            f"{file} has no key of receipts: restore it, or delete it and have the change of keys named from then on"
+        ) from error
+
+
+class Heads:
+    """Notes of the last receipt (`at`, `number`, `hash`, `key`) of one storage, below the user's folder of states.
+
+    A note takes the place of the one before as long as the chain holds that; else both stay, as evidence."""
+
+    def __init__(self, root: Path):
+        self.root = root.resolve()
+        name = f"{bytes_sha256(os.fsencode(self.root))[:16]}.jsonl"
+        self.file = user_state_path("weft") / "receipts" / name
+
+    def read(self) -> list[dict[str, Any]]:
+        """The notes, oldest first; ReceiptError if they are not as they were written."""
+        if not self.file.exists():
+            return []
+        try:
+            heads = [json.loads(line) for line in self.file.read_bytes().splitlines()]
+            return [{**head, "number": int(head["number"]), "hash": str(head["hash"])} for head in heads]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ReceiptError(f"{self.file}, the notes of receipts, is damaged: delete it") from error
+
+    def differences(self, heads: list[dict[str, Any]], receipt: Mapping[str, Any]) -> list[str]:
+        """The notes that name another receipt of this number, in words."""
+        return [
+            f"receipt {head['number']} is not the one noted at {head.get('at')}: the chain was written over"
+            + ("" if head.get("key") == receipt.get("key") else ", and signed with another key")
+            for head in heads
+            if head["number"] == receipt["number"] and head["hash"] != receipt["hash"]
+        ]
+
+    def note(self, receipt: Mapping[str, Any], heads: list[dict[str, Any]], *, is_continued: bool) -> None:
+        """Note a receipt as the last one behind `heads`, in place of their last one if the chain continues it."""
+        earlier = heads[:-1] if is_continued else heads[-_MOST_HEADS:]
+        head = {name: receipt[name] for name in ("number", "hash", "key")}
+        lines = [
+            *earlier,
+            head | {"at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "storage": str(self.root)},
+        ]
+        self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomically(self.file, "".join(f"{json.dumps(line)}\n" for line in lines))
+        self.file.chmod(0o600)
