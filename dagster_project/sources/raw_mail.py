@@ -1,8 +1,9 @@
 """The bytes of one mail as its source holds them now, by the place at which a build read it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from dagster_project.config.settings import Settings, SourceSettings
 from dagster_project.sources.file_sources import stored_mail
@@ -30,6 +31,19 @@ def source_mail(settings: Settings, source: str, place: str, message_id: str, ra
     raise SourceError(
         f"source {source}: the mail is not at {place} any more; build again, or look for it there"
     )
+
+
+def readable_mail(settings: Settings, places: Iterable[dict[str, Any]]) -> bytes:
+    """The mail of the first of these rows of `messages` whose source can be read, as `source_mail` reads it.
+
+    SourceError of the last of them if none can."""
+    fault = SourceError("the index does not hold the mail; build again")
+    for row in places:
+        try:
+            return source_mail(settings, **row)
+        except SourceError as unreadable:
+            fault = unreadable
+    raise fault
 
 
 def mails_at(settings: Settings, name: str, place: str, size: int) -> Iterator[tuple[Path, bytes]]:

@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect
+from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 BOM = b"\xef\xbb\xbf"
@@ -142,3 +143,13 @@ def _without_separator(data: bytes, start: int, stop: int) -> int:
         if stop - start > len(separator) and data.endswith(separator, start, stop):
             return stop - len(separator) // 2
     return stop
+
+
+def mbox_entry(mail: bytes, at: datetime | None) -> bytes:
+    """A mail as an entry of an mbox file in the dialect mboxrd, with its time in the From_ line.
+
+    >>> mbox_entry(b"Subject: a\\r\\n\\r\\nFrom here", None)
+    b'From weft Thu Jan 01 00:00:00 1970\\nSubject: a\\n\\n>From here\\n\\n'"""
+    data = re.sub(rb"(?m)^(>*From )", rb">\1", mail.replace(b"\r\n", b"\n"))
+    line = f"From weft {(at or datetime.fromtimestamp(0, UTC)).astimezone(UTC):%a %b %d %H:%M:%S %Y}\n"
+    return line.encode() + data.rstrip(b"\n") + b"\n\n"

@@ -2,8 +2,6 @@
 
 import os
 import re
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote
@@ -16,9 +14,10 @@ from dagster_project.extras.web.html_mail import HtmlMail, html_mail, policy
 from dagster_project.extras.web.question import PICTURES
 from dagster_project.extras.web.site import Site, parameter
 from dagster_project.index.search.search_index import SearchIndex
-from dagster_project.sources.raw_mail import source_mail
+from dagster_project.sources.raw_mail import readable_mail
 from dagster_project.sources.trees import matcher
 from transforms.errors import DisclosureLimitError, QueryError, SourceError, UnknownIdError, shortened
+from transforms.mail.mbox import mbox_entry
 from transforms.mail.mime import parsed_mail
 
 _PLACES = "SELECT source, place, message_id, raw_bytes FROM messages WHERE message_id = $id ORDER BY source"
@@ -93,7 +92,8 @@ def thread_mbox(site: Site, request: Request, index: SearchIndex) -> Response:
         raise UnknownIdError(f"the index holds no thread {shortened(parameter(request))!r}")
     if (size := sum(row["raw_bytes"] for row in rows)) > _MOST_BYTES:
         raise QueryError(f"the mails of this thread have {size:,} bytes: save them one by one")
-    return _saved(b"".join(_mbox(site, index, rows)), f"{parameter(request)}.mbox", "application/mbox")
+    mails = (mbox_entry(_mail(site, index, row["message_id"]), row["effective_at"]) for row in rows)
+    return _saved(b"".join(mails), f"{parameter(request)}.mbox", "application/mbox")
 
 
 def attached(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -151,22 +151,10 @@ def _refuse_unseen(site: Site, index: SearchIndex) -> None:
 
 def _mail(site: Site, index: SearchIndex, message_id: str) -> bytes:
     """A mail as the first of its sources that can be read holds it."""
-    fault: Exception = UnknownIdError(f"the index holds no mail {shortened(message_id)!r}")
-    for row in index.ask(_PLACES, {"id": message_id}).to_pylist():
-        try:
-            return source_mail(site.settings, **row)
-        except SourceError as unreadable:
-            fault = unreadable
-    raise fault
-
-
-def _mbox(site: Site, index: SearchIndex, rows: list[dict[str, Any]]) -> Iterator[bytes]:
-    for row in rows:
-        data = re.sub(
-            rb"(?m)^(>*From )", rb">\1", _mail(site, index, row["message_id"]).replace(b"\r\n", b"\n")
-        )
-        at = (row["effective_at"] or datetime.fromtimestamp(0, UTC)).astimezone(UTC)
-        yield f"From weft {at:%a %b %d %H:%M:%S %Y}\n".encode() + data.rstrip(b"\n") + b"\n\n"
+    rows = index.ask(_PLACES, {"id": message_id}).to_pylist()
+    if not rows:
+        raise UnknownIdError(f"the index holds no mail {shortened(message_id)!r}")
+    return readable_mail(site.settings, rows)
 
 
 def _picture_path(root: Path, beside: str, name: str) -> str | None:

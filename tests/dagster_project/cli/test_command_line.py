@@ -52,11 +52,8 @@ def test_hits_are_printed_without_scores_unless_they_are_asked_for(built_once: W
 
 def test_sql_prints_csv_and_whole_tables_and_runs_one_statement(built_once: Workspace):
     wide = "SELECT 1 AS a, repeat('word ', 60) || 'end' AS b"
-    assert built_once.weft("sql", wide).stdout.count("end") == 1
-    assert any(
-        "word end" in line and line.count("word") == 60
-        for line in built_once.weft("sql", wide).stdout.splitlines()
-    )
+    printed = built_once.weft("sql", wide).stdout.splitlines()
+    assert [line.count("word") for line in printed if "word end" in line] == [60]
     assert built_once.weft("sql", "--csv", "SELECT 1 AS a, 'x, y' AS b").stdout == 'a,b\n1,"x, y"\n'
     refused = built_once.weft("sql", "SELECT 1; SELECT 2")
     assert refused.exit_code == 2 and "2 SQL statements" in refused.stderr
@@ -78,20 +75,13 @@ def test_what_cannot_be_read_is_quarantined_with_its_reason(library: Workspace):
     assert reasons(library).items() >= expected.items()
 
 
-def test_mails_before_the_break_of_an_archive_are_kept(library: Workspace):
-    (kept,) = library.column("SELECT count(*) FROM messages WHERE place LIKE 'broken%'")
-    assert 30 < kept < 60
-
-
-def test_the_other_mails_of_a_file_with_one_too_large_are_kept(library: Workspace):
-    assert library.column("SELECT message_id FROM messages WHERE place LIKE 'huge%'") == ["m400@example.org"]
-
-
-def test_quotes_ten_thousand_deep_are_read(library: Workspace):
-    (covered,) = library.column("SELECT max(byte_end) FROM blocks WHERE message_id = 'm500@example.org'")
-    assert library.column("SELECT strlen(body) FROM messages WHERE message_id = 'm500@example.org'") == [
-        covered
+def test_other_mails_of_a_broken_archive_and_quotes_ten_thousand_deep_are_read(library: Workspace):
+    assert library.column("SELECT count(*) BETWEEN 31 AND 59 FROM messages WHERE place LIKE 'broken%'") == [
+        True
     ]
+    assert library.column("SELECT message_id FROM messages WHERE place LIKE 'huge%'") == ["m400@example.org"]
+    read = "SELECT max(byte_end) = any_value(strlen(body)) FROM blocks JOIN messages m USING (message_id)"
+    assert library.column(f"{read} WHERE message_id = 'm500@example.org'") == [True]
 
 
 @pytest.mark.exhaustive
@@ -227,9 +217,7 @@ def test_storage_that_cannot_be_written_is_explained(workspace: Workspace):
 def test_hits_are_printed_with_their_citation(built_once: Workspace):
     result = built_once.weft("search", "compactor")
     assert result.exit_code == 0
-    (size,) = built_once.column(
-        "SELECT octet_length(body::BLOB) FROM messages WHERE message_id = 'm0@example.org'"
-    )
+    (size,) = built_once.column("SELECT strlen(body) FROM messages WHERE message_id = 'm0@example.org'")
     assert f"\u27e8m0@example.org block 0 bytes 0-{size}\u27e9" in result.stdout
 
 
@@ -243,10 +231,8 @@ def test_hits_as_json_name_every_query(built_once: Workspace):
     result = built_once.weft("search", "compactor load", "garbage collector", "--json", "--limit", "2")
     answer = json.loads(result.stdout)
     assert answer["outcome"] == "HITS"
-    assert [(q["query"], len(q["hits"])) for q in answer["queries"]] == [
-        ("compactor load", 2),
-        ("garbage collector", 2),
-    ]
+    hits = [(q["query"], len(q["hits"])) for q in answer["queries"]]
+    assert hits == [("compactor load", 2), ("garbage collector", 2)]
     assert answer["queries"][0]["hits"][0]["doc_id"] == "m0@example.org"
 
 
@@ -270,18 +256,10 @@ def _a_folder(current: Path) -> None:
     current.mkdir()
 
 
-def _without(table: str) -> Callable[[Path], None]:
-    def drop(current: Path) -> None:
-        with duckdb.connect(str(current)) as connection:
-            connection.execute(f"DROP TABLE {table}")
-
-    return drop
-
-
-def _of_layout(value: str) -> Callable[[Path], None]:
+def _after(statement: str) -> Callable[[Path], None]:
     def change(current: Path) -> None:
         with duckdb.connect(str(current)) as connection:
-            connection.execute("UPDATE manifest SET value = ? WHERE key = 'layout_version'", [value])
+            connection.execute(statement)
 
     return change
 
@@ -293,9 +271,9 @@ def _of_layout(value: str) -> Callable[[Path], None]:
         (_truncated, "cannot be read"),
         (_hollow, "cannot be read"),
         (_a_folder, "cannot be read"),
-        (_without("manifest"), "cannot be read"),
-        (_without("chunks"), "cannot be read"),
-        (_of_layout("1"), "layout 1"),
+        (_after("DROP TABLE manifest"), "cannot be read"),
+        (_after("DROP TABLE chunks"), "cannot be read"),
+        (_after("UPDATE manifest SET value = '1' WHERE key = 'layout_version'"), "layout 1"),
     ],
     ids=["empty", "truncated", "hollow", "folder", "no manifest", "no chunks", "layout"],
 )
@@ -343,13 +321,8 @@ def test_an_index_of_a_table_answers_until_another_is_built_and_one_of_another_m
 @pytest.mark.parametrize("damage", [Path.unlink, _truncated])
 def test_a_damaged_file_of_the_lake_is_noticed(built: Workspace, damage: Callable[[Path], None]):
     january = "dev/2004-01"
-    for table, partition in (
-        ("messages", january),
-        ("message_chunks", january),
-        ("threads", None),
-        ("embeddings", None),
-        ("embeddings", january),
-    ):
+    files = ("messages", january), ("message_chunks", january), ("threads", None), ("embeddings", None)
+    for table, partition in (*files, ("embeddings", january)):
         path = Path(str(built.lake.path(table, partition)))
         before = path.read_bytes()
         damage(path)

@@ -22,8 +22,12 @@ def excluded(start: int, end: int) -> dict[str, object]:
 
 def block(index: int, kind: str, start: int, end: int, message_id: str = BODY) -> dict[str, object]:
     return {
-        "message_id": message_id, "block_index": index, "kind": kind, "byte_start": start, "byte_end": end,
-    }  # fmt: skip
+        "message_id": message_id,
+        "block_index": index,
+        "kind": kind,
+        "byte_start": start,
+        "byte_end": end,
+    }
 
 
 def tables(**rows: list[dict[str, object]]) -> dict[str, ibis.Table]:
@@ -33,22 +37,14 @@ def tables(**rows: list[dict[str, object]]) -> dict[str, ibis.Table]:
         "block_index": pa.int64(),
     }  # fmt: skip
     columns = {
-        "messages": ["message_id"],
-        "documents": ["doc_id"],
-        "conversation_windows": ["doc_id"],
+        "messages": ["message_id"], "documents": ["doc_id"], "conversation_windows": ["doc_id"],
         "attachments": ["attachment_id", "message_id"],
         "blocks": ["message_id", "block_index", "kind", "byte_start", "byte_end"],
         "chunks": ["chunk_id", "doc_id", "attachment_id", "spans"],
         "exclusions": ["doc_id", "attachment_id", "byte_start", "byte_end"],
-    }
-    return {
-        name: ibis.memtable(
-            pa.Table.from_pylist(
-                rows.get(name, []), pa.schema([(c, types.get(c, pa.string())) for c in names])
-            )
-        )
-        for name, names in columns.items()
-    }
+    }  # fmt: skip
+    schemas = {name: pa.schema([(c, types.get(c, pa.string())) for c in columns[name]]) for name in columns}
+    return {n: ibis.memtable(pa.Table.from_pylist(rows.get(n, []), schemas[n])) for n in columns}
 
 
 def broken(rule: str, table: str, **rows: list[dict[str, object]]) -> list[str]:
