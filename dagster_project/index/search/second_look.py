@@ -78,14 +78,18 @@ class SecondLook:
         )
         facts = self.batch.version.arrays.rows.of(chunks)
         rows = [facts[n] for n in chunks]
+        person_of = self.batch.version.conditions.values.people.person_of
+        authors = [
+            person_of.get(row["from_addr"], row["from_addr"] or row["from_name"] or "") for row in rows
+        ]
         return [
             Candidate(
                 query, rank, score, thread, row["title"], row["text_display"], row["chunk_kind"], row["content_class"],
                 row["effective_at"] if row["source_kind"] != "conversation" else None,
-                opens, _is_mail(row), own, row["from_addr"] or row["from_name"] or "",
+                opens, _is_mail(row), own, author,
             )
-            for query, rank, score, thread, row, opens, own in zip(
-                queries, ranks, scores, threads, rows, _open(rows), self._own(queries, rows), strict=True
+            for query, rank, score, thread, row, opens, own, author in zip(
+                queries, ranks, scores, threads, rows, _open(rows), self._own(queries, rows), authors, strict=True
             )
         ]  # fmt: skip
 

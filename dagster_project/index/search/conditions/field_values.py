@@ -262,6 +262,11 @@ class People:
         return {words: frozenset(names) for words, names in result.items()}
 
     @cached_property
+    def person_of(self) -> dict[str, str]:
+        """The person of each address that several people do not share."""
+        return dict(self._addresses.drop_nulls().rows())
+
+    @cached_property
     def _addresses(self) -> pl.DataFrame:
         """Each address with its person, null for one that is shared."""
         statement = (

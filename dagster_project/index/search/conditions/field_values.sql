@@ -49,11 +49,11 @@ SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT doc_id FROM chunks WHERE has
 SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT message_id FROM attachments)
 -- name: is unanswered
 SELECT chunk_no FROM chunks WHERE doc_id IN (
-  SELECT root.message_id FROM thread_tree root JOIN messages asking USING (message_id)
+  SELECT root.message_id FROM thread_tree root JOIN senders asking USING (message_id)
   WHERE root.parent_id IS NULL AND NOT root.is_ghost AND NOT EXISTS (
-    FROM thread_tree answer JOIN messages answering ON answering.message_id = answer.message_id
+    FROM thread_tree answer JOIN senders answering ON answering.message_id = answer.message_id
     WHERE answer.thread_id = root.thread_id AND answer.message_id <> root.message_id
-      AND answering.from_addr IS DISTINCT FROM asking.from_addr
+      AND NOT answering.is_automatic AND answering.person_id IS DISTINCT FROM asking.person_id
   )
 )
 -- name: is_code

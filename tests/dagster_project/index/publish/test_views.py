@@ -6,6 +6,7 @@ import duckdb
 import pytest
 
 from dagster_project.index.files.arrays import _SQL
+from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.statements.sql import query_current
 from dagster_project.models.embedders import make_embedder
 from tests.archives import Mail, Once, Workspace
@@ -15,6 +16,7 @@ REVIEW = (
     "> +new\nLooks right.\nReviewed-by: Ben Stone <ben@example.org>\nTested-by: Ben Stone <ben@example.org>\n"
 )
 ADA, BEN = "Ada Flint <ada@example.org>", "Ben Stone <ben@example.org>"
+HOME = "Ada Flint <ada@home.example>"
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +29,18 @@ def made_once(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace
             Mail(0, DIFF, "[PATCH] x: turn the wheel", sender=ADA),
             Mail(1, "> +new\nWhy?", "Re: [PATCH] x: turn the wheel", reply_to=0, sender=BEN),
             Mail(5, f"{DIFF}\nmore\n", "[PATCH v2] x: turn the wheel", sender=ADA),
-            Mail(9, REVIEW, "Re: [PATCH v2] x: turn the wheel", reply_to=5, sender=BEN),
-            Mail(20, "Does the compactor run at night?", "Compactor", sender=ADA),
-            Mail(21, "Anybody?", "Re: Compactor", reply_to=20, sender=ADA),
             Mail(
-                22, "Your mail was built.", "Re: Compactor", reply_to=20, sender="dev robot <dev@example.org>"
+                9,
+                REVIEW,
+                "Re: [PATCH v2] x: turn the wheel",
+                reply_to=5,
+                sender=BEN,
+                headers=[f"Cc: {ADA}, {HOME}"],
+            ),
+            Mail(20, "Does the compactor run at night?", "Compactor", sender=ADA),
+            Mail(21, "Does it run? Anybody?", "Re: Compactor", reply_to=20, sender=HOME),
+            Mail(
+                22, "Your mail was built.", "Re: Compactor", reply_to=20, sender="bot <dev-bot@example.org>"
             ),
         ],
     )
@@ -49,7 +58,7 @@ def test_views_answer_who_how_fast_and_what_is_open(made_once: Workspace):
         ("Ben Stone", "Ada Flint", 1.0, True, False, False),
         ("Ben Stone", "Ada Flint", 4.0, True, False, False),
         ("Ada Flint", "Ada Flint", 1.0, False, True, False),
-        ("dev robot", "Ada Flint", 2.0, False, False, True),
+        ("bot", "Ada Flint", 2.0, False, False, True),
     ]
     assert rows(made_once, "SELECT subject, author, message_count, is_unanswered FROM open_threads") == [
         ("Compactor", "Ada Flint", 3, True)
@@ -64,6 +73,20 @@ def test_views_answer_who_how_fast_and_what_is_open(made_once: Workspace):
     assert rows(
         made_once, "SELECT version, message_id, trailer, person FROM series_reviews ORDER BY trailer"
     ) == [(2, "m9@example.org", "reviewed-by", "Ben Stone"), (2, "m9@example.org", "tested-by", "Ben Stone")]
+
+
+@pytest.mark.exhaustive
+def test_an_answer_is_by_another_person_and_not_by_a_program(made_once: Workspace):
+    index = open_index(made_once.settings)
+    assert {hit["doc_id"] for hit in index.search(["is:unanswered"]).hits.to_pylist()} == {"m20@example.org"}
+    names = dict(index.connection.execute("SELECT chunk_no, doc_id FROM chunks").fetchall())
+    asks = {
+        names[hit["chunk_no"]]: part["value"] < 0
+        for hit in index.ranked(["Does the compactor run?"], limit=9).hits.to_dicts()
+        for part in hit["rerank_parts"]
+        if part["part"] == "asker"
+    }
+    assert (asks["m21@example.org"], asks["m22@example.org"]) == (True, False)
 
 
 @pytest.mark.exhaustive
