@@ -58,17 +58,13 @@ Open a store, write a key, read it back.
 OPTIONS = "# Options\n\n## cache_size\n\nBytes that the block cache may hold, 64 MiB unless it is set.\n"
 MANUAL = "# Manual\n\nHow the store works.\n\n## Repair\n\nRun the checker on a copy of the store first.\n"
 FILES = {
-    "notes/Compaction.md": COMPACTION,
-    "notes/Ideas/Snapshots.md": SNAPSHOTS,
-    "notes/.obsidian/app.json": "{}",
-    "docs/guide/index.md": GUIDE,
-    "docs/reference/options.md": OPTIONS,
-    "docs/manual.md": MANUAL,
-    "docs/old/manual.md": MANUAL.replace("Manual", "Old manual"),
+    "notes/Compaction.md": COMPACTION, "notes/Ideas/Snapshots.md": SNAPSHOTS,
+    "notes/.obsidian/app.json": "{}", "docs/guide/index.md": GUIDE, "docs/reference/options.md": OPTIONS,
+    "docs/manual.md": MANUAL, "docs/old/manual.md": MANUAL.replace("Manual", "Old manual"),
     "journal/Monday.md": "A day without any pause.",
     "chat/WhatsApp Chat with Bob.txt": "12/31/23, 10:00 - Ann: Where do the herons nest?\n"
     "12/31/23, 10:05 - Bob: Behind the mill, in the old alders.\n",
-}
+}  # fmt: skip
 
 SECRET = "the cormorants of Lake Baringo are counted by lantern light every March"
 BIRDS = [

@@ -17,14 +17,9 @@ from transforms.settings.mail import BlockSettings, ChunkSettings
 
 ARCHIVE_LINE = b"From a@example.org Fri Dec 18 09:41:40 1998\n"
 MAILS = [
-    *REAL,
-    *SEEDS,
-    multipart(PLAIN, HTML, kind="alternative"),
-    with_files(DIFF, "int x;"),
-    with_files(DIFF),
-    HEAD + b"\ntext\n",
-    HEAD.replace(b"Message-ID: <m1@example.org>\n", b"") + b"\nno id\n",
-]
+    *REAL, *SEEDS, multipart(PLAIN, HTML, kind="alternative"), with_files(DIFF, "int x;"), with_files(DIFF),
+    HEAD + b"\ntext\n", HEAD.replace(b"Message-ID: <m1@example.org>\n", b"") + b"\nno id\n",
+]  # fmt: skip
 CHARSETS = (
     b"utf-7 utf-8 utf-16 utf-32 iso-2022-jp iso-2022-cn hz-gb-2312 koi8-r shift_jis x-unknown cp037".split()
 )

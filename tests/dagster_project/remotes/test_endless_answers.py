@@ -143,10 +143,8 @@ def test_an_imap_server_that_drips_ends_at_the_time_limit(imap: Fetch, script: d
         b"HTTP/1.1 429 x\r\nRetry-After: Sun, 01 Feb 2004 00:00:00 +99999999999999999\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope",
         b"HTTP/1.1 302 x\r\nLocation: http://a:99999999/\r\n\r\n",
-        b"HTTP/1.1 302 x\r\nLocation: http://[::1/\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1_000,
-        b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000,
-        b"",
+        b"HTTP/1.1 302 x\r\nLocation: http://[::1/\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1_000,
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000, b"",
     ],
 )  # fmt: skip
 def test_malformed_answers_of_web_servers_are_faults(http: Fetch, server: Archives, answer: bytes):

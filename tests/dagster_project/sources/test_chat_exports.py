@@ -105,8 +105,7 @@ def test_a_zip_is_what_its_members_say(
 @pytest.mark.parametrize(
     ("data", "format_", "reason"),
     [
-        (b"PK no zip at all", "auto", "no_zip"),
-        (zipped({"_chat.txt": WHATSAPP})[:-30], "auto", "no_zip"),
+        (b"PK no zip at all", "auto", "no_zip"), (zipped({"_chat.txt": WHATSAPP})[:-30], "auto", "no_zip"),
         (damaged(zipped({"_chat.txt": WHATSAPP * 99})), "auto", "no_zip"),
         (zipped({"../../etc/evil.txt": WHATSAPP}), "auto", "path_traversal"),
         (zipped({"_chat.txt": WHATSAPP, "/etc/passwd": b"x"}), "auto", "path_traversal"),
@@ -114,8 +113,7 @@ def test_a_zip_is_what_its_members_say(
         (zipped({"c:\\evil.json": DISCORD}), "auto", "path_traversal"),
         (encrypted(zipped({"_chat.txt": WHATSAPP})), "auto", "encrypted"),
         (zipped({"_chat.txt": bytes(19 << 20)}), "auto", "too_large"),
-        (zipped({"picture.jpg": b"x"}), "auto", "no_chat"),
-        (zipped({}), "auto", "no_chat"),
+        (zipped({"picture.jpg": b"x"}), "auto", "no_chat"), (zipped({}), "auto", "no_chat"),
         (zipped({"one.json": DISCORD}), "slack", "no_chat"),
         (zipped({"inner.zip": zipped({"_chat.txt": WHATSAPP})}), "auto", "no_chat"),
     ],

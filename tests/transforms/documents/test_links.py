@@ -99,18 +99,15 @@ def test_a_path_goes_up_as_far_as_the_root():
 
 
 OTHERS = [
-    ("![[Note]]", [("embed", "Note.md")]),
-    ("![[pic.png|100]]", [("embed", None)]),
+    ("![[Note]]", [("embed", "Note.md")]), ("![[pic.png|100]]", [("embed", None)]),
     ("![a](pic.png)", [("image", None)]),
     ("[![a](i.png)](Note.md)", [("markdown", "Note.md"), ("image", None)]),
-    ("<https://x.y/z>", [("url", None)]),
-    ("[a](https://x.y/Note.md)", [("url", None)]),
+    ("<https://x.y/z>", [("url", None)]), ("[a](https://x.y/Note.md)", [("url", None)]),
     ("[a](//x.y/Note.md) [b](file:///etc/passwd) [c](mailto:a@b.c)", [("url", None)] * 3),
-    ("`[[Note]]` %%[[Note]]%% \\[[Note]]", []),
-    ("```\n[[Note]] https://x.y\n```\n", []),
+    ("`[[Note]]` %%[[Note]]%% \\[[Note]]", []), ("```\n[[Note]] https://x.y\n```\n", []),
     ("[[Note]] `x` [[Note]]", [("wiki", "Note.md")] * 2),
     ("> [!note] [[Note]]\n> - [[Home]]", [("wiki", "Note.md"), ("wiki", "Home.md")]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "expected"), OTHERS, ids=[case[0] for case in OTHERS])

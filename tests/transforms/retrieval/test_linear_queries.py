@@ -43,13 +43,10 @@ def looked_at(text: str) -> object:
 WORK: dict[str, Callable[[str], object]] = {
     "query_terms": lambda text: query_terms([text], TERMS),
     "counted_terms": lambda text: counted_terms(pl.Series([text]), TERMS),
-    "parts": lambda text: word_parts(text, TERMS),
-    "by_rules": lambda text: by_rules("it", [text]),
-    "phrases": lambda text: holding(pl.Series([text]), "torn record"),
-    "described": described,
-    "looked_at": looked_at,
-    "asked_and_said": lambda text: asked_and_said(f"Ann\n{text}"),
-}
+    "parts": lambda text: word_parts(text, TERMS), "by_rules": lambda text: by_rules("it", [text]),
+    "phrases": lambda text: holding(pl.Series([text]), "torn record"), "described": described,
+    "looked_at": looked_at, "asked_and_said": lambda text: asked_and_said(f"Ann\n{text}"),
+}  # fmt: skip
 REPEATED = [
     "a", "A", "_", "1", "-", "aA", "a_", "a.", "a/", "1.", "a-1", "/.", "é", "éA", "the ", "é ", "C++ ", "Ab ", "?",
 ]  # fmt: skip

@@ -36,15 +36,11 @@ CODES = [
     204, 206, 300, 301, 302, 304, 307, 400, 401, 403, 404, 408, 413, 418, 422, 429, 500, 502, 503, 599, 999,
 ]  # fmt: skip
 HEADERS = [
-    {"content-type": "text/html; charset=nonsense"},
-    {"content-type": "application/json; charset=utf-16"},
-    {"content-encoding": "gzip"},
-    {"content-encoding": "deflate"},
-    {"location": f"http://127.0.0.1:9/?key={SECRET}"},
-    {"location": "http://[bad"},
-    {"location": "/v1beta/elsewhere"},
-    {"set-cookie": f"key={SECRET}"},
-]
+    {"content-type": "text/html; charset=nonsense"}, {"content-type": "application/json; charset=utf-16"},
+    {"content-encoding": "gzip"}, {"content-encoding": "deflate"},
+    {"location": f"http://127.0.0.1:9/?key={SECRET}"}, {"location": "http://[bad"},
+    {"location": "/v1beta/elsewhere"}, {"set-cookie": f"key={SECRET}"},
+]  # fmt: skip
 
 
 class Line(BaseModel):

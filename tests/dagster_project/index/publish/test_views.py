@@ -39,11 +39,9 @@ def made_once(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace
             ),
             Mail(20, "Does the compactor run at night?", "Compactor", sender=ADA),
             Mail(21, "Does it run? Anybody?", "Re: Compactor", reply_to=20, sender=HOME),
-            Mail(
-                22, "Your mail was built.", "Re: Compactor", reply_to=20, sender="bot <dev-bot@example.org>"
-            ),
+            Mail(22, "Your mail was built.", "Re: Compactor", reply_to=20, sender="bot <dev-bot@example.org>"),
         ],
-    )
+    )  # fmt: skip
     return once(work)
 
 

@@ -38,17 +38,13 @@ def mails(
     n = len(bodies)
     return pa.table(
         {
-            "message_id": [f"m{i}" for i in range(n)],
-            "content_hash": ["h"] * n,
-            "source": ["s"] * n,
-            "partition": ["u"] * n,
-            "subject": [subject] * n,
+            "message_id": [f"m{i}" for i in range(n)], "content_hash": ["h"] * n, "source": ["s"] * n,
+            "partition": ["u"] * n, "subject": [subject] * n,
             "in_reply_to": pa.array([in_reply_to] * n, pa.string()),
-            "refs": pa.array([[]] * n, pa.list_(pa.string())),
-            "body": pa.array(bodies, pa.large_string()),
+            "refs": pa.array([[]] * n, pa.list_(pa.string())), "body": pa.array(bodies, pa.large_string()),
             "body_format": [body_format] * n,
         }
-    )
+    )  # fmt: skip
 
 
 def attachment(

@@ -56,10 +56,9 @@ def quotes(reply: str, parent: str = PARENT, **changes: Any) -> list[str]:
         pytest.param("| a table of this | has many lines\n" * 9, [], id="a table"),
         pytest.param(f"{LONG}\nI doubt it.\n{LONG}\n", [], id="one line at a time"),
         pytest.param("Yes.\nNo.\n" * 20, [], id="short lines never count"),
-        pytest.param("Agreed.\n", [], id="nothing of it"),
-        pytest.param("", [], id="nothing at all"),
+        pytest.param("Agreed.\n", [], id="nothing of it"), pytest.param("", [], id="nothing at all"),
     ],
-)
+)  # fmt: skip
 def test_runs_of_the_parents_lines_are_quotes(reply: str, expected: list[str]):
     assert quotes(reply) == expected
 
@@ -98,16 +97,12 @@ def tables(*replies: str, parent: str = PARENT) -> tuple[pa.Table, pa.Table, pa.
     ids = ["asked", *(f"reply{n}" for n in range(len(replies)))]
     mails = pa.table(
         {
-            "message_id": ids,
-            "subject": ["lock", *["Re: lock"] * len(replies)],
-            "from_addr": ["ada", *["bob"] * len(replies)],
-            "source": ["s"] * len(ids),
-            "partition": ["u"] * len(ids),
-            "content_hash": [text_hash(body) for body in bodies],
-            "raw_bytes": [len(body) for body in bodies],
-            "body": bodies,
+            "message_id": ids, "subject": ["lock", *["Re: lock"] * len(replies)],
+            "from_addr": ["ada", *["bob"] * len(replies)], "source": ["s"] * len(ids),
+            "partition": ["u"] * len(ids), "content_hash": [text_hash(body) for body in bodies],
+            "raw_bytes": [len(body) for body in bodies], "body": bodies,
         }
-    )
+    )  # fmt: skip
     spans = [[{"byte_start": 0, "byte_end": len(body.encode()), "role": "own"}] for body in bodies]
     chunks = pa.table(
         {
