@@ -94,6 +94,8 @@ def test_files_of_two_writers_are_one_chain(tmp_path: Path, monkeypatch: pytest.
         list(two.map(lambda _: [added(Receipts(tmp_path)) for _ in range(20)], range(2)))
     receipts = Receipts(tmp_path)
     assert [r["number"] for r in receipts.read()] == list(range(1, 41)) and receipts.unknown(40, 0) == []
+    reading = receipts.read()
+    assert next(reading)["number"] == 1 and receipts.renew_key() and len(list(reading)) == 39
     first, *others = receipts.files()
     assert len(others) > 4 and max(file.stat().st_size for file in others) < 5_000
     first.unlink()
