@@ -1,4 +1,5 @@
-"""What pyproject.toml cannot say: the pages of docs/ are installed inside the package, for `weft help`."""
+"""What pyproject.toml cannot say: the pages of docs/ are installed inside the package, for `weft help`
+and `weft init --notebook`."""
 
 from pathlib import Path
 from shutil import copyfile
@@ -16,7 +17,8 @@ class WithDocs(build_py):
             return
         folder = Path(self.build_lib, "dagster_project", "docs")
         folder.mkdir(parents=True, exist_ok=True)
-        for page in sorted(Path(__file__).parent.glob("docs/*.md")):
+        docs = Path(__file__).parent / "docs"
+        for page in sorted((*docs.glob("*.md"), *docs.glob("*.ipynb"))):
             copyfile(page, folder / page.name)
 
 

@@ -36,9 +36,13 @@ def help_(topic: str | None) -> None:
         click.echo(_section(slug_base(topic), pages))
 
 
+def documentation() -> Path:
+    """The folder of the pages, and of the notebook that asks a published index."""
+    return _INSTALLED if _INSTALLED.is_dir() else _OF_REPOSITORY
+
+
 def _files() -> list[Path]:
-    folder = _INSTALLED if _INSTALLED.is_dir() else _OF_REPOSITORY
-    return sorted(folder.glob("*.md"))
+    return sorted(documentation().glob("*.md"))
 
 
 def _title(text: str) -> str:

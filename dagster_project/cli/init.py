@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import Stemmer
 
+from dagster_project.cli.help import documentation
 from dagster_project.cli.options import TEXT_TYPE, explained
 from dagster_project.config.settings import (
     CONFIG_VARIABLE,
@@ -41,6 +42,13 @@ _NOT_NAMED = re.compile(
 )
 """Parts of the name of a file that say nothing of its content."""
 
+
+_NOTEBOOK, _SAMPLE_INDEX = "published_index.ipynb", r"\"../data/sample/state/index/CURRENT\""
+_OF_SAMPLE = {
+    "Build the sample first (`make run`)": "Run `weft build` first",
+    "'torn records after a power cut'": "(SELECT title FROM chunks WHERE title <> '' ORDER BY chunk_no LIMIT 1)",
+}
+"""Parts of the notebook that are of the sample, and those of every archive."""
 
 _PSEUDONYMS = (
     "  pseudonyms replace the names of those who write; first names in texts, other people and telephone numbers stay; "
@@ -84,9 +92,20 @@ class _New:
     metavar="NAME",
     help="Language whose endings of words do not matter, as german; none: all do. Default: that of most texts.",
 )
+@click.option(
+    "--notebook",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a new notebook FILE, which asks the index of the settings by Ibis.",
+)
 @explained
 def init(
-    places: tuple[str, ...], config: Path | None, name: str | None, kind: str | None, language: str | None
+    places: tuple[str, ...],
+    config: Path | None,
+    name: str | None,
+    kind: str | None,
+    language: str | None,
+    notebook: Path | None,
 ) -> None:
     """Write a settings file for the archive at PLACE, or add PLACE to the one that is there.
 
@@ -94,6 +113,13 @@ def init(
     and first bytes whether it is mail, notes, documents or exported chats. Without PLACE it asks three questions."""
     file = config or Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
     settings = load_settings(file) if file.exists() else None
+    if notebook:
+        if settings is None or places:
+            raise SettingsError(
+                "--notebook is for settings that are there: first run `weft init PLACE` alone"
+            )
+        _write_notebook(notebook, settings.root.resolve() / "index" / "CURRENT")
+        return
     if settings and language:
         raise SettingsError(f"{file} is there already: set terms.stemmer = {language!r} in it")
     if not places:
@@ -119,6 +145,17 @@ def init(
         )
     _write(file, new, language if language != _LANGUAGE else None)
     _report(file, config, new)
+
+
+def _write_notebook(file: Path, index: Path) -> None:
+    """Write the notebook of the documentation for another index; SettingsError if the file is there."""
+    if file.exists():
+        raise SettingsError(f"{file} is there already; name a new file")
+    text = (documentation() / _NOTEBOOK).read_text(encoding="utf-8")
+    for sample, own in _OF_SAMPLE.items():
+        text = text.replace(sample, own)
+    write_atomically(file, text.replace(_SAMPLE_INDEX, json.dumps(json.dumps(str(index)))[1:-1]))
+    click.echo(f"{file}: asks {index}; to open it takes Jupyter and ibis-framework[duckdb]")
 
 
 def _language_of(sources: Sequence[Detected], base: Path) -> tuple[str | None, int, int]:
