@@ -32,11 +32,3 @@ CODE = re.compile(r"^[a-z]+(_[a-z]+)*")
 """The code in a reason, whose rest may hold strangers' text."""
 CODED = ("attachments", "exclusions", "quarantine")
 """The published tables with a column `reason_code`."""
-
-
-def is_known(code: str) -> bool:
-    """True for a code of `REASON_CODES`, or one that says what is not there.
-
-    >>> is_known("too_large"), is_known("no_json"), is_known("oops")
-    (True, True, False)"""
-    return code in REASON_CODES or code.startswith("no_")

@@ -4,9 +4,10 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -61,27 +62,24 @@ def _written(
             raise QueryError("an mbox is made of the column message_id: let the statement select it")
         ids = [name for name in dict.fromkeys(rows["message_id"].to_pylist()) if name is not None]
         return sum(bool(stream.write(mail)) for mail in mails(ids))
-    else:
-        write = _line_of_csv if suffix == ".csv" else _line_of_json
-        if suffix == ".csv":
-            stream.write(_line_of_csv(dict(zip(rows.column_names, rows.column_names, strict=True))))
+    elif suffix == ".csv":
+        stream.write(_line_of_csv(rows.column_names))
         for batch in rows.to_batches(_AT_ONCE):
-            stream.writelines(map(write, batch.to_pylist()))
+            stream.writelines(_line_of_csv(row.values()) for row in batch.to_pylist())
+    else:
+        for batch in rows.to_batches(_AT_ONCE):
+            stream.writelines(_json(row).encode() + b"\n" for row in batch.to_pylist())
     return rows.num_rows
 
 
-def _line_of_json(row: dict[str, Any]) -> bytes:
-    return json.dumps(row, default=str, ensure_ascii=False).encode() + b"\n"
+_json = partial(json.dumps, default=str, ensure_ascii=False)
 
 
-def _line_of_csv(row: dict[str, Any]) -> bytes:
+def _line_of_csv(values: Iterable[object]) -> bytes:
     """A row as CSV: lists as JSON, and a text that begins as a formula behind an apostrophe."""
     line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(map(_cell, row.values()))
+    texts = (_json(value) if isinstance(value, list | dict) else value for value in values)
+    csv.writer(line, lineterminator="\n").writerow(
+        f"'{text}" if isinstance(text, str) and text.startswith(_FORMULA) else text for text in texts
+    )
     return line.getvalue().encode()
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, list | dict):
-        value = json.dumps(value, default=str, ensure_ascii=False)
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
