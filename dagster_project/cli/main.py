@@ -11,89 +11,42 @@ _ROOM = "dagster_project.cli"
 
 # Loading Dagster takes longer than a search: a command loads its own module and no other.
 COMMANDS = {
-    "init": Command(
-        f"{_ROOM}.init:init",
-        "Start",
-        "Write a settings file for the archive at PLACE, or add PLACE to the one that is there.",
-    ),
-    "build": Command(
-        f"{_ROOM}.build:build",
-        "Start",
-        "Fetch, materialize changes of the sources, and publish the index.",
-        former={"watch": "build --watch", "fetch": "build --fetch-only"},
-    ),
-    "search": Command(
-        f"{_ROOM}.search:search",
-        "Start",
+    "init": Command(f"{_ROOM}.init:init", "Start",
+        "Write a settings file for the archive at PLACE, or add PLACE to the one that is there."),
+    "build": Command(f"{_ROOM}.build:build", "Start",
+        "Fetch, materialize changes of the sources, and publish the index.", former={"watch": "build --watch",
+        "fetch": "build --fetch-only"}),
+    "search": Command(f"{_ROOM}.search:search", "Start",
         "Search the published index; several QUERIES are answered in one pass.",
-        former={"explain": "search QUERY --stages"},
-    ),
-    "help": Command(
-        f"{_ROOM}.help:help_",
-        "Start",
-        "Print a page of the documentation or a section of one; without TOPIC list them.",
-    ),
-    "get": Command(
-        f"{_ROOM}.search:get",
-        "Search and read",
-        "Print the exact text of ID, and its kind on standard error.",
-    ),
-    "similar": Command(
-        f"{_ROOM}.search:similar_",
-        "Search and read",
-        "Find the nearest mails, documents and windows of conversations to ID, without ID's own.",
-    ),
-    "context": Command(
-        f"{_ROOM}.context:context",
-        "Search and read",
-        "Print context from the index for the conversation in FILE: a chat export, a mail, or any text.",
-    ),
-    "sql": Command(
-        f"{_ROOM}.sql:sql", "Search and read", "Run one SQL STATEMENT on the published index, read-only."
-    ),
-    "plan": Command(
-        f"{_ROOM}.build:plan",
-        "Keep an index",
+        former={"explain": "search QUERY --stages"}),
+    "help": Command(f"{_ROOM}.help:help_", "Start",
+        "Print a page of the documentation or a section of one; without TOPIC list them."),
+    "get": Command(f"{_ROOM}.search:get", "Search and read",
+        "Print the exact text of ID, and its kind on standard error."),
+    "similar": Command(f"{_ROOM}.search:similar_", "Search and read",
+        "Find the nearest mails, documents and windows of conversations to ID, without ID's own."),
+    "context": Command(f"{_ROOM}.context:context", "Search and read",
+        "Print context from the index for the conversation in FILE: a chat export, a mail, or any text."),
+    "sql": Command(f"{_ROOM}.sql:sql", "Search and read", "Run one SQL STATEMENT on the published index, read-only."),
+    "plan": Command(f"{_ROOM}.build:plan", "Keep an index",
         "List the rebuilds of a build with reasons, and their cost and time; build nothing and call no model.",
-        former={"cost": "plan --cost"},
-    ),
-    "backfill": Command(
-        f"{_ROOM}.build:backfill",
-        "Keep an index",
-        "Ask Dagster's daemon to build the archives of SOURCES, or of all sources, behind the runs of every hour.",
-    ),
-    "ui": Command(
-        f"{_ROOM}.ui:ui",
-        "Keep an index",
-        "Open Dagster's UI for these settings on 127.0.0.1, with the schedule's daemon.",
-    ),
-    "cache": Command(
-        f"{_ROOM}.cache:cache",
-        "Keep an index",
-        "Inspect and clean the caches of vectors and of language models' answers.",
-    ),
-    "forget": Command(
-        f"{_ROOM}.forget:forget",
-        "Keep an index",
-        "Erase mails, an author's mails, documents, chats or sources from all that Weft keeps, and build without them.",
-    ),
-    "doctor": Command(
-        f"{_ROOM}.doctor:doctor",
-        "Keep an index",
-        "Check that everything is there and valid, and say what to do; exit code 7 if something is not.",
-    ),
-    "mcp": Command(
-        f"{_ROOM}.serving:mcp",
-        "Serve",
+        former={"cost": "plan --cost"}),
+    "backfill": Command(f"{_ROOM}.build:backfill", "Keep an index",
+        "Ask Dagster's daemon to build the archives of SOURCES, or of all sources, behind the runs of every hour."),
+    "ui": Command(f"{_ROOM}.ui:ui", "Keep an index",
+        "Open Dagster's UI for these settings on 127.0.0.1, with the schedule's daemon."),
+    "cache": Command(f"{_ROOM}.cache:cache", "Keep an index",
+        "Inspect and clean the caches of vectors and of language models' answers."),
+    "forget": Command(f"{_ROOM}.forget:forget", "Keep an index",
+        "Erase mails, an author's mails, documents, chats or sources from all that Weft keeps, and build without them."),
+    "doctor": Command(f"{_ROOM}.doctor:doctor", "Keep an index",
+        "Check that everything is there and valid, and say what to do; exit code 7 if something is not."),
+    "mcp": Command(f"{_ROOM}.serving:mcp", "Serve",
         "Serve the published index to assistants by the Model Context Protocol, on standard input and output.",
-        former={"receipts": "mcp receipts", "skill": "mcp skill"},
-    ),
-    "eval": Command(
-        f"{_ROOM}.eval:evaluate",
-        "Measure",
-        "Measure how well the published index answers queries whose answers are known.",
-    ),
-} | {name: command for extra in extras() for name, command in extra.commands.items()}
+        former={"receipts": "mcp receipts", "skill": "mcp skill"}),
+    "eval": Command(f"{_ROOM}.eval:evaluate", "Measure",
+        "Measure how well the published index answers queries whose answers are known."),
+} | {name: command for extra in extras() for name, command in extra.commands.items()}  # fmt: skip
 """By name, in the order in which somebody meets them; those of extras stand behind them."""
 
 # With `color`, Click does not cut sequences out of texts silently: the stream shows them.

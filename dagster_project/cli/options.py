@@ -105,9 +105,7 @@ _FILTERS = (
         shell_complete=complete_list,
         help="Only mail of this mailing list; * matches any characters.",
     ),
-    click.option(
-        "--from", "author", type=TEXT_TYPE, help="Only mail of this author: words of a name, or an address."
-    ),
+    click.option("--from", "author", type=TEXT_TYPE, help="Only mail of this author: words of a name, or an address."),
     click.option(
         "--path",
         type=TEXT_TYPE,
@@ -115,13 +113,11 @@ _FILTERS = (
     ),
     click.option("--tag", type=TEXT_TYPE, help="Only documents with this tag, or one below it."),
     click.option("--has", type=click.Choice(HAS), help="Only mail that has one."),
-    click.option(
-        "--source", type=TEXT_TYPE, shell_complete=complete_source, help="Only texts from this source."
-    ),
+    click.option("--source", type=TEXT_TYPE, shell_complete=complete_source, help="Only texts from this source."),
     click.option("--kind", type=click.Choice(KINDS), help="Only hits of this kind."),
     click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only texts from this day or later."),
     click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Only texts from before this day."),
-)
+)  # fmt: skip
 _FILTERED_BY = ("list_id", "author", "path", "tag", "has", "source", "kind", "since", "until")
 
 
@@ -141,25 +137,16 @@ def filtered(command: Callable[..., None]) -> Callable[..., None]:
 
 _SEARCH_OPTIONS = (
     click.option("--profile", type=TEXT_TYPE, help="Search by this profile, of the settings or built in."),
-    click.option(
-        "--expand",
-        type=click.Choice(get_args(Expansion)),
-        multiple=True,
-        help="Also show texts around a hit; several times for more.",
-    ),
-    click.option(
-        "--diversity", type=click.FloatRange(0, 1), help="0: by score alone; 1: as unlike as can be."
-    ),
-    click.option(
-        "--rerank",
-        type=click.Choice(["as_set", "features", "off"]),
-        help="As [rerank] says, by features, or not.",
-    ),
+    click.option("--expand", type=click.Choice(get_args(Expansion)), multiple=True,
+        help="Also show texts around a hit; several times for more."),
+    click.option("--diversity", type=click.FloatRange(0, 1), help="0: by score alone; 1: as unlike as can be."),
+    click.option("--rerank", type=click.Choice(["as_set", "features", "off"]),
+        help="As [rerank] says, by features, or not."),
     click.option("--per-document", type=click.IntRange(1), help="Hits of one mail or document."),
     click.option("--threads", is_flag=True, help="Show a thread once, by its best mail."),
     click.option("--weak", is_flag=True, help="Show the nearest hits though nothing is near."),
     click.option("--strict", is_flag=True, help="Only near hits, before the scores fall steeply."),
-)
+)  # fmt: skip
 
 
 def searched(command: Callable[..., None]) -> Callable[..., None]:

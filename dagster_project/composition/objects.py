@@ -145,26 +145,16 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "lake": Lake.around(lake, uri=settings.lake_uri),
         "engine": make_engine(settings),
         "sources": sources,
-        "remotes": Remotes.around(
-            SourceRemotes(settings),
-            sources={s.name: _remote_in_words(s.remote) for s in settings.sources if s.remote},
-        ),
-        "embedder": EmbeddingModel.around(
-            embedder,
-            model=embedder.model,
-            dimensions=embedder.dimensions,
-            api_key=_key(settings.embedding.model) if settings.embedding.is_remote else None,
-        ),
+        "remotes": Remotes.around(SourceRemotes(settings),
+            sources={s.name: _remote_in_words(s.remote) for s in settings.sources if s.remote}),
+        "embedder": EmbeddingModel.around(embedder, model=embedder.model, dimensions=embedder.dimensions,
+            api_key=_key(settings.embedding.model) if settings.embedding.is_remote else None),
         "embedding_cache": make_embedding_cache(settings),
-        "language_model": SentenceModel.around(
-            writer,
-            model=writer.model,
-            api_key=_key(service_of(settings.sentences.name)) if writes_sentences(settings) else None,
-        ),
+        "language_model": SentenceModel.around(writer, model=writer.model,
+            api_key=_key(service_of(settings.sentences.name)) if writes_sentences(settings) else None),
         "answer_cache": make_answer_cache(settings),
-        "publisher": Index.around(
-            publisher, folder=str(settings.root / "index"), keep_versions=settings.index.keep_versions
-        ),
+        "publisher": Index.around(publisher, folder=str(settings.root / "index"),
+            keep_versions=settings.index.keep_versions),
         "published_tables": PublishedFile(make_publisher(settings, lake)),
         "published_index": PublishedVersions(settings),
         "operations_history": DagsterHistory(make_publisher(settings, lake), make_embedding_cache(settings)),
@@ -172,7 +162,7 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "evaluator": make_evaluator(settings),
         "searcher": PublishedSearcher(settings),
         **{name: resource for make in extra_parts("resources") for name, resource in make(settings).items()},
-    }
+    }  # fmt: skip
 
 
 def _remote_in_words(remote: RemoteSettings) -> str:

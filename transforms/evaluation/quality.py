@@ -241,18 +241,12 @@ def comparisons(values: pl.DataFrame, baseline: str, others: Iterable[str]) -> l
             ids = both["query_id"].to_numpy()
             rows.append(
                 {
-                    "baseline": baseline,
-                    "profile": profile,
-                    "measure": measure,
-                    "queries": len(ids),
-                    "difference": json_number(result.mean),
-                    "low": json_number(result.low),
-                    "high": json_number(result.high),
-                    "p_value": json_number(result.p_value),
-                    "won": ids[b > a + 1e-9].tolist(),
-                    "lost": ids[b < a - 1e-9].tolist(),
+                    "baseline": baseline, "profile": profile, "measure": measure, "queries": len(ids),
+                    "difference": json_number(result.mean), "low": json_number(result.low),
+                    "high": json_number(result.high), "p_value": json_number(result.p_value),
+                    "won": ids[b > a + 1e-9].tolist(), "lost": ids[b < a - 1e-9].tolist(),
                 }
-            )
+            )  # fmt: skip
     return rows
 
 

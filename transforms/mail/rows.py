@@ -42,14 +42,9 @@ def message_row(mail: ParsedMail, data: bytes, envelope_at: datetime | None) -> 
     `message_id` is the id of its header, or is derived from its `text_hash`. If a mail without id lacks author
     or time, all bytes (`data`) count: nothing else shows that two such mails are copies."""
     return {
-        **_times(mail, envelope_at),
-        **_identity(mail, data),
-        **_people(mail.fields),
-        "body": mail.body,
-        "body_format": mail.body_format,
-        "charset_outcome": mail.charset_outcome,
-        "defects": mail.defects,
-    }
+        **_times(mail, envelope_at), **_identity(mail, data), **_people(mail.fields), "body": mail.body,
+        "body_format": mail.body_format, "charset_outcome": mail.charset_outcome, "defects": mail.defects,
+    }  # fmt: skip
 
 
 def _times(mail: ParsedMail, envelope_at: datetime | None) -> dict[str, Any]:

@@ -20,28 +20,18 @@ CONVERSATION_MESSAGES = Table(
         required("title", pa.string(), "name of the conversation"),
         required("turn", pa.int64(), "position in the conversation, from 0"),
         required("sent_at", TIME, "time the export gives"),
-        Column(
-            "author",
-            pa.string(),
-            "pseudonym of the author, the name where pseudonyms are off; null for system",
-        ),
+        Column("author", pa.string(), "pseudonym of the author, the name where pseudonyms are off; null for system"),
         required("text", TEXT, "what was said, names of known people replaced by pseudonyms"),
         required("kind", pa.string(), "message, media (without text), deleted or system"),
         Column("message_key", pa.string(), "id of the message in its program; null if it lacks one"),
-        Column(
-            "answers_key",
-            pa.string(),
-            "message_key of the message of the conversation that it answers, or whose thread it belongs to",
-        ),
-        Column(
-            "answered_turn",
-            pa.int64(),
-            "turn of that message in the conversation, in whatever window; null if the export does not have it",
-        ),
+        Column("answers_key", pa.string(),
+            "message_key of the message of the conversation that it answers, or whose thread it belongs to"),
+        Column("answered_turn", pa.int64(),
+            "turn of that message in the conversation, in whatever window; null if the export does not have it"),
         required("reaction_count", pa.int64(), "reactions, each person's counted"),
         required("is_edited", pa.bool_(), "true if the export says that the text was changed"),
     ),
-)
+)  # fmt: skip
 
 CONVERSATION_WINDOWS = Table(
     "conversation_windows",
@@ -75,17 +65,13 @@ CONVERSATION_QUERY_CHUNKS = Table(
         required("chunk_index", pa.int64(), "position in the window, from 0"),
         required("chunk_count", pa.int64(), "segments of the window"),
         required("token_count", pa.int64(), "tokens of text"),
-        required(
-            "overlap_start", pa.int64(), "first byte in the Markdown; bytes before byte_start are repeated"
-        ),
-        required(
-            "byte_start", pa.int64(), "first byte in the Markdown that the previous segment does not contain"
-        ),
+        required("overlap_start", pa.int64(), "first byte in the Markdown; bytes before byte_start are repeated"),
+        required("byte_start", pa.int64(), "first byte in the Markdown that the previous segment does not contain"),
         required("byte_end", pa.int64(), "byte behind the last"),
         required("text", TEXT, "the segment of the Markdown"),
         required("text_query", TEXT, "what was said in it, without headings; what is asked with by default"),
     ),
-)
+)  # fmt: skip
 
 
 _WINDOW = required("window_id", pa.string(), "window of a conversation that asked; doc_id of its messages")
@@ -104,11 +90,8 @@ CONVERSATION_CANDIDATES = Table(
     (
         _WINDOW,
         _QUERY,
-        required(
-            "rank",
-            pa.int64(),
-            "place among the hits of the query, from 1; 0: the first hit, which too little bears out to be shown",
-        ),
+        required("rank", pa.int64(),
+            "place among the hits of the query, from 1; 0: the first hit, which too little bears out to be shown"),
         _CHUNK_FOUND,
         _DOCUMENT_FOUND,
         required("source_kind", pa.string(), "message, attachment, document or conversation"),
@@ -122,7 +105,7 @@ CONVERSATION_CANDIDATES = Table(
         ),
         required("fills", pa.bool_(), "true if it may only fill the rest of the budget"),
     ),
-)
+)  # fmt: skip
 
 CONVERSATION_DOCUMENTS = Table(
     "conversation_documents",

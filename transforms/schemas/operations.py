@@ -15,13 +15,10 @@ QUARANTINE = Table(
         required("reason", pa.string(), "code and explanation, as `code: explanation`"),
         Column("message_id", pa.string(), "Message-ID where one is known"),
         required("byte_count", pa.int64(), "bytes that were set aside"),
-        Column(
-            "bytes_sha256",
-            pa.string(),
-            "SHA-256 of the bytes that were set aside; null for a lesser copy that came before the fuller one",
-        ),
+        Column("bytes_sha256", pa.string(),
+            "SHA-256 of the bytes that were set aside; null for a lesser copy that came before the fuller one"),
     ),
-)
+)  # fmt: skip
 
 
 CORPUS_MEASURES = Table(
@@ -63,26 +60,18 @@ READINESS = Table(
         required("chunk_count", pa.int64(), "chunks of it, those of its attachments included"),
         required("is_searchable", pa.bool_(), "true if it has a chunk, and so can be found"),
         required("excluded_for", pa.list_(pa.string()), "reasons why segments of it have no chunk"),
-        Column(
-            "waits_for", pa.string(), "slow lane, where its body or an attachment waits for that; else null"
-        ),
-        required(
-            "seen_at",
-            TIME,
+        Column("waits_for", pa.string(), "slow lane, where its body or an attachment waits for that; else null"),
+        required("seen_at", TIME,
             "when a build first found the change of its partition's files that brought it; where no build noted that, "
-            "parsed_at",
-        ),
+            "parsed_at"),
         required("parsed_at", TIME, "when the partition of messages, documents or conversations was written"),
         required("chunked_at", TIME, "when the partition's chunks were written"),
         Column("embedded_at", TIME, "when the table of all vectors was written; null without a chunk"),
-        required(
-            "published_at",
-            TIME,
-            "when the first version that holds it whole was built; while it waits, the last",
-        ),
+        required("published_at", TIME,
+            "when the first version that holds it whole was built; while it waits, the last"),
         required("lag_seconds", pa.float64(), "published_at minus seen_at, 0 where a clock was set back"),
     ),
-)
+)  # fmt: skip
 
 
 EVALUATION_QUERIES = Table(
@@ -120,11 +109,7 @@ EVALUATION_RUNS = Table(
     (
         required("profile", pa.string(), "named search settings"),
         required("query_id", pa.string(), "the query"),
-        required(
-            "stage",
-            pa.string(),
-            "name of the stage, as `weft help search` has them; final is what is returned",
-        ),
+        required("stage", pa.string(), "name of the stage, as `weft help search` has them; final is what is returned"),
         required("rank", pa.int64(), "place in the list, from 1"),
         required("chunk_id", pa.string(), "the chunk"),
         required("doc_id", pa.string(), "mail or document of the chunk"),
@@ -134,4 +119,4 @@ EVALUATION_RUNS = Table(
         Column("label", pa.string(), "what the search says of its result; of final hits only"),
         Column("reason", pa.string(), "why the next stage dropped it; null where it stays"),
     ),
-)
+)  # fmt: skip

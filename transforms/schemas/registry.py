@@ -26,48 +26,26 @@ class LakeTable:
 def lake_registry(dimensions: int = ANY_DIMENSIONS) -> dict[str, LakeTable]:
     """Every table of the lake by name, those of partitions in the order of the stages."""
     return {
-        **_partitioned(
-            "mail",
-            messages=(mail.MESSAGES, "messages"),
-            attachments=(mail.ATTACHMENTS, "attachments"),
-            quarantine=(operations.QUARANTINE, "quarantine"),
-            message_blocks=(mail.MESSAGE_BLOCKS, "blocks"),
-            message_chunks=(chunks.CHUNKS, "chunks"),
-            message_exclusions=(chunks.EXCLUSIONS, "exclusions"),
-            message_terms=(chunks.TERMS, None),
-            message_references=(mail.MESSAGE_REFERENCES, None),
-            message_trailers=(mail.MESSAGE_TRAILERS, "trailers"),
-            address_uses=(mail.ADDRESS_USES, None),
-        ),
-        **_partitioned(
-            "documents",
-            documents=(documents.DOCUMENTS, "documents"),
-            document_quarantine=(operations.QUARANTINE, "quarantine"),
-            document_nodes=(documents.DOCUMENT_NODES, "nodes"),
-            document_references=(documents.DOCUMENT_REFERENCES, None),
-            document_chunks=(chunks.CHUNKS, "chunks"),
-            document_exclusions=(chunks.EXCLUSIONS, "exclusions"),
-            document_terms=(chunks.TERMS, None),
-        ),
-        **_partitioned(
-            "conversations",
-            conversations=(conversations.CONVERSATION_MESSAGES, "conversations"),
-            conversation_attachments=(mail.ATTACHMENTS, "attachments"),
-            conversation_quarantine=(operations.QUARANTINE, "quarantine"),
-            conversation_markdown=(conversations.CONVERSATION_WINDOWS, "conversation_windows"),
+        **_partitioned("mail", messages=(mail.MESSAGES, "messages"), attachments=(mail.ATTACHMENTS, "attachments"),
+            quarantine=(operations.QUARANTINE, "quarantine"), message_blocks=(mail.MESSAGE_BLOCKS, "blocks"),
+            message_chunks=(chunks.CHUNKS, "chunks"), message_exclusions=(chunks.EXCLUSIONS, "exclusions"),
+            message_terms=(chunks.TERMS, None), message_references=(mail.MESSAGE_REFERENCES, None),
+            message_trailers=(mail.MESSAGE_TRAILERS, "trailers"), address_uses=(mail.ADDRESS_USES, None)),
+        **_partitioned("documents", documents=(documents.DOCUMENTS, "documents"),
+            document_quarantine=(operations.QUARANTINE, "quarantine"), document_nodes=(documents.DOCUMENT_NODES,
+            "nodes"), document_references=(documents.DOCUMENT_REFERENCES, None), document_chunks=(chunks.CHUNKS,
+            "chunks"), document_exclusions=(chunks.EXCLUSIONS, "exclusions"), document_terms=(chunks.TERMS, None)),
+        **_partitioned("conversations", conversations=(conversations.CONVERSATION_MESSAGES, "conversations"),
+            conversation_attachments=(mail.ATTACHMENTS, "attachments"), conversation_quarantine=(operations.QUARANTINE,
+            "quarantine"), conversation_markdown=(conversations.CONVERSATION_WINDOWS, "conversation_windows"),
             conversation_query_chunks=(conversations.CONVERSATION_QUERY_CHUNKS, None),
-            conversation_chunks=(chunks.CHUNKS, "chunks"),
-            conversation_exclusions=(chunks.EXCLUSIONS, "exclusions"),
-            conversation_terms=(chunks.TERMS, None),
-        ),
-        **_partitioned(
-            "context",
-            conversation_candidates=(conversations.CONVERSATION_CANDIDATES, None),
+            conversation_chunks=(chunks.CHUNKS, "chunks"), conversation_exclusions=(chunks.EXCLUSIONS, "exclusions"),
+            conversation_terms=(chunks.TERMS, None)),
+        **_partitioned("context", conversation_candidates=(conversations.CONVERSATION_CANDIDATES, None),
             conversation_documents=(conversations.CONVERSATION_DOCUMENTS, None),
-            conversation_context=(conversations.CONVERSATION_CONTEXT, None),
-        ),
+            conversation_context=(conversations.CONVERSATION_CONTEXT, None)),
         **_lake_wide(dimensions),
-    }
+    }  # fmt: skip
 
 
 def _partitioned(partitions: str, **tables: tuple[Table, str | None]) -> dict[str, LakeTable]:

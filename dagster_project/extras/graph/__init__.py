@@ -22,11 +22,8 @@ EXTRA = Extra(
     folder="graph",
     queries=f"{_HERE}.composition:queries",
     progress={
-        "keywords": "finding keywords",
-        "prompt_hashes": "hashing questions",
-        "chunk_classes": "finding code",
-        "chunk_similarities": "ordering chunks",
-        "chunk_keywords": "finding keywords",
-        "document_graph": "writing the graph",
+        "keywords": "finding keywords", "prompt_hashes": "hashing questions",
+        "chunk_classes": "finding code", "chunk_similarities": "ordering chunks",
+        "chunk_keywords": "finding keywords", "document_graph": "writing the graph",
     },
-)
+)  # fmt: skip

@@ -47,10 +47,7 @@ CREATE TABLE texts (key, size, text);
 # Once all rows are there: their keys are in no order.
 _INDEXES = "CREATE UNIQUE INDEX by_chunk ON chunks (chunk_key); CREATE UNIQUE INDEX by_text ON texts (key);"
 ROW_FACTS = {
-    **{
-        name: f"c.{name}"
-        for name in ("chunk_id", "doc_id", "chunk_kind", "source", "title", "spans", "text_display")
-    },
+    **{name: f"c.{name}" for name in ("chunk_id", "doc_id", "chunk_kind", "source", "title", "spans", "text_display")},
     "filename": "a.filename",
     "breadcrumb": "n.breadcrumb",
     "node_start": "n.heading_start",
@@ -68,7 +65,7 @@ ROW_FACTS = {
     "THEN len([e FOR e IN b.block_ends IF e <= c.byte_start]) END",
     "page": "CASE WHEN g.starts IS NOT NULL THEN len([s FOR s IN g.starts IF s <= c.byte_start]) END",
     "page_breaks": "[s FOR s IN g.starts IF s > c.byte_start AND s < c.byte_end]",
-}
+}  # fmt: skip
 """The expression of SQL for each fact that only hits show."""
 _SQL = SqlFile(__file__, "hit_rows.sql", facts=", ".join(ROW_FACTS.values()))
 

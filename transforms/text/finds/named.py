@@ -349,14 +349,10 @@ def _service(data: bytes, at: int) -> Iterator[Find]:
 
 
 NAMES: dict[str, Callable[[bytes, int], Iterable[Find]]] = {
-    **dict.fromkeys(
-        ("pass", "pwd", "psk", *PASSWORDS, "pw:", "pw=", "pw for", "pw of", "pw is", "identified by"),
-        passwords_at,
-    ),
+    **dict.fromkeys(("pass", "pwd", "psk", *PASSWORDS, "pw:", "pw=", "pw for", "pw of", "pw is", "identified by"),
+        passwords_at),
     **dict.fromkeys(("secret", "token", "key", "auth", "session", "credential"), secrets_at),
-    **dict.fromkeys(
-        ("pin:", "pin is", "pin code", "pin =", "otp", "verification code", "security code"), _plain(_PIN)
-    ),
+    **dict.fromkeys(("pin:", "pin is", "pin code", "pin =", "otp", "verification code", "security code"), _plain(_PIN)),
     **dict.fromkeys(("authorization", "bearer "), _authorization),
     **dict.fromkeys(SERVICES, _service),
     "cookie": _cookies,
@@ -364,14 +360,10 @@ NAMES: dict[str, Callable[[bytes, int], Iterable[Find]]] = {
     "curl": _plain(_CURL),
     **dict.fromkeys(CLIENT_WORDS, _plain(_CLIENT)),
     "login": _plain(_NETRC),
-    **dict.fromkeys(
-        ("creds", "credentials", "login:", "logins", "user/pass", "username/pass"), _plain(_PAIR)
-    ),
+    **dict.fromkeys(("creds", "credentials", "login:", "logins", "user/pass", "username/pass"), _plain(_PAIR)),
     **dict.fromkeys((":5432:", ":*:", ":6432:", ":5433:"), _pgpass),
     **dict.fromkeys(("accountkey=", "sharedaccesskey=", "accesskey="), _plain(_AZURE, "cloud_key")),
     **dict.fromkeys(("sig=", "x-amz-signature=", "x-goog-signature="), _signature),
-    **dict.fromkeys(
-        ("$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$y$", "$apr1$", "$argon2", "$scrypt"), _hash
-    ),
-}
+    **dict.fromkeys(("$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$y$", "$apr1$", "$argon2", "$scrypt"), _hash),
+}  # fmt: skip
 """Functions that look for a value, by the word, in lower case, at whose beginning they look."""

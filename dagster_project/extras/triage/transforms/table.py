@@ -44,14 +44,11 @@ ISSUE_TRIAGE = Table(
             "secrets and personal data in it and its comments by kind, and `instruction` for text that addresses a program",
         ),
         required("missing", pa.list_(pa.string()), "names in `needs` of its source that nothing in it has"),
-        required(
-            "duplicates",
-            pa.list_(_REPEAT),
+        required("duplicates", pa.list_(_REPEAT),
             "the likeliest earlier issues, best first, with score, confidence (0 to 1), and of both the passages that "
-            "agree most, masked, with their UTF-8 bytes in the documents; null where no word agrees",
-        ),
+            "agree most, masked, with their UTF-8 bytes in the documents; null where no word agrees"),
     ),
-)
+)  # fmt: skip
 
 TABLES = (ISSUE_TRIAGE,)
 
