@@ -143,4 +143,5 @@ def _shown(receipt: dict[str, Any]) -> str:
     masked = ", ".join(f"{count} {kind}" for kind, count in receipt["masked"].items())
     size = sum(passage["bytes"] for passage in receipt["passages"])
     extent = f"{len(receipt['passages'])} passages, {size:,} bytes"
+    extent += f" to {receipt['asker']}" if "asker" in receipt else ""
     return f"{receipt['at'][:19]}Z  {receipt['tool']:<12}  {extent}; masked: {masked or 'nothing'}"

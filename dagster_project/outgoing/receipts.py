@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from io import BytesIO
 from mmap import ACCESS_READ, mmap
@@ -23,6 +24,8 @@ from transforms.errors import ReceiptError
 from transforms.hashing import bytes_sha256
 
 FOLDER, FILE = "receipts", "receipts.jsonl"
+ASKER = ContextVar[str | None]("ASKER", default=None)
+"""The name of the token with which a person asks; None is whoever runs the server."""
 GENESIS = "0" * 64
 """The hash of the receipt before the first."""
 _MOST_PASSAGES = 500
@@ -65,7 +68,7 @@ class Receipts:
             "index_version": view.version,
             "lens": view.lens,
             "masked": dict(sorted(masked.items())),
-        }
+        } | ({"asker": asker} if (asker := ASKER.get()) else {})
         passages = [_passage(passage) for passage in texts]
         parts = [passages[n : n + _MOST_PASSAGES] for n in range(0, len(passages), _MOST_PASSAGES)] or [[]]
         contents = [content | {"passages": part} for part in parts]

@@ -7,6 +7,7 @@ import hmac
 import ipaddress
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from typing import TypeVar
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -115,6 +116,8 @@ class TokenRequired:
     Who sends many wrong ones gets 429, and for a moment nothing from that address is compared, unless the right token came
     from there before."""
 
+    refusal = "this server asks for its token"
+
     def __init__(self, app: ASGIApp, token: str):
         self.app, self.token = app, token.encode()
         self._paid: dict[str, float] = {}
@@ -127,7 +130,7 @@ class TokenRequired:
             headers = {"Retry-After": str(int(wait) + 1)}
             refused = PlainTextResponse("too many wrong tokens came from this address", 429, headers)
             await refused(scope, receive, send)
-        elif scope["type"] != "http" or self._knows(authorization):
+        elif scope["type"] != "http" or self.admits(scope, _secret(authorization)):
             if authorization:
                 _add(self._addresses, address, None)
             await self.app(scope, receive, send)
@@ -136,7 +139,7 @@ class TokenRequired:
                 now = time.monotonic()
                 _add(self._paid, address, max(self._paid.get(address, now), now) + _GUESS_SECONDS)
             headers = {"WWW-Authenticate": 'Basic realm="Weft", charset="UTF-8"'}
-            await PlainTextResponse("this server asks for its token", 401, headers)(scope, receive, send)
+            await PlainTextResponse(self.refusal, 401, headers)(scope, receive, send)
 
     def _wait(self, address: str) -> float:
         """Seconds until a token from an address is compared."""
@@ -144,18 +147,20 @@ class TokenRequired:
             return 0.0
         return self._paid.get(address, 0.0) - time.monotonic() - (_FREE_GUESSES - 1) * _GUESS_SECONDS
 
-    def _knows(self, authorization: str) -> bool:
-        scheme, _, value = authorization.partition(" ")
-        if scheme.lower() == "bearer":
-            secret = value.strip().encode()
-        elif scheme.lower() == "basic":
-            try:
-                secret = base64.b64decode(value, validate=True).partition(b":")[2]
-            except (binascii.Error, ValueError):
-                return False
-        else:
-            return False
+    def admits(self, scope: Scope, secret: bytes) -> bool:
+        """True if who sends this token, or none (`b""`), may ask what the scope names."""
         return hmac.compare_digest(secret, self.token)
+
+
+def _secret(authorization: str) -> bytes:
+    """The token in a header; empty if there is none."""
+    scheme, _, value = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip().encode()
+    if scheme.lower() == "basic":
+        with suppress(binascii.Error, ValueError):
+            return base64.b64decode(value, validate=True).partition(b":")[2]
+    return b""
 
 
 def _address(scope: Scope) -> str:

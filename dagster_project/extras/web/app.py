@@ -1,8 +1,9 @@
 """The ASGI application of `weft serve`: its routes, and the guards before them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.convertors import PathConvertor, register_url_convertor
@@ -14,8 +15,9 @@ from starlette.staticfiles import StaticFiles
 
 from dagster_project.config.settings import Settings
 from dagster_project.extras.web import api, files, results, views
-from dagster_project.extras.web.site import FOLDER, SECONDS, Site
-from dagster_project.servers.guards import BODY_SECONDS, OwnPages, SafeHeaders, TokenRequired, WholeBody
+from dagster_project.extras.web.site import FOLDER, SECONDS, Site, View
+from dagster_project.extras.web.tokens import LENS_OF, PersonRequired
+from dagster_project.servers.guards import BODY_SECONDS, OwnPages, SafeHeaders, WholeBody
 from transforms.errors import UnknownIdError, WeftError
 
 
@@ -37,7 +39,7 @@ _VIEWS = {
     "/api/search": api.search, "/api/get": api.get, "/api/context": api.context, "/api/thread": api.thread,
     "/api/sources": api.sources,
 }  # fmt: skip
-_POSTED = {"/api/context"}
+_POSTED = {"/api/context": ["GET", "POST"]}
 
 
 def web_app(
@@ -51,33 +53,40 @@ def web_app(
     """The application for these settings.
 
     It answers under the names of the loopback interface, the address that a request comes in at, and `hosts`; with a
-    `token` to those who know it alone. A question that takes longer than `seconds` is given up, a
-    request whose body takes longer than `body_seconds` is refused. Under a `lens` the pages
-    show only its texts."""
+    `token`, or with tokens of persons, to those who know one alone. A question that takes
+    longer than `seconds` is given up, a request whose body takes longer than `body_seconds` is refused. Under a `lens`, that
+    of the person's token if it has one, the pages show only its texts."""
     site = Site(settings, seconds, lens)
+    sites = {lens: site}
+
+    def site_of(request: Request) -> Site:
+        name = request.scope.get(LENS_OF) or lens
+        if name not in sites:
+            sites[name] = Site(settings, seconds, name)
+        return sites[name]
 
     async def help_page(request: Request) -> Response:
-        return site.page("help.html", request, None)
+        return site_of(request).page("help.html", request, None)
 
     async def icon(request: Request) -> Response:
         return FileResponse(FOLDER / "static" / "weft.svg")
 
     async def unknown(request: Request, _fault: Exception) -> Response:
-        return site.refusal(request, UnknownIdError("There is no page at this address."))
+        return site_of(request).refusal(request, UnknownIdError("There is no page at this address."))
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         warmed = asyncio.create_task(_warm(site))
         yield
         warmed.cancel()
-        site.pool.close()
+        for each in sites.values():
+            each.pool.close()
 
     guards = [Middleware(OwnPages, hosts=hosts), Middleware(SafeHeaders)]
-    if token is not None:
-        guards.append(Middleware(TokenRequired, token=token))
+    guards.append(Middleware(PersonRequired, token=token or "", settings=settings))
     guards.append(Middleware(WholeBody, seconds=body_seconds))
     routes = [
-        Route(path, site.endpoint(view), methods=["GET", "POST"] if path in _POSTED else ["GET"])
+        Route(path, partial(_answered, site_of, view), methods=_POSTED.get(path, ["GET"]))
         for path, view in _VIEWS.items()
     ]
     routes += [
@@ -90,6 +99,10 @@ def web_app(
     return Starlette(
         routes=[*routes, static], middleware=guards, exception_handlers={404: unknown}, lifespan=lifespan
     )
+
+
+async def _answered(site_of: Callable[[Request], Site], view: View, request: Request) -> Response:
+    return await site_of(request).endpoint(view)(request)
 
 
 async def _warm(site: Site) -> None:

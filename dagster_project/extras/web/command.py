@@ -1,6 +1,7 @@
 """`weft serve`: the pages, until they are interrupted."""
 
 import ipaddress
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -10,11 +11,12 @@ from dagster_project.cli.serving import required_token, run_until_interrupted
 from dagster_project.cli.standby_process import standing_by
 from dagster_project.config.settings import load_settings
 from dagster_project.extras.web.app import web_app
+from dagster_project.extras.web.tokens import Tokens
 from dagster_project.index.search.opened_index import require_lens
 from dagster_project.servers.listening import listening
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @CONFIG
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
@@ -29,16 +31,48 @@ def serve(config: Path | None, host: str, port: int, names: tuple[str, ...], len
     """Serve a page to search and read the published index in, until interrupted.
 
     On the loopback interface anyone on this machine may read. Any other address or name needs a token in
-    WEFT_SERVE_TOKEN, which browsers ask for as a password; put a proxy with TLS before it."""
+    WEFT_SERVE_TOKEN, which browsers ask for as a password, or tokens of persons; put a proxy with TLS before it."""
+    context = click.get_current_context()
+    if context.invoked_subcommand:
+        context.obj = config
+        return
     settings = load_settings(config)
     require_lens(settings, lens)
-    token = required_token(is_needed=bool(names) or not _is_loopback(host))
+    has_persons = Tokens(settings).folder.exists()
+    token = required_token(is_needed=not has_persons and (bool(names) or not _is_loopback(host)))
     listener = listening(host, port)
     port = listener.getsockname()[1]
     hosts = {f"{host}:{port}", *names, *(f"{name}:{port}" for name in names)}
     app = web_app(settings, hosts, token, lens=lens)
     with standing_by(config):
         run_until_interrupted(app, listener, f"[{host}]" if ":" in host else host)
+
+
+@serve.command()
+@click.argument("part", type=click.Choice(["list", "new", "revoke"]), default="list")
+@click.argument("name", required=False)
+@CONFIG
+@LENS
+@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="First day, in UTC, on which it is refused.")
+@explained
+def tokens(
+    part: str, name: str | None, config: Path | None, lens: str | None, until: datetime | None
+) -> None:
+    """List, make and revoke tokens, by which persons named NAME read, each under a lens.
+
+    `new` shows the token once; Weft keeps its hash. A server that runs sees each change at once. Since the first token,
+    nobody reads without one. Without --lens a person reads what the server shows under its own."""
+    store = Tokens(load_settings(config or click.get_current_context().obj))
+    if part != "list" and not name:
+        raise click.UsageError(f"name the person: weft serve tokens {part} NAME")
+    if part == "new" and name:
+        click.echo(store.new(name, lens, until.date() if until else None))
+    elif part == "revoke" and name:
+        store.revoke(name)
+    else:
+        for token in store.all():
+            end = f"{'ended' if token.is_ended else 'until'} {token.until}" if token.until else "no end"
+            click.echo(f"{token.name}  lens: {token.lens or 'that of the server'}  {end}")
 
 
 def _is_loopback(host: str) -> bool:

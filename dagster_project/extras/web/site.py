@@ -118,12 +118,8 @@ class Site:
         self.receipts = Receipts(settings.root)
         self.reports = None if lens else settings.root / "eval"
         self.pool = IndexPool(settings.root / "index", lambda: open_index(settings, lens=lens))
-        self.templates = Environment(
-            loader=FileSystemLoader(FOLDER / "templates"),
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
+        loader = FileSystemLoader(FOLDER / "templates")
+        self.templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
         self.templates.globals |= {  # pyrefly: ignore[bad-assignment]  # its type is that of the defaults
             "page_of": question.page_of, "with_parameters": question.with_parameters, "ago": ago,
             "pictures": question.PICTURES, "file_of": question.file_of,
@@ -226,10 +222,6 @@ def _sentence(message: str) -> str:
 
 
 def _size(count: int) -> str:
-    return (
-        f"{count / 1e6:.1f} MB"
-        if count >= 1_000_000
-        else f"{count / 1e3:.0f} kB"
-        if count >= 10_000
-        else f"{count:,} B"
-    )
+    if count < 10_000:
+        return f"{count:,} B"
+    return f"{count / 1e6:.1f} MB" if count >= 1_000_000 else f"{count / 1e3:.0f} kB"

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -46,7 +47,7 @@ class IndexPool:
                 raise AllBusyError(f"all {_MOST} threads work on questions that took too long")
             await asyncio.sleep(_LOOKED_EVERY)
         question = _Question(work)
-        answer = self._threads.submit(self._answered, question)
+        answer = self._threads.submit(copy_context().run, self._answered, question)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(answer), seconds)
         finally:

@@ -240,7 +240,7 @@ def test_a_block_is_masked_as_for_assistants_unless_the_owner_wants_it(office: W
 def test_a_block_of_the_pages_is_masked_likewise(office: Workspace, method: str):
     asked = {"text": "The compactor of the office uploads with these keys"}
     keyed = office.settings.model_copy(update={"lenses": {"notes": LensSettings(where="source:notes")}})
-    with pages(office.settings) as client, pages(keyed, lens="notes") as under_lens:
+    with pages(keyed, lens="notes") as under_lens, pages(office.settings) as client:
 
         def block(of: TestClient, **unmasked: str) -> dict[str, Any]:
             given = asked | unmasked

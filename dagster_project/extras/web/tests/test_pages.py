@@ -29,6 +29,7 @@ from dagster_project.extras.web.facets import histogram
 from dagster_project.extras.web.question import page_of, question_of
 from dagster_project.extras.web.site import Site
 from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.outgoing.receipts import Receipts
 from dagster_project.system.locks import only_build
 from tests.archives import Workspace
 from tests.timing import HUNG
@@ -58,16 +59,13 @@ def links(html: str, pattern: str) -> list[str]:
 
 def test_the_start_page_says_what_there_is(web: TestClient):
     page = web.get("/")
-    assert page.status_code == 200
-    assert "<strong>21</strong> mails" in page.text
-    assert links(page.text, "^/t/")
+    assert page.status_code == 200 and "<strong>21</strong> mails" in page.text and links(page.text, "^/t/")
 
 
 @pytest.mark.exhaustive
 def test_hits_stand_in_threads_with_marks_and_lead_to_their_bytes(web: TestClient, built_once: Workspace):
     page = web.get("/", params={"q": "compactor pace"})
-    assert "<mark>compactor</mark>" in page.text
-    assert "Whole thread (6)" in page.text
+    assert "<mark>compactor</mark>" in page.text and "Whole thread (6)" in page.text
     assert page.text.count('class="group"') < page.text.count("data-item")  # several hits in one thread
     address = links(page.text, r"^/m/.*bytes=")[0]
     mail = web.get(address.partition("#")[0])
@@ -75,8 +73,7 @@ def test_hits_stand_in_threads_with_marks_and_lead_to_their_bytes(web: TestClien
     start, end = map(int, re.findall(r"bytes=(\d+)-(\d+)", address)[0])
     message_id = re.findall(r"^/m/([^?]*)", address)[0].replace("%40", "@")
     (body,) = built_once.column(f"SELECT body FROM messages WHERE message_id = '{message_id}'")
-    assert cited == body.encode()[start:end].decode().rstrip()
-    assert 'id="cited"' in mail.text
+    assert cited == body.encode()[start:end].decode().rstrip() and 'id="cited"' in mail.text
 
 
 @pytest.mark.parametrize(
@@ -90,9 +87,7 @@ def test_hits_stand_in_threads_with_marks_and_lead_to_their_bytes(web: TestClien
 def test_filters_narrow(web: TestClient, parameters: dict[str, str], expected: set[str]):
     hits = web.get("/api/search", params={"q": "compactor shell", **parameters, "limit": "20"}).json()["hits"]
     page = web.get("/", params={"q": "compactor shell", **parameters}).text
-    assert hits
-    for name, value in parameters.items():
-        assert f"{name}: {value}" in page
+    assert hits and all(f"{name}: {value}" in page for name, value in parameters.items())
     lists = {hit["doc_id"] for hit in hits}
     assert lists
 
@@ -108,8 +103,8 @@ def test_programs_rank_as_the_command_does(web: TestClient):
 
     as_set, once = threads(), threads(threads="1")
     assert len(as_set) > len(set(as_set)) and len(once) == len(set(once))
-    for wrong in ({"diversity": "2"}, {"profile": "nobodys"}, {"expand": "all"}):
-        assert web.get("/api/search", params={"q": "compactor", **wrong}).status_code == 400
+    for wrong in ("diversity=2", "profile=nobodys", "expand=all"):
+        assert web.get(f"/api/search?q=compactor&{wrong}").status_code == 400
 
 
 def test_facets_count_and_lead_to_filters_and_back(web: TestClient):
@@ -118,8 +113,7 @@ def test_facets_count_and_lead_to_filters_and_back(web: TestClient):
     assert set(counted) == {"dev", "users"}
     (chosen,) = links(page, r"source=users")
     narrowed = web.get(chosen).text
-    assert links(narrowed, r"^/\?q=d%3A2004$")
-    assert 'class="is-chosen"' in narrowed
+    assert links(narrowed, r"^/\?q=d%3A2004$") and 'class="is-chosen"' in narrowed
 
 
 @pytest.mark.parametrize(
@@ -295,22 +289,18 @@ def test_a_lens_that_bounds_sessions_is_refused(built_once: Workspace):
 def test_the_corpus_shows_the_last_evaluation_but_under_no_lens(built: Workspace):
     main_row = dict(zip(("stage", "level"), MAIN, strict=True)) | {"tag": None, "profile": "default"}
     report = {
-        "format": FORMAT,
-        "order": ["default"],
-        "queries": [{}, {}, {}],
-        "index": {"version": "an-old-one"},
+        "format": FORMAT, "order": ["default"], "queries": [{}, {}, {}], "index": {"version": "an-old-one"},
         "timing": {"made_at": "2026-01-02T03:04:05+00:00"},
         "summary": [main_row | {"measure": "MRR@10", "mean": 0.875, "low": 0.75, "high": 1.0}],
-    }
+    }  # fmt: skip
     write_report(report, built.settings.root / "eval", "first", page=False)
     with client(built) as opened:
         page = opened.get("/corpus").text
         write_report(report | {"format": -1}, built.settings.root / "eval", "newer", page=False)
         assert "last evaluation" not in opened.get("/corpus").text
-    assert re.search(r"MRR@10</th><td>.*0\.875</td>", page)
-    assert "3 queries" in page and "of version an-old-one" in page
-    lens = built.config.read_text() + '\n[lenses.some]\nwhere = "source:dev"\n'
-    built.config.write_text(lens)
+    found = re.search(r"MRR@10</th><td>.*0\.875</td>", page)
+    assert found and "3 queries" in page and "of version an-old-one" in page
+    built.config.write_text(built.config.read_text() + '\n[lenses.some]\nwhere = "source:dev"\n')
     assert Site(built.settings, lens="some").reports is None
 
 
@@ -327,9 +317,8 @@ def test_a_plot_by_month_says_where_it_is(rows: list[tuple[int, int]], labels: l
     assert [label for _, label in plot.labels] == labels
     places = [x for x, _ in plot.labels]
     assert places == sorted(places) and places[0] >= 0 and places[-1] < plot.width
-    assert "=2024-12-01&until=2025-01-01" in str(
-        month_plot([{"year": 2024, "month": 12, "count": 1}]).columns
-    )
+    (december,) = month_plot([{"year": 2024, "month": 12, "count": 1}]).columns
+    assert "=2024-12-01&until=2025-01-01" in str(december)
 
 
 def test_a_feed_has_the_newest_first(web: TestClient):
@@ -339,9 +328,8 @@ def test_a_feed_has_the_newest_first(web: TestClient):
     updated = [entry.findtext(f"{atom}updated") for entry in root.iter(f"{atom}entry")]
     assert updated == sorted(updated, reverse=True) and len(updated) > 3
     for entry in root.iter(f"{atom}entry"):
-        assert entry.find(f"{atom}author/{atom}name") is not None
-        link = entry.find(f"{atom}link")
-        assert link is not None and link.get("href", "").startswith(f"{BASE}/m/")
+        author, link = entry.find(f"{atom}author/{atom}name"), entry.find(f"{atom}link")
+        assert None not in (author, link) and link.get("href", "").startswith(f"{BASE}/m/")  # type: ignore[union-attr]
 
 
 def test_json_is_as_its_description_says(web: TestClient, built_once: Workspace):
@@ -400,11 +388,10 @@ def test_a_client_that_is_generated_from_the_description_gets_every_answer(
     (tmp_path / "openapi.json").write_text(web.get("/openapi.json").text)
     (tmp_path / "config.yaml").write_text("post_hooks: []\n")
     generator = Path(sys.executable).with_name("openapi-python-client")
-    options = [
-        "--path", "openapi.json", "--output-path", "weft_client", "--config", "config.yaml", "--meta", "none",
-        "--fail-on-warning",
-    ]  # fmt: skip
-    subprocess.run([generator, "generate", *options], cwd=tmp_path, check=True)
+    options = (
+        "--path openapi.json --output-path weft_client --config config.yaml --meta none --fail-on-warning"
+    )
+    subprocess.run([generator, "generate", *options.split()], cwd=tmp_path, check=True)
     monkeypatch.syspath_prepend(tmp_path)
     app = httpx.ASGITransport(app=web_app(built_once.settings))
     connected = importlib.import_module("weft_client").Client(base_url=BASE, httpx_args={"transport": app})
@@ -420,19 +407,17 @@ def test_a_client_that_is_generated_from_the_description_gets_every_answer(
             ("post_context", {"body": body}),
             ("get", {"id": "nobody@example.org"}),
         )
-        return [
-            await importlib.import_module(f"weft_client.api.default.{name}").asyncio(
-                client=connected, **values
-            )
-            for name, values in asked
+        calls = [
+            (importlib.import_module(f"weft_client.api.default.{name}"), values) for name, values in asked
         ]
+        return [await call.asyncio(client=connected, **values) for call, values in calls]
 
     hits, text, thread, sources, block, posted, fault = anyio.run(answers)
-    assert len(hits.hits) == 3 and "compactor" in text.text
-    assert [mail.message_id for mail in thread.messages][0] == "m0@example.org"
+    assert (
+        len(hits.hits) == 3 and "compactor" in text.text and thread.messages[0].message_id == "m0@example.org"
+    )
     assert {source.name for source in sources.sources} == {"dev", "users"}
-    assert block.block and block.block == posted.block
-    assert fault.kind == "UNKNOWN_ID"
+    assert block.block and block.block == posted.block and fault.kind == "UNKNOWN_ID"
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "POST"])
@@ -445,17 +430,15 @@ def test_a_long_request_is_refused(web: TestClient):
 
 
 def test_pages_let_a_browser_run_nothing_but_their_own_files(web: TestClient):
-    for address in (
-        "/", "/?q=compactor", "/m/m0@example.org", "/help", "/corpus", "/nowhere", "/raw/m0@example.org",
-        "/original/m0@example.org",
-    ):  # fmt: skip
+    mails = (f"/{page}/m0@example.org" for page in ("m", "raw", "original"))
+    for address in ("/", "/?q=compactor", "/help", "/corpus", "/nowhere", *mails):
         page = web.get(address)
         policy = page.headers["content-security-policy"]
         assert (
             "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
         )
-        assert page.headers["x-content-type-options"] == "nosniff"
-        assert page.headers["referrer-policy"] == "no-referrer"
+        sniffing, referrer = page.headers["x-content-type-options"], page.headers["referrer-policy"]
+        assert (sniffing, referrer) == ("nosniff", "no-referrer")
         assert not re.search(r"\sstyle=|<style|\son[a-z]+=|<script(?! src=\"/static/)", page.text)
         assert not re.search(r'(?:src|href)="(?:https?:)?//', page.text)
 
@@ -474,15 +457,46 @@ def test_a_token_opens_the_pages(built_once: Workspace):
         assert refused.status_code == 401 and refused.headers["www-authenticate"].startswith("Basic")
         for value in (f"Bearer {TOKEN}", f"Basic {base64.b64encode(f'me:{TOKEN}'.encode()).decode()}"):
             assert web.get("/", headers={"Authorization": value}).status_code == 200
-        for value in (
-            "Bearer x",
-            "Bearer",
-            "Basic !",
-            f"Basic {base64.b64encode(b'me:').decode()}",
-            "Digest x",
-        ):
+        for value in ("Bearer x", "Bearer", "Basic !", "Basic bWU6", "Digest x"):
             for path in ("/", "/static/weft.css", "/api/sources"):
                 assert web.get(path, headers={"Authorization": value}).status_code == 401
+
+
+def test_each_token_shows_what_its_lens_does_until_it_is_revoked_or_ends(built: Workspace):
+    built.config.write_text(
+        built.config.read_text() + '\n[lenses]\ndev.where = "source:dev"\nnone.where = "f:nobody"\n'
+    )
+
+    def tokens(*arguments: str) -> str:
+        return built.weft("serve", "tokens", *arguments).output
+
+    with client(built) as web:
+        assert web.get("/api/sources").is_success
+        secrets = {n: tokens("new", n, "--lens", n, "--until", "2999-01-01").strip() for n in ("dev", "none")}
+        asked = [("dev", True), ("none", False), ("dev", True), ("lost", None)]
+        for name, found in asked:
+            said = web.get(
+                "/api/search?q=compactor", headers={"Authorization": f"Bearer {secrets.get(name)}"}
+            )
+            assert (bool(said.json()["hits"]) if said.is_success else None) is found
+        assert web.get("/api/sources").status_code == 401
+        receipts = [r for r in Receipts(built.settings.root).read() if "asker" in r]
+        assert [(r["asker"], r["lens"]) for r in receipts] == [(name, name) for name, _ in asked[:3]]
+        assert (
+            not any(secret in tokens() for secret in secrets.values())
+            and "dev  lens: dev  until 2999" in tokens()
+        )
+        for file in (built.settings.root / "tokens").iterdir():
+            assert file.stat().st_mode & 0o077 == 0 and not any(
+                s in file.read_text() for s in secrets.values()
+            )
+            if "none" in file.read_text():
+                file.write_text(file.read_text().replace("2999", "1999"))
+        tokens("revoke", "dev")
+        for secret in secrets.values():
+            refused = web.get("/", headers={"Authorization": f"Bearer {secret}"})
+            assert refused.status_code == 401 and "weft serve tokens new" in refused.text
+    assert "has a token" in tokens("new", "none") and "nobody named" in tokens("revoke", "dev")
 
 
 @pytest.mark.parametrize(
@@ -500,8 +514,7 @@ def test_beyond_this_machine_a_token_is_needed(
     with socket.create_server(("127.0.0.1", 0)) as taken:  # which ends the command, should it go on
         port = str(taken.getsockname()[1])
         said = built_once.weft("serve", "--port", port, *arguments, env={"WEFT_SERVE_TOKEN": token})
-    assert said.exit_code == 2
-    assert message in said.output
+    assert said.exit_code == 2 and message in said.output
 
 
 def test_a_raw_mail_is_saved_as_its_source_holds_it(built_once: Workspace):

@@ -1,0 +1,127 @@
+"""Tokens of persons: each has a name, a lens and an end, so that one server answers several people by their rights."""
+
+import hmac
+import re
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+from starlette.types import ASGIApp, Scope
+
+from dagster_project.config.settings import Settings
+from dagster_project.index.search.opened_index import require_lens
+from dagster_project.outgoing.receipts import ASKER
+from dagster_project.servers.guards import TokenRequired
+from dagster_project.system.durable import sync, write_durably
+from transforms.errors import SettingsError, shortened
+from transforms.hashing import bytes_sha256
+
+LENS_OF = "weft.lens"
+"""Key of the scope of a request: the lens of the person's token."""
+_NAME = re.compile(r"[\w.@+-]{1,64}")
+
+
+@dataclass(frozen=True)
+class Token:
+    """The person of a token: a name, a lens (None is that of the server), and the first day in UTC without it."""
+
+    name: str
+    lens: str | None
+    until: date | None
+
+    @property
+    def is_ended(self) -> bool:
+        """True from the day `until` on."""
+        return self.until is not None and datetime.now(UTC).date() >= self.until
+
+
+_TOKEN = TypeAdapter(Token)
+
+
+class Tokens:
+    """The tokens of a storage: a file for each, which only the owner can read, named after the token's SHA-256.
+
+    A token has 256 random bits. The folder stays when the last one is revoked, so servers go on to ask for tokens."""
+
+    def __init__(self, settings: Settings):
+        self.settings, self.folder = settings, settings.root / "tokens"
+
+    def new(self, name: str, lens: str | None, until: date | None) -> str:
+        """A new token; SettingsError if the name is taken or has other characters, or for a lens that pages cannot use."""
+        if not _NAME.fullmatch(name):
+            raise SettingsError(
+                f"{shortened(name)!r} is no name: take up to 64 letters, digits and . @ + - _"
+            )
+        if any(token.name == name for token in self.all()):
+            raise SettingsError(
+                f"{name!r} has a token: revoke it first with `weft serve tokens revoke {name}`"
+            )
+        require_lens(self.settings, lens)
+        token = Token(name, lens, until)
+        if not self._counts(token):
+            raise SettingsError("--until is to be after today, and --lens one that does not bound sessions")
+        secret = secrets.token_urlsafe(32)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place = self.folder / f"{bytes_sha256(secret.encode())}.json"
+        aside = place.with_suffix(".part")
+        aside.touch(0o600, exist_ok=False)
+        write_durably(place, _TOKEN.dump_json(token).decode(), aside)
+        return secret
+
+    def revoke(self, name: str) -> None:
+        """Delete the token of a name; SettingsError if there is none."""
+        files = [file for file in self.folder.glob("*.json") if (of := _read(file)) and of.name == name]
+        if not files:
+            raise SettingsError(f"nobody named {shortened(name)!r} has a token: see `weft serve tokens`")
+        for file in files:
+            file.unlink(missing_ok=True)
+        sync([self.folder])
+
+    def all(self) -> list[Token]:
+        """The tokens by name, ended ones too."""
+        tokens = map(_read, self.folder.glob("*.json"))
+        return sorted((token for token in tokens if token), key=lambda token: token.name)
+
+    def of(self, secret: bytes) -> Token | None:
+        """The person of this token; None if it is unknown, revoked or ended, or if its lens is gone."""
+        token = _read(self.folder / f"{bytes_sha256(secret)}.json")
+        return token if token and self._counts(token) else None
+
+    def _counts(self, token: Token) -> bool:
+        lens = self.settings.lenses.get(token.lens or "")
+        return not token.is_ended and (token.lens is None or lens is not None and not lens.is_limited)
+
+
+def _read(file: Path) -> Token | None:
+    try:
+        return _TOKEN.validate_json(file.read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+class PersonRequired(TokenRequired):
+    """ASGI middleware that answers 401 to whom neither the server's token nor one of a person is known.
+
+    It notes the person's lens in the scope and the name for receipts. Without any token of both kinds it admits all."""
+
+    refusal = (
+        "this server asks for a token; one that has ended, is revoked, or whose lens is gone does not count: "
+        "ask whoever runs it for a new one (weft serve tokens new)"
+    )
+
+    def __init__(self, app: ASGIApp, token: str, settings: Settings):
+        super().__init__(app, token)
+        self._tokens = Tokens(settings)
+        self._is_open = not token and not self._tokens.folder.exists()
+
+    def admits(self, scope: Scope, secret: bytes) -> bool:
+        """True if the token is the server's or a person's, or if none was ever made."""
+        ASKER.set(None)
+        if person := self._tokens.of(secret):
+            scope[LENS_OF] = person.lens
+            ASKER.set(person.name)
+            return True
+        self._is_open = self._is_open and not self._tokens.folder.exists()
+        return self._is_open or bool(self.token) and hmac.compare_digest(secret, self.token)
