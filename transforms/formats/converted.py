@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-VERSION = "7"
+VERSION = "8"
 """Version of all readers of formats."""
 
 _MARKUP = re.compile(

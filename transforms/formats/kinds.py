@@ -2,6 +2,8 @@
 
 from transforms.settings.documents import CONVERTED_FORMATS, DOCUMENT_FORMATS
 
+CALENDAR = "BEGIN:VCALENDAR"
+"""The beginning of a calendar."""
 _PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\x00", b"MM\x00*")
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
 _DECLARED = (
@@ -19,6 +21,8 @@ def document_kind(data: bytes, filename: str, declared_type: str) -> str | None:
         return "pdf"
     if data.startswith(_PICTURES):
         return "picture"
+    if data.startswith(CALENDAR.encode()):
+        return "calendar"
     by_name = DOCUMENT_FORMATS.get(filename.rpartition(".")[2].lower())
     if by_name == "notebook" and data.lstrip().startswith(b"{"):
         return by_name

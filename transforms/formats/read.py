@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from transforms.formats.books import epub_markdown, notebook_markdown
+from transforms.formats.calendars import calendar_markdown
 from transforms.formats.converted import Converted, FormatError
 from transforms.formats.office import docx_markdown, opendocument_markdown, pptx_markdown, sheets_markdown
 from transforms.formats.pdf import Ocr, pdf_markdown
@@ -10,7 +11,7 @@ from transforms.formats.pictures import picture_markdown
 
 _READERS: Mapping[str, Callable[[bytes], Converted]] = {
     "docx": docx_markdown, "pptx": pptx_markdown, "sheet": sheets_markdown, "opendocument": opendocument_markdown,
-    "epub": epub_markdown, "notebook": notebook_markdown,
+    "epub": epub_markdown, "notebook": notebook_markdown, "calendar": calendar_markdown,
 }  # fmt: skip
 
 

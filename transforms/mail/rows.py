@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from transforms.formats.kinds import CALENDAR
 from transforms.hashing import bytes_sha256, parts_hash
 from transforms.mail import headers
 from transforms.mail.attachments import AttachmentText, Convert, attachment_text, document_text
@@ -189,8 +190,9 @@ def _attachment_row(
             charset=part.charset,
             max_bytes=settings.max_attachment_bytes,
         )
-        if convert is not None and content.text is None:
-            content = document_text(data, part.filename, part.declared_type, convert) or content
+        if convert is not None and (content.text is None or content.text.startswith(CALENDAR)):
+            document = document_text(data, part.filename, part.declared_type, convert)
+            content = document if document and (document.text or not content.text) else content
     chars = len(content.text) if content.text is not None else 0
     longest = _MAX_LOG_CHARS if content.content_class == "log" else _MAX_ATTACHMENT_CHARS
     row = {

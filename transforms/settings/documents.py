@@ -13,6 +13,7 @@ DOCUMENT_FORMATS = {
     "xhtml": "html", "pdf": "pdf", "docx": "docx", "docm": "docx", "pptx": "pptx", "pptm": "pptx",
     "xlsx": "sheet", "xlsm": "sheet", "xlsb": "sheet", "xls": "sheet", "ods": "sheet", "odt": "opendocument",
     "odp": "opendocument", "epub": "epub", "ipynb": "notebook", "canvas": "canvas",
+    "ics": "calendar", "ical": "calendar",
 }  # fmt: skip
 """The format of a document by the extension of its file name; a source looks for these."""
 PICTURE_FORMATS = dict.fromkeys(("png", "jpg", "jpeg", "tif", "tiff", "webp", "bmp", "gif"), "picture")
@@ -40,7 +41,17 @@ def _patterns(needs: dict[str, str]) -> dict[str, str]:
 
 Patterns = Annotated[dict[str, str], AfterValidator(_patterns)]
 """Regular expressions by the name of the fact that they find."""
-CONVERTED_FORMATS = ("pdf", "docx", "pptx", "sheet", "opendocument", "epub", "notebook", "picture")
+CONVERTED_FORMATS = (
+    "pdf",
+    "docx",
+    "pptx",
+    "sheet",
+    "opendocument",
+    "epub",
+    "notebook",
+    "calendar",
+    "picture",
+)
 """Formats that are read in a process of their own, in the order of their names in the documentation."""
 
 

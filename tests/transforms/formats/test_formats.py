@@ -27,6 +27,17 @@ _ODP = (
     "</draw:page><draw:page><draw:frame><draw:text-box><text:p>more</text:p></draw:text-box></draw:frame></draw:page>"
     "</office:presentation>"
 )
+EVENT = """BEGIN:VEVENT
+DTSTART;TZID=Europe/Berlin:20261128T100000\nDTEND:20261128T110000Z\nRRULE:FREQ=WEEKLY\nSUMMARY:Weir\\, spring
+ATTENDEE;CN=Bo Ek:mailto:bo@example.org\nATTENDEE:mailto:cy@example.org\nDESCRIPTION:Boots.\\n# no heading\nEND:VEVENT
+"""
+TASK = "BEGIN:VTODO\nSUMMARY:Buy rope\nDUE;VALUE=DATE:20260112\nEND:VTODO\n"
+
+
+def calendar(parts: str) -> bytes:
+    return f"BEGIN:VCALENDAR\nX-WR-CALNAME:Brook\n{parts}END:VCALENDAR\n".encode()
+
+
 CASES = [
     (
         "docx",
@@ -69,6 +80,13 @@ CASES = [
         made.opendocument(_ODT),
         "# Doors\n\n## Plan\n\nTwo  blanks [a note]\n\n- one\n  - below\n\n| x | x |\n| --- | --- |",
     ),
+    (
+        "ics",
+        "calendar",
+        calendar(f"{TASK}{EVENT}"),
+        "## Buy rope\n\nWhen: 2026-01-12\n\n## Weir, spring\n\nWhen: 2026-11-28 10:00 Europe/Berlin to 2026-11-28 11:00 UTC"
+        "  \nRepeats: FREQ=WEEKLY  \nWith: Bo Ek <bo@example.org>, cy@example.org\n\nBoots.\n\\# no heading",
+    ),
     ("odp", "opendocument", made.opendocument(_ODP), "## First\n\nsaid\n\nmore"),
     (
         "epub",
@@ -98,6 +116,7 @@ def test_a_file_becomes_markdown(kind: str, data: bytes, text: str):
         ("opendocument", made.opendocument("<office:text><text:p>x</text:p></office:text>", title="Plan"),
             "Plan"),
         ("epub", made.epub({"a.xhtml": "<p>x"}, title="A book"), "A book"),
+        ("calendar", calendar(EVENT), "Weir, spring"), ("calendar", calendar(TASK + EVENT), "Brook"),
         ("pdf", pdf([[Text("x")]], title="A  paper"), "A paper"),
         ("pdf", pdf([[Text("On Cats", size=20, y=720), Text("They sleep all day long.")]]), "On Cats"),
         ("pdf", pdf([[Text("Why", size=20, y=740), Text("Cats", size=20, y=720), Text("They sleep.")]]),
@@ -120,6 +139,8 @@ def test_the_title_is_of_the_properties_unless_a_program_made_it(kind: str, data
         ("docx", made.docx(paragraph("x"), created="2024-05-06T07:08:09Z"), ("2024-05-06T07:08:09Z", None)),
         ("pdf", pdf([[Text("x")]], created="D:20240506070809+02'00"), ("2024-05-06T07:08:09+02:00", None)),
         ("pdf", pdf([[Text("x")]], created="last week"), (None, None)),
+        ("calendar", calendar(EVENT), ("2026-11-28T10:00:00+01:00", None)),
+        ("calendar", calendar(EVENT.replace("20261128T100000", "soon")), (None, None)),
     ],
 )
 def test_times_are_those_of_the_properties(kind: str, data: bytes, times: tuple[str | None, str | None]):
@@ -232,6 +253,8 @@ def test_scans_are_read_by_ocr_and_named_without():
         ("notebook", b"[1]", "unreadable"),
         ("opendocument", made.zipped({"content.xml": "<a>&b;</a>"}), "unreadable"),
         ("picture", b"\x89PNG", "needs_ocr"),
+        ("calendar", b"BEGIN:VCALENDAR\n:::", "unreadable"),
+        ("calendar", calendar(""), "no_text"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -17,26 +17,19 @@ def attachment(
 ) -> Any:
     """The row of the file attached to a mail."""
     mail = EmailMessage()
-    mail["From"], mail["Message-ID"], mail["Date"] = (
-        "a@example.org",
-        "<1@example.org>",
-        "1 Jan 2024 00:00:00 +0000",
-    )
+    mail["From"], mail["Message-ID"] = "a@example.org", "<1@example.org>"
+    mail["Date"] = "1 Jan 2024 00:00:00 +0000"
     mail.set_content("See the attached file.\n")
     main, _, sub = declared.partition("/")
     mail.add_attachment(data, maintype=main, subtype=sub, filename=name)
-    tables = read_mail(
-        [RawMail("f:0", mail.as_bytes())],
-        source="s",
-        partition="u",
-        list_id=None,
-        settings=MailSettings(),
-        means=means or Means(convert=read_format),
-    )
+    given = {"source": "s", "partition": "u", "list_id": None, "settings": MailSettings()}
+    means = means or Means(convert=read_format)
+    tables = read_mail([RawMail("f:0", mail.as_bytes())], **given, means=means)
     (row,) = tables.attachments.to_pylist()
     return row
 
 
+TEA = b"BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Tea\nEND:VEVENT\nEND:VCALENDAR\n"
 WORD = made.docx(paragraph("the plan"))
 
 
@@ -50,8 +43,9 @@ WORD = made.docx(paragraph("the plan"))
             "the plan\n", None,
         ),
         (made.xlsx({"S": [["a"]]}), "s.XLSX", "application/zip", "## S\n\n| a |\n| --- |\n", None),
+        (TEA, "invite.ics", "text/calendar", "## Tea\n", None), (TEA[:16], "x.ics", "text/calendar", TEA[:16].decode(), None),
     ],
-    ids=["pdf", "by name", "by type", "sheet"],
+    ids=["pdf", "by name", "by type", "sheet", "calendar", "broken calendar"],
 )  # fmt: skip
 def test_an_attached_document_has_its_text(
     data: bytes, name: str, declared: str, text: str, pages: list[int] | None
