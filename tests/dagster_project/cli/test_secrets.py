@@ -28,17 +28,14 @@ def fetched(**fetch: object) -> dict[str, Any]:
         (DEV, {"storage": {"root": "state", "lake": f"s3://key:{SECRET}@bucket/lake"}}),
         (DEV, {"storage": {"root": "state", "lake": f"s3://{SECRET}@bucket/lake"}}),
         (DEV, {"storage": {"root": "state", "lake": f"s3://key:{SECRET}/slash@bucket/lake"}}),
-        (DEV, {"alerts": {"url": [SECRET]}}),
-        (DEV, {"embedding": {"model": SECRET}}),
+        (DEV, {"alerts": {"url": [SECRET]}}), (DEV, {"embedding": {"model": SECRET}}),
         (fetched(url=f"https://user:{SECRET}@example.org/{{year}}{{month:02}}"), {}),
         (fetched(url=f"ftp://user:{SECRET}@example.org/{{year}}{{month:02}}"), {}),
         (fetched(url=f"https://user:{SECRET}@[/{{year}}{{month:02}}"), {}),
-        (fetched(credentials=f"{SECRET}!"), {}),
-        (fetched(password=SECRET), {}),
-        (fetched(since=SECRET), {}),
+        (fetched(credentials=f"{SECRET}!"), {}), (fetched(password=SECRET), {}), (fetched(since=SECRET), {}),
     ],
     ids=lambda value: str(value).replace(SECRET, "***"),
-)
+)  # fmt: skip
 def test_settings_that_are_refused_do_not_repeat_a_secret(
     tmp_path: Path, source: dict[str, Any], sections: dict[str, Any]
 ):

@@ -148,16 +148,12 @@ def test_templates_name_lists_years_and_months():
 @pytest.mark.parametrize(
     ("first", "ending"),
     [
-        (b"From a@b Mon Jan  5 10:00:00 2004\n", ".mbox"),
-        (b"\n\r\nFrom a@b Mon\n", ".mbox"),
+        (b"From a@b Mon Jan  5 10:00:00 2004\n", ".mbox"), (b"\n\r\nFrom a@b Mon\n", ".mbox"),
         (gzip.compress(b"From a@b Mon\n" * 5000, mtime=0)[:4096], ".mbox.gz"),
-        (gzip.compress(b"", mtime=0), ".mbox.gz"),
-        (gzip.compress(b"<html>log in</html>", mtime=0), None),
-        (b"<!DOCTYPE html>", None),
-        (b"\x1f\x8bno gzip at all", None),
-        (b"{}", None),
+        (gzip.compress(b"", mtime=0), ".mbox.gz"), (gzip.compress(b"<html>log in</html>", mtime=0), None),
+        (b"<!DOCTYPE html>", None), (b"\x1f\x8bno gzip at all", None), (b"{}", None),
     ],
-)
+)  # fmt: skip
 def test_an_mbox_is_known_by_its_first_bytes(first: bytes, ending: str | None):
     assert mbox_ending(first) == ending
 

@@ -42,16 +42,13 @@ def test_files_of_all_depths_are_read_in_order_of_name(root: Path):
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
-        (".obsidian/app.json", {".obsidian": "hidden"}),
-        ("b/.draft.md", {"b/.draft.md": "hidden"}),
+        (".obsidian/app.json", {".obsidian": "hidden"}), ("b/.draft.md", {"b/.draft.md": "hidden"}),
         ("node_modules/left-pad/README.md", {"node_modules": "excluded"}),
         ("b/node_modules/x/README.md", {"b/node_modules": "excluded"}),
-        ("All Tasks.md", {"All Tasks.md": "excluded"}),
-        ("b/_chunks/x.md", {"b/_chunks": "excluded"}),
-        ("image.png", {"image.png": "needs_ocr"}),
-        ("state/cache/note.md", {}),
+        ("All Tasks.md", {"All Tasks.md": "excluded"}), ("b/_chunks/x.md", {"b/_chunks": "excluded"}),
+        ("image.png", {"image.png": "needs_ocr"}), ("state/cache/note.md", {}),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_read_is_one_entry_with_its_reason(root: Path, name: str, fault: dict[str, str]):
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text("x")
@@ -95,12 +92,9 @@ def test_links_out_of_the_root_into_circles_and_to_nothing_are_not_followed(root
     (root / "nothing.md").symlink_to(root / "gone.md")
     (root / "same.md").symlink_to(root / "Index.md")
     assert found(root) == {
-        **READ,
-        "out.md": "outside_root",
-        "folder": "outside_root",
-        "nothing.md": "broken_link",
+        **READ, "out.md": "outside_root", "folder": "outside_root", "nothing.md": "broken_link",
         "same.md": None,
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("put", UNREADABLE)

@@ -81,15 +81,12 @@ def test_each_form_gives_the_same_issue_with_its_comment_as_a_turn(files: dict[s
 
 
 BROKEN = {
-    "no title": ([{"number": 13}], "no_title"),
-    "no number": ([{"title": "x"}], "no_number"),
+    "no title": ([{"number": 13}], "no_title"), "no number": ([{"title": "x"}], "no_number"),
     "a number that is none": ([{"title": "x", "number": "many"}], "no_number"),
-    "no object": ([5], "no_issue"),
-    "no text": ([GITHUB | {"body": {"a": 1}}], "no_text"),
-    "a comment alone": ([COMMENT], "no_issue"),
-    "cut off": (b'[{"number": 3, "ti', "no_json"),
+    "no object": ([5], "no_issue"), "no text": ([GITHUB | {"body": {"a": 1}}], "no_text"),
+    "a comment alone": ([COMMENT], "no_issue"), "cut off": (b'[{"number": 3, "ti', "no_json"),
     "too deep": (b"{" + b'"a":{' * 100_000, "no_json"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "code"), BROKEN.values(), ids=BROKEN)

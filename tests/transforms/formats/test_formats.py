@@ -244,20 +244,17 @@ def test_scans_are_read_by_ocr_and_named_without():
 @pytest.mark.parametrize(
     ("kind", "data", "reason"),
     [
-        ("pdf", b"%PDF-1.4\nnothing", "unreadable"),
-        ("docx", b"no zip", "unreadable"),
-        ("docx", made.zipped({"a": "b"}), "unreadable"),
-        ("docx", made.docx(paragraph("")), "no_text"),
+        ("pdf", b"%PDF-1.4\nnothing", "unreadable"), ("docx", b"no zip", "unreadable"),
+        ("docx", made.zipped({"a": "b"}), "unreadable"), ("docx", made.docx(paragraph("")), "no_text"),
         ("sheet", b"a,b", "unreadable"),
         ("epub", made.zipped({"META-INF/container.xml": "<a/>"}), "unreadable"),
         ("notebook", b"[1]", "unreadable"),
         ("opendocument", made.zipped({"content.xml": "<a>&b;</a>"}), "unreadable"),
-        ("picture", b"\x89PNG", "needs_ocr"),
-        ("calendar", b"BEGIN:VCALENDAR\n:::", "unreadable"),
+        ("picture", b"\x89PNG", "needs_ocr"), ("calendar", b"BEGIN:VCALENDAR\n:::", "unreadable"),
         ("calendar", calendar(""), "no_text"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
-)
+)  # fmt: skip
 def test_what_cannot_be_read_says_why(kind: str, data: bytes, reason: str):
     with pytest.raises(FormatError, match=f"^{reason}: "):
         read_format(data, kind)

@@ -43,7 +43,8 @@ WORD = made.docx(paragraph("the plan"))
             "the plan\n", None,
         ),
         (made.xlsx({"S": [["a"]]}), "s.XLSX", "application/zip", "## S\n\n| a |\n| --- |\n", None),
-        (TEA, "invite.ics", "text/calendar", "## Tea\n", None), (TEA[:16], "x.ics", "text/calendar", TEA[:16].decode(), None),
+        (TEA, "invite.ics", "text/calendar", "## Tea\n", None),
+        (TEA[:16], "x.ics", "text/calendar", TEA[:16].decode(), None),
     ],
     ids=["pdf", "by name", "by type", "sheet", "calendar", "broken calendar"],
 )  # fmt: skip

@@ -22,12 +22,8 @@ def excluded(start: int, end: int) -> dict[str, object]:
 
 def block(index: int, kind: str, start: int, end: int, message_id: str = BODY) -> dict[str, object]:
     return {
-        "message_id": message_id,
-        "block_index": index,
-        "kind": kind,
-        "byte_start": start,
-        "byte_end": end,
-    }
+        "message_id": message_id, "block_index": index, "kind": kind, "byte_start": start, "byte_end": end,
+    }  # fmt: skip
 
 
 def tables(**rows: list[dict[str, object]]) -> dict[str, ibis.Table]:
@@ -71,16 +67,13 @@ def test_what_refers_to_nothing_is_found_and_what_refers_to_no_one_is_not():
 @pytest.mark.parametrize(
     ("chunks", "exclusions", "lost"),
     [
-        ([chunk(0, 10)], [], []),
-        ([chunk(0, 4)], [excluded(4, 10)], []),
-        ([chunk(0, 9)], [], [BODY]),
-        ([chunk(1, 10)], [], [BODY]),
-        ([], [excluded(0, 10)], []),
+        ([chunk(0, 10)], [], []), ([chunk(0, 4)], [excluded(4, 10)], []), ([chunk(0, 9)], [], [BODY]),
+        ([chunk(1, 10)], [], [BODY]), ([], [excluded(0, 10)], []),
         ([chunk(0, 10, "two@example.org")], [], [BODY]),
         ([{**chunk(0, 10), "attachment_id": "a"}], [], [BODY]),
     ],
     ids=["chunk", "both", "end", "start", "exclusion", "another mail", "attachment"],
-)
+)  # fmt: skip
 def test_lines_that_somebody_wrote_and_nothing_holds_are_found(
     chunks: list[dict[str, object]], exclusions: list[dict[str, object]], lost: list[str]
 ):

@@ -238,12 +238,8 @@ def test_a_browser_reads_a_document_from_a_page_of_a_named_origin_alone(
         (tmp_path / "page.html").write_text(PAGE % (CLIENT, json.dumps(f"http://127.0.0.1:{port}/")))
         options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
         command = [
-            str(CHROMIUM),
-            *options,
-            "--virtual-time-budget=10000",
-            "--dump-dom",
-            f"{origin}/page.html",
-        ]
+            str(CHROMIUM), *options, "--virtual-time-budget=10000", "--dump-dom", f"{origin}/page.html",
+        ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, timeout=HUNG, check=True)
     said = _decoded(done.stdout)
     if named:

@@ -149,15 +149,13 @@ def own(leaf: Leaf, row: dict[str, Any]) -> bool:
     if leaf.field == "d":
         return between(row, *(time_span(value) or (None, None)))
     return {
-        "l": row["list_id"] == value,
-        "source": row["source"] == value,
-        "kind": row["source_kind"] == value,
+        "l": row["list_id"] == value, "source": row["source"] == value, "kind": row["source_kind"] == value,
         "f": holds(row["from_name"], value) or holds(row["from_addr"], value),
         "has": row["has_patch_markers"],
         "path": at_path(row["path"], value) or any(at_path(p, value) for p in row["diff_files"]),
         "tag": any((t + "/").lower().startswith(value.lower() + "/") for t in row["tags"] or ()),
         "m": row["doc_id"] == value,
-    }[leaf.field]
+    }[leaf.field]  # fmt: skip
 
 
 def oracle(condition: Condition, rows: list[dict[str, Any]]) -> set[int]:
