@@ -61,7 +61,7 @@ def tokens(
     """List, make and revoke tokens, by which persons named NAME read, each under a lens.
 
     `new` shows the token once; Weft keeps its hash. A server that runs sees each change at once. Since the first token,
-    nobody reads without one. Without --lens a person reads what the server shows under its own."""
+    nobody reads without one. The lens of a token takes the place of the server's; without --lens that one stays."""
     store = Tokens(load_settings(config or click.get_current_context().obj))
     if part != "list" and not name:
         raise click.UsageError(f"name the person: weft serve tokens {part} NAME")
