@@ -18,6 +18,8 @@ def calendar_markdown(data: bytes) -> Converted:
     `fields`."""
     try:
         calendars = Calendar.from_ical(decode_text(data, None).text, multiple=True)
+        if not calendars:
+            raise FormatError("unreadable: it ends before its END:VCALENDAR")
         parts = [part for calendar in calendars for part in calendar.walk() if part.name in _PARTS]
     except ValueError as error:
         raise FormatError("unreadable: its lines are not those of a calendar") from error
@@ -26,12 +28,11 @@ def calendar_markdown(data: bytes) -> Converted:
     order = sorted(range(len(parts)), key=lambda n: facts[n].get("When", ""))
     text = "\n".join(_section(parts[n], facts[n]) for n in order)
     if len(parts) != 1:
-        names = [own_title(_text(calendar, "X-WR-CALNAME")) for calendar in calendars]
-        return Converted(text, defects, next(filter(None, names), None))
+        return Converted(text, defects, own_title(_text(calendars[0], "X-WR-CALNAME")))
     fields = {n.lower(): value for n, value in facts[0].items() if n in ("Where", "Organizer", "With")}
     starts = [at.dt.isoformat() for at in _values(parts[0], "DTSTART") if _is_time(at)]
-    title = own_title(_text(parts[0], "SUMMARY"))
-    return Converted(text, defects, title, created=next(iter(starts), None), fields=fields)
+    title, start = own_title(_text(parts[0], "SUMMARY")), next(iter(starts), None)
+    return Converted(text, defects, title, created=start, fields=fields)
 
 
 def _section(part: Component, facts: dict[str, str]) -> str:
@@ -56,8 +57,7 @@ def _facts(part: Component) -> dict[str, str]:
 
 
 def _values(part: Component, name: str) -> list[Any]:
-    value = part.get(name)
-    return value if isinstance(value, list) else [value] if value is not None else []
+    return part[name] if isinstance(part.get(name), list) else [part[name]] if name in part else []
 
 
 def _text(part: Component, name: str) -> str:

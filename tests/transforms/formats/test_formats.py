@@ -251,7 +251,7 @@ def test_scans_are_read_by_ocr_and_named_without():
         ("notebook", b"[1]", "unreadable"),
         ("opendocument", made.zipped({"content.xml": "<a>&b;</a>"}), "unreadable"),
         ("picture", b"\x89PNG", "needs_ocr"), ("calendar", b"BEGIN:VCALENDAR\n:::", "unreadable"),
-        ("calendar", calendar(""), "no_text"),
+        ("calendar", calendar(""), "no_text"), ("calendar", calendar(EVENT)[:-14], "unreadable"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
