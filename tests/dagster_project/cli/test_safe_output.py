@@ -151,6 +151,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         ("--compare", "WORK/one.json", "WORK/one.json"), (*HERE, "--timezone", NAMED, "WORK/given.txt"),
     ],
     "mcp receipts": [HERE, (*HERE, "--last", "1")], "mcp skill": [(f"WORK/{NAMED}",)],
+    "serve tokens": [("list", *HERE), ("revoke", "a\u202e\x9b", *HERE), ("new", "\u202e\x1b]0;t\x07", *HERE)],
     "forget": [(*HERE, "--dry-run", "m1@example.org"), (*HERE, "--dry-run", f"none{NAMED}")],
     "triage": [HERE, (*HERE, "--source", NAMED)], "verify": [(*HERE, "m1@example.org"), (*HERE, f"m1{NAMED} bytes 0-3")],
     "sql": [
@@ -162,8 +163,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "graph stripe": [(*HERE, "manual.md"), (*HERE, f"manual{NAMED}")],
     "graph ask": [(*HERE, "What merges sorted runs?", "--static"), (*HERE, f"compactor {NAMED}")],
     "init": [(*HERE, f"WORK/none{NAMED}"), (*HERE, "WORK/mail", "--name", NAMED)],
-    "help": [(f"none{NAMED}",), ("exit-codes",)],
-    "plan": [HERE, (*HERE, "--cost")],
+    "help": [(f"none{NAMED}",), ("exit-codes",)], "plan": [HERE, (*HERE, "--cost")],
     **dict.fromkeys(("doctor", "cache stats", "cache verify", "cache prune"), [HERE]),
     "cache import": [(*HERE, f"WORK/none{NAMED}")],
     "eval context": [HERE, (*HERE, "--queries", "WORK/hostile.yaml")],
@@ -183,7 +183,7 @@ CALLS = {name: calls for name, calls in CALLS.items() if name.split()[0] in COMM
 SHOWING = {
     "search", "context", "sql", "get", "similar", "graph stripe", "graph ask", "doctor",
     "cache import", "eval run", "eval init", "eval compare", "eval sweep", "serve", "graph serve", "mcp",
-    "mcp skill", "ui", "backfill", "build", "init", "verify",
+    "mcp skill", "ui", "backfill", "build", "init", "verify", "serve tokens",
 }  # fmt: skip
 """Commands that do print a steering sign's escape: the test would pass for an output without any."""
 
