@@ -312,7 +312,7 @@ class Peers:
 def _held(block: Block, conversation: Conversation, gold: frozenset[int]) -> tuple[float, float]:
     """The share of the evidence that a block holds, and the evidence's share of the turns or mails that it shows.
 
-    Of chats they are counted in characters, of mails each of which a passage is shown counts one."""
+    The unit is a character of a chat; a mail counts one if a passage of it is shown."""
     if conversation.mails:
         right = {conversation.mails[n] for n in gold}
         shown = len(right & block.mails)

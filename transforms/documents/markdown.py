@@ -93,7 +93,7 @@ def parse(text: str, body_start: int = 0, *, notes: bool = True) -> Markdown:
     """The blocks, links and comments of `text` from byte `body_start` on; offsets count from byte 0.
 
     Blocks are found by pulldown-cmark (CommonMark 0.31, tables, footnotes, task lists). Without
-    `notes` there are no wiki links, embeds and `%%comments%%`, for text that nobody wrote for Obsidian."""
+    `notes` it looks for no wiki links, embeds and `%%comments%%`, as in text that nobody wrote for Obsidian."""
     data = text.encode()
     body = data[body_start:]
     if _is_too_deep(body):

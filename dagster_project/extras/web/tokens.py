@@ -52,7 +52,7 @@ class Tokens:
         """A new token; SettingsError if the name is taken or has other characters, or for a lens that pages cannot use."""
         if not _NAME.fullmatch(name):
             raise SettingsError(
-                f"{shortened(name)!r} is no name: take up to 64 letters, digits and . @ + - _"
+                f"{shortened(name)!r} is not a name: take up to 64 letters, digits and . @ + - _"
             )
         if any(token.name == name for token in self.all()):
             raise SettingsError(

@@ -46,8 +46,8 @@ class Target:
 def find(settings: Settings, names: Sequence[str]) -> Target:
     """The rows of the lake that the names mean: Message-IDs, addresses, documents, chats or their windows, sources.
 
-    UnknownIdError for a name that means nothing; SourceError if a source that holds a part of it cannot be read, for
-    its partitions could not be made again."""
+    UnknownIdError for a name that means nothing; SourceError if a source that holds a part of it cannot be read:
+    without it no build can make its partitions."""
     lake = make_lake(settings)
     targets = [_target(settings, lake, name) for name in names]
     partitions = {partition for target in targets for partition in target.partitions}

@@ -21,7 +21,7 @@ def product(vector: tuple[np.ndarray, np.ndarray], query: Mapping[int, float]) -
 
 
 def split(texts: list[list[str]], cut: int) -> tuple[Postings, list[np.ndarray]]:
-    """An index of two segments, the second of which comes first by number, and the numbers of their terms."""
+    """An index of two segments, whose second comes first by number, and the numbers of their terms."""
     parts = [texts[cut:], texts[:cut]]
     slots = np.concatenate([np.arange(cut) + len(texts) - cut, np.arange(len(texts) - cut)])
     index = Postings(
