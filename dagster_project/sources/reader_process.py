@@ -10,7 +10,7 @@ import resource
 import signal
 import subprocess
 import sys
-from types import TracebackType
+from typing import Any
 
 from transforms.formats.converted import FormatError
 from transforms.formats.pdf import Ocr
@@ -20,25 +20,30 @@ _OPEN_FILES = 64
 
 
 def _main() -> None:
-    memory = int(sys.argv[1])
-    for what, limit in (
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, _OPEN_FILES),
-    ):
-        resource.setrlimit(what, (limit, limit))
-    sys.excepthook = _tell
-    while line := sys.stdin.buffer.readline():
-        request = json.loads(line)
-        data = sys.stdin.buffer.read(request["bytes"])
-        _limit_time(request["seconds"])
-        try:
-            ocr = _ocr(request["ocr"], request["seconds"])
-            converted = read_format(data, request["kind"], ocr, is_seen=request["is_seen"])
-        except FormatError as fault:
-            _say({"fault": str(fault)})
-            continue
+    limits = {"AS": int(sys.argv[1]), "FSIZE": 0, "CORE": 0, "NOFILE": _OPEN_FILES}
+    for name, limit in limits.items():
+        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (limit, limit))
+    try:
+        while line := sys.stdin.buffer.readline():
+            _answer(json.loads(line))
+        return
+    except MemoryError:
+        fault = "out_of_memory: reading it takes more memory than a file may take"
+    except BaseException as error:  # noqa: BLE001 - a panic of a library, too, is the fault of the file
+        fault = f"unreadable: reading it fails ({type(error).__name__}: {str(error)[:200]})"
+    _say({"fault": fault, "ends": True})  # below the clauses: they hold the frames, which hold all memory
+
+
+def _answer(request: dict[str, Any]) -> None:
+    """Read the file that follows its request, and answer."""
+    data = sys.stdin.buffer.read(request["bytes"])
+    _limit_time(request["seconds"])
+    try:
+        ocr = _ocr(request["ocr"], request["seconds"])
+        converted = read_format(data, request["kind"], ocr, is_seen=request["is_seen"])
+    except FormatError as fault:
+        _say({"fault": str(fault)})
+    else:
         _say(converted._asdict())
 
 
@@ -75,14 +80,6 @@ def _ocr(languages: str | None, seconds: float) -> Ocr | None:
 def _say(answer: dict[str, object]) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
-
-
-def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Report the fault that ends this process; it is started again for the next file."""
-    if issubclass(kind, MemoryError):
-        _say({"fault": "out_of_memory: reading it takes more memory than a file may take", "ends": True})
-    else:
-        _say({"fault": f"unreadable: reading it fails ({kind.__name__}: {str(error)[:200]})", "ends": True})
 
 
 if __name__ == "__main__":
