@@ -1,11 +1,11 @@
 """The language of texts by their function words, which queries leave out."""
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
-from pkgutil import get_data
+
+from transforms.toml_file import toml_file
 
 ENGLISH = (
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of",
@@ -24,7 +24,7 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\W\d_]{{2,}}")
 
 @cache
 def _table() -> dict[str, dict[str, str]]:
-    return tomllib.loads((get_data("transforms", "function_words.toml") or b"").decode())
+    return toml_file(__name__, "function_words.toml")
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from transforms.conversations.exports import Chat, Entry, Fault, NamedFile, in_utc
 from transforms.errors import ChatFormatError
+from transforms.toml_file import toml_file
 
 DateOrder = Literal["auto", "dmy", "mdy", "ymd"]
 
@@ -211,37 +212,31 @@ def _entry(at: datetime, body: str, names: set[str]) -> Entry:
     return Entry(at, author, _LINE_MARK.sub("", text), "message", is_edited=is_edited, files=files)
 
 
+_LANGUAGES = toml_file(__name__, "whatsapp.toml")["language"]
+
+
+def _lines(field: str) -> list[str]:
+    """The expressions of all languages for one field."""
+    return [language[field] for language in _LANGUAGES if field in language]
+
+
+def _any(field: str) -> str:
+    return "|".join(_lines(field))
+
+
 # `<Media omitted>` and `<attached: 1.jpg>` have two words or letters outside ASCII, as tags that people type have not.
 MEDIA = re.compile(
     rf"[{_MARKS}]*(?:<[^<>\n/=]{{1,40}} [^<>\n/=]{{1,40}}>|<[^<>\n\x00-\x7f]{{2,40}}>"
     r"|<[^<>:\n]{2,24} ?: [^<>\n]+\.\w{2,5}>"
     r"|[^\n]{1,200}\.\w{2,5} \([^()\n]{4,40}\)|null"
-    r"|(?:image|video|audio|sticker|GIF|document|Contact card|[Vv]ideo note) omitted"
-    r"|(?:Bild|Video|Audio|Sticker|GIF|Dokument|Kontaktkarte|Videonachricht) (?:weg|aus)gelassen"
-    r"|(?:imagen|[Vv]ideo|audio|sticker|GIF|documento|Tarjeta de contacto) omitid[oa]"
-    r"|(?:imagem|vídeo|áudio|figurinha|GIF|documento|[Cc]artão do contato) (?:ocultad|omitid)[oa]"
-    r"|(?:image|vidéo|audio|sticker|GIF|document|[Ff]iche contact) (?:absente?|omise?|retirée?|manquante?)"
-    r"|(?:immagine|video|audio|sticker|GIF|documento|[Ss]cheda contatto) (?:omess[oa]|esclus[oa]|non inclus[oa])"
-    r"|(?:afbeelding|video|audio|sticker|GIF|document|[Cc]ontactkaart) weggelaten"
-    r")[ \t]*"
+    rf"|{_any('media')})[ \t]*"
 )
 ATTACHED_BELOW = re.compile(rf"[{_MARKS} ]*<[^<>:\n]{{2,24}} ?: [^<>\n]+\.\w{{2,5}}>[ \t]*\Z")
 _FILE = re.compile(
     rf"[{_MARKS} ]*(?:<[^<>:\n]{{2,24}} ?: (?P<a>[^<>\n/]+\.\w{{2,5}})>"
     r"|(?P<b>[^\n/]{1,200}\.\w{2,5}) \([^()\n]{4,40}\))[ \t]*\Z"
 )
-DELETED = re.compile(
-    rf"[{_MARKS}]*(?:This message was deleted|You deleted this message"
-    r"|Diese Nachricht wurde gelöscht|Du hast diese Nachricht gelöscht"
-    r"|Se eliminó este mensaje|Eliminaste este mensaje|Este mensaje fue eliminado"
-    r"|(?:Essa |Esta )?[Mm]ensagem (?:foi )?(?:apagada|eliminada)|Você apagou (?:esta|essa) mensagem"
-    r"|Ce message a été supprimé|Vous avez supprimé ce message"
-    r"|Questo messaggio è stato eliminato|Hai eliminato questo messaggio"
-    r"|Dit bericht (?:is|werd) verwijderd|(?:Je|U) hebt dit bericht verwijderd"
-    r"|Bu mesaj silindi|Bu mesajı sildiniz|Ta wiadomość została usunięta"
-    r"|Данное сообщение удалено"
-    r"|Pesan ini (?:telah )?dihapus|Anda menghapus pesan ini|Det här meddelandet raderades)\.?[ \t]*"
-)
+DELETED = re.compile(rf"[{_MARKS}]*(?:{_any('deleted')})\.?[ \t]*")
 EDITED = re.compile(
     rf"[{_MARKS} ]*<[^<>\n]{{0,40}}(?:edited|bearbeitet|editó|editad[oa]|modifié|modificato|bewerkt|düzenlendi|"
     r"edytowan|измен|diedit|redigera)[^<>\n]{0,20}>[ \t]*\Z"
@@ -249,36 +244,6 @@ EDITED = re.compile(
 # Polls and places that a user shares are messages, though iOS marks them as its own words.
 SHARED = re.compile(rf"[{_MARKS}]*(?:\w{{3,12}} ?:\n|[^\n:]{{3,24}} ?: https?://)")
 
-_DOES = (
-    # who does what to nobody in particular, a language a line
-    r"created|left|joined|changed|pinned|was added|was removed|is now|requested|turned (?:on|off)|reset|started|updated|set",
-    r"hat (?:die|den|das|der|diese[rn]?)|ist (?:der|dieser|jetzt|nun)|hat seine|hat ihre|wurde|verwendet jetzt|wechselte",
-    r"salió|creó|cambió|se unió|fijó|ahora es|abandonó|activó|desactivó|modificó",
-    r"saiu|criou|mudou|alterou|entrou|fixou|agora é|foi (?:adicionad|removid)[oa]|ativou|desativou",
-    r"a quitté|a créé|a changé|a modifié|a rejoint|est parti|est désormais|a été|a épinglé|a activé",
-    r"ha abbandonato|è uscit[oa]|ha creato|ha cambiato|ha modificato|si è unit[oa]|è entrat[oa]|ora è|è stat[oa]",
-    r"heeft (?:de|het|deze)|neemt|is nu|is toegevoegd|is verwijderd|nam deel",
-    r"ayrıldı|grubu oluşturdu|değiştirdi|katıldı",
-    r"opuścił\(?a?\)?|utworzył\(?a?\)?|zmienił\(?a?\)?|dołączył\(?a?\)?",
-    r"покинул|вышел|вышла|создал|изменил|присоединил",
-    r"keluar|membuat grup|mengubah|bergabung",
-    r"lämnade|skapade|ändrade|gick med",
-)
-_ADDS = (
-    # who adds, removes or invites whom; the second group is whom
-    r"(?:added|removed|invited) (?P<b>[^\n]+)",
-    r"(?:hat|hast|haben) (?P<b>[^\n]+?) (?:hinzugefügt|entfernt|eingeladen)",
-    r"(?:añadió|añadiste|agregó|agregaste|eliminó|eliminaste|invitó) a (?P<b>[^\n]+)",
-    r"(?:adicionou|removeu|convidou) (?P<b>[^\n]+)",
-    r"(?:a|avez) (?:ajouté|retiré|supprimé|exclu|invité) (?P<b>[^\n]+)",
-    r"(?:ha|hai) (?:aggiunto|rimosso|invitato) (?P<b>[^\n]+)",
-    r"(?:heeft|hebt) (?P<b>[^\n]+?) (?:toegevoegd|verwijderd|uitgenodigd)",
-    r"(?P<b>[^\n]+?) kişi(?:sini|lerini) (?:ekledi|çıkardı)",
-    r"(?:dodał|usunął|usunęła|zaprosił)(?:\(a\)|a)? (?P<b>[^\n]+)",
-    r"(?:добавил|удалил|пригласил)(?:\(-?а\)|а)? (?P<b>[^\n]+)",
-    r"(?:menambahkan|mengeluarkan) (?P<b>[^\n]+)",
-    r"(?:lade till|tog bort) (?P<b>[^\n]+)",
-)
 _WITH = re.compile(
     r"(?:code with|Sicherheitsnummer (?:für|von|mit)|código de seguridad con|código de segurança com|"
     r"code de sécurité avec|codice di sicurezza con|beveiligingscode met|call from|Sprachanruf von|Videoanruf von) "
@@ -289,9 +254,9 @@ _NOTICE = re.compile(
     r"enkripsi|krypter|missed|verpasst|perdida|manqu|persa|gemist|cevapsız|disappear|verschwind|temporales|éphém|"
     r"effimer|verdwijn|waiting for this|security code|business)"
 )
-_PEOPLE_DO = [re.compile(rf"(?P<a>[^\n\"„“«]{{1,80}}?),? (?:{verbs})(?![a-z])") for verbs in _DOES]
-_PEOPLE_ADD = [re.compile(rf"(?:(?P<a>[^\n\"„“«]{{1,80}}?),? )?{verbs}") for verbs in _ADDS]
-ACTION = re.compile("|".join([r"[\"„“«]", *(rf"\b(?:{verbs})(?![a-z])" for verbs in _DOES)]))
+_PEOPLE_DO = [re.compile(rf"(?P<a>[^\n\"„“«]{{1,80}}?),? (?:{verbs})(?![a-z])") for verbs in _lines("does")]
+_PEOPLE_ADD = [re.compile(rf"(?:(?P<a>[^\n\"„“«]{{1,80}}?),? )?{verbs}") for verbs in _lines("adds")]
+ACTION = re.compile("|".join([r"[\"„“«]", *(rf"\b(?:{verbs})(?![a-z])" for verbs in _lines("does"))]))
 """The beginning of a line of the program before a colon, as in `Maud changed the subject to "Gauges: new"`."""
 _AND = re.compile(r", | (?:and|und|y|e|et|en|ve|i|и|dan|och|&) ")
 _GROUP = re.compile(

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, StringConstraints
 
+from transforms.toml_file import toml_file
+
 _TURNS = 4
 """Turns before a query that are looked at."""
 _TURN_CHARS = 1000
@@ -27,28 +29,7 @@ _LEANING = (
     r"^\W*(?:and|but|or|so|then|what about|how about|why|also|und|aber|oder|dann|warum|wieso|weshalb|auch|was ist mit)\b"
 )
 """A query that this finds something in leans on the turns."""
-# fmt: off
-_FILLER = frozenset((
-    "about", "after", "again", "already", "also", "always", "back", "because", "been", "before", "being", "both",
-    "cannot", "could", "does", "doing", "done", "during", "each", "even", "ever", "every", "from", "have", "having",
-    "here", "into", "just", "know", "last", "like", "made", "make", "many", "maybe", "more", "most", "much", "must",
-    "need", "never", "only", "other", "over", "please", "really", "same", "should", "since", "some", "something",
-    "sometimes", "still", "such", "tell", "than", "thank", "thanks", "that", "their", "them", "then", "there",
-    "these", "they", "thing", "this", "those", "today", "under", "until", "very", "want", "week", "well", "were",
-    "what", "when", "where", "which", "while", "will", "with", "would", "yesterday", "your", "aber", "alle",
-    "allem", "alles", "andere", "anderen", "auch", "bald", "beide", "beim", "bisher", "bitte", "danach", "danke",
-    "dann", "dass", "dein", "denn", "deren", "deshalb", "dessen", "diese", "diesem", "diesen", "dieser", "dieses",
-    "doch", "dort", "durch", "eben", "eine", "einem", "einen", "einer", "eines", "einfach", "einmal", "erst",
-    "etwas", "euch", "fast", "gegen", "geht", "gestern", "gewesen", "gibt", "haben", "hatte", "hatten", "heute",
-    "hier", "hinter", "ihnen", "ihre", "ihrem", "ihren", "ihrer", "immer", "jede", "jedem", "jeden", "jeder",
-    "jedes", "jetzt", "kann", "kein", "keine", "keinen", "können", "lassen", "machen", "mehr", "mein", "meine",
-    "mich", "muss", "müssen", "nach", "nachdem", "nicht", "nichts", "noch", "oder", "ohne", "schon", "sehr",
-    "seine", "seit", "seitdem", "selbst", "sich", "sind", "soll", "sollen", "sondern", "sonst", "unser", "unsere",
-    "unter", "viel", "viele", "vielleicht", "wann", "waren", "warum", "weil", "welche", "wenn", "werden", "wieder",
-    "will", "wird", "wirklich", "wollen", "worden", "wrote", "wurde", "wurden", "würde", "zwischen", "über",
-))
-# fmt: on
-"""Words of a turn that are never added."""
+_FILLERS = frozenset(toml_file(__name__, "fillers.toml")["words"].split())
 REWRITING = (
     "You rewrite the last question of a conversation so that it can be searched for without the conversation. `turns` "
     "are the turns before it, oldest first, `query` is the question. Answer with `query`, the question with pronouns "
@@ -95,7 +76,7 @@ def by_rules(query: str, turns: Sequence[str]) -> Standalone:
     entities = _new(names, query)[:_ENTITIES]
     without_addresses = (" ".join(w for w in turn.split() if "@" not in w) for turn in recent[:_WORD_TURNS])
     rest = [_NAMES.sub(" ", turn) for turn in without_addresses]
-    words = [w for turn in rest for w in _WORD.findall(turn) if w.lower() not in _FILLER]
+    words = [w for turn in rest for w in _WORD.findall(turn) if w.lower() not in _FILLERS]
     return _with(query, query, [*entities, *_new(words, " ".join([query, *entities]))[:_WORDS]], "rules")
 
 

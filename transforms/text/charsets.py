@@ -7,37 +7,11 @@ from typing import NamedTuple
 
 import cchardet
 
-# Spellings met in mail that Python does not know, and names that mean nothing.
-_ALIASES: dict[str, str | None] = {
-    "iso-88-59-1": "iso-8859-1", "iso8859_1": "iso-8859-1", "iso-8859-1-windows": "cp1252",
-    "iso-8859-8-i": "iso-8859-8", "iso-8859-8-e": "iso-8859-8", "latin-15": "iso-8859-15",
-    "koi8r": "koi8-r", "koi8u": "koi8-u", "koi": "koi8-r", "win-1251": "cp1251", "win1251": "cp1251",
-    "win-1252": "cp1252", "cp-1251": "cp1251", "cp-1252": "cp1252", "cp-1250": "cp1250", "cp-850": "cp850",
-    "x-cp1250": "cp1250", "x-cp1251": "cp1251", "x-cp1252": "cp1252", "ansi": "cp1252",
-    "ansi_x3.110-1983": "iso-8859-1", "7bit": "us-ascii",
-    "ascii-7-bit": "us-ascii",
-    "utf": "utf-8", "unicode-1-1-utf-8": "utf-8", "utf8mb4": "utf-8", "utf-8mb4": "utf-8", "x-utf-8": "utf-8",
-    "x-sjis": "shift_jis", "x-euc-jp": "euc_jp", "x-gbk": "gbk", "x-big5": "big5", "gb2312-80": "gb2312",
-    "gb_2312-80": "gb2312", "ks_c_5601-1987": "cp949", "ks_c_5601": "cp949", "ksc5601": "cp949",
-    "cn-gb": "gb2312", "x-mac-roman": "mac_roman", "macintosh": "mac_roman", "x-mac-cyrillic": "mac_cyrillic",
-    "visual": "iso-8859-8", "logical": "iso-8859-8", "tis620": "tis-620", "windows-874": "cp874",
-    "unknown": None, "unknown-8bit": None, "x-unknown": None, "x-user-defined": None, "8bit": None,
-    "binary": None, "none": None, "default": None, "default_charset": None, "charset": None, "y": None,
-    "n": None, "iso": None, "text": None, "plain": None, "x-unknown-8bit": None, "_chartxt_": None,
-}  # fmt: skip
-# Codecs Python calls text encodings that are not charsets of mail: they describe program text or domain names.
-_REFUSED = {
-    "idna", "punycode", "unicode-escape", "raw-unicode-escape", "unicode_escape", "undefined",
-    "raw_unicode_escape", "charmap", "mbcs", "oem",
-}  # fmt: skip
-# Charsets of mail programs that write more under a label than its charset holds.
-_SUPERSETS = {
-    "iso8859-1": ("cp1252",), "ascii": (), "gb2312": ("gb18030",), "gbk": ("gb18030",),
-    "iso8859-9": ("cp1254",),
-    "shift_jis": ("cp932",), "euc_kr": ("cp949",), "big5": ("big5hkscs", "cp950"), "tis-620": ("cp874",),
-    "iso2022_jp": ("iso2022_jp_2", "iso2022_jp_ext", "iso2022_jp_2004"), "euc_jp": ("euc_jis_2004",),
-    "iso8859-8": ("cp1255",), "iso8859-7": ("cp1253",), "iso8859-11": ("cp874",),
-}  # fmt: skip
+from transforms.toml_file import toml_file
+
+_TABLE = toml_file(__name__, "charsets.toml")
+_ALIASES: dict[str, str | None] = _TABLE["aliases"] | dict.fromkeys(_TABLE["meaningless"])
+_SUPERSETS: dict[str, list[str]] = _TABLE["supersets"]
 _LATIN = {"iso8859-1", "cp1252", "iso8859-15", "ascii"}
 _UNSAFE = {"hz", "iso2022_kr"}
 _C1 = re.compile("[\x80-\x9f]")
@@ -120,7 +94,7 @@ def _lookup(label: str) -> str | None:
     except (LookupError, ValueError):
         return None
     # `codecs` also lists base64, zlib, rot13 and other transforms: they are not text encodings.
-    if not getattr(info, "_is_text_encoding", False) or info.name in _REFUSED or label in _REFUSED:
+    if not getattr(info, "_is_text_encoding", False) or {info.name, label} & {*_TABLE["refused"]}:
         return None
     return info.name
 

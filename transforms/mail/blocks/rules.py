@@ -1,23 +1,16 @@
 """Rules: the shapes of lines of quotes, headers, signatures, diffs, code, logs and sessions."""
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from pkgutil import get_data
-from typing import Any
 
 import numpy as np
 
 from transforms.mail.blocks.lines import Rule, byte_table
+from transforms.toml_file import toml_file
 
-
-def _table(name: str) -> Mapping[str, Any]:
-    return tomllib.loads((get_data("transforms.mail.blocks", name) or b"").decode())
-
-
-LANGUAGES: Sequence[Mapping[str, Sequence[str]]] = _table("languages.toml")["language"]
+LANGUAGES: Sequence[Mapping[str, Sequence[str]]] = toml_file(__name__, "languages.toml")["language"]
 """The words of each language for the rules; the file explains its fields."""
-_PATTERNS = _table("patterns.toml")
+_PATTERNS = toml_file(__name__, "patterns.toml")
 
 
 def pattern(name: str) -> str:

@@ -1,14 +1,14 @@
 """Tokens that are known by their form, as `table.toml` lists them, also across broken lines, and private keys."""
 
 import re
-import tomllib
 from base64 import b64decode, b64encode
 from functools import cache
 from math import ceil
-from pkgutil import get_data
 from typing import NamedTuple
 
-_TABLE = tomllib.loads((get_data("transforms.text.finds", "table.toml") or b"").decode())
+from transforms.toml_file import toml_file
+
+_TABLE = toml_file(__name__, "table.toml")
 
 _FORMS: dict[str, dict[str, str]] = _TABLE["forms"]
 SERVICES = frozenset(_TABLE["services"].split())

@@ -10,8 +10,7 @@ import pytest
 
 from dagster_project.definitions import build_definitions
 from dagster_project.extras.graph.published import PUBLISHED
-from dagster_project.extras.graph.transforms.hal_export import CHUNKS
-from dagster_project.extras.graph.transforms.hal_schema import SCHEMA
+from dagster_project.extras.graph.transforms.hal_export import CHUNKS, SCHEMA
 from dagster_project.extras.graph.transforms.schema import TABLES
 from tests.archives import Once, Workspace, differences, discussion, rebuilt
 

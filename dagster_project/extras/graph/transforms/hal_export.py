@@ -7,12 +7,12 @@ import json
 import posixpath
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from pkgutil import get_data
 from typing import Any, NamedTuple
 
 import polars as pl
 import pyarrow as pa
 
-from dagster_project.extras.graph.transforms.hal_schema import SCHEMA
 from dagster_project.extras.graph.transforms.schema import DOCUMENT_GRAPH
 from dagster_project.extras.graph.transforms.settings import GraphSettings
 from dagster_project.extras.graph.transforms.stripes import similar_documents
@@ -20,6 +20,9 @@ from transforms.hashing import parts_hash
 from transforms.schemas.table import rows_of
 
 VERSION = "1"
+
+SCHEMA: dict[str, Any] = json.loads(get_data(__name__, "hal_schema.json") or b"")
+"""The JSON Schema of every `index.json`."""
 
 INDEX, SCHEMA_NAME, CHUNKS = "index.json", "schema.json", "_chunks"
 MAX_NAME_BYTES = 200

@@ -16,6 +16,7 @@ from transforms.documents.markdown import outline
 from transforms.schemas.table import rows_of
 from transforms.settings.search import TermSettings
 from transforms.text.terms import stems
+from transforms.toml_file import toml_file
 
 VERSION = "1"
 
@@ -45,28 +46,7 @@ _ADDRESS = (
 """Addresses, in which no word counts."""
 _ROW = re.compile(r"^\|(.+)\|[ \t]*$", re.MULTILINE)
 _HEADING_LINE = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
-# fmt: off
-_COMMON = (
-    "a about above after again against all almost along already also although always am among an and another any anyone "
-    "anything are around as at away back be became because become been before behind being below between both but by "
-    "came can cannot come could did do does doing done down during each either else enough even ever every everything "
-    "few first for from further gave get gets getting give given go goes going gone good got had has have having he her "
-    "here him his how however i if in instead into is it its itself just keep kept know last later least less let like "
-    "look made make makes making many may me mean means might more most much must my need needs neither never new next no "
-    "nobody none nor not nothing now of off often old on once one only onto or other others our out over own part people "
-    "per perhaps put quite rather really same say says see seen several shall she should show since so some something "
-    "sometimes soon still such take taken than that the their them then there these they thing things this those though "
-    "three through thus time to together too two under until up upon us use used uses using usually very want wants was "
-    "way we well went were what when where whether which while who whose why will with within without would yes yet you "
-    "your four five six seven eight nine ten hundred thousand million second third "
-    "don't doesn't isn't can't won't it's that's there's i'm i've we're you're didn't wasn't aren't "
-    "aber als am an auch auf aus bei bis da das dem den der des die durch ein eine einem einen einer er es für hat im in "
-    "ist ja kein mit nach nicht noch nur oder sich sie sind so um und uns von vor war was wenn wie wir wird zu zum zur "
-    "le la les un une des du de et est en que qui pour pas dans sur au aux avec il elle ne se ce par plus "
-    "el los las una por para con su al lo como más pero sus y o"
-)
-# fmt: on
-_FUNCTION_WORDS = frozenset(_COMMON.split())
+_FUNCTION_WORDS = frozenset(toml_file(__name__, "common_words.toml")["words"].split())
 
 
 def keywords(documents: pa.Table, term_settings: TermSettings, most: int = _MAX_KEYWORDS) -> pa.Table:

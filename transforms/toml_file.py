@@ -1,0 +1,10 @@
+"""Tables of words and forms, which are beside the modules that use them."""
+
+import tomllib
+from pkgutil import get_data
+from typing import Any
+
+
+def toml_file(module: str, name: str) -> dict[str, Any]:
+    """The content of a TOML file in the folder of a module; FileNotFoundError if it is not there."""
+    return tomllib.loads((get_data(module, name) or b"").decode())
