@@ -25,7 +25,7 @@ from dagster_project.config.settings import (
     load_settings,
 )
 from dagster_project.extras.registry import extras
-from dagster_project.sources.detection import Detected, sample_texts, sources_at
+from dagster_project.sources.detection import Detected, sample_texts, sources_at, unread
 from dagster_project.system.globs import write_atomically
 from transforms.errors import SettingsError
 from transforms.languages import language_of_most
@@ -110,7 +110,8 @@ def init(
     """Write a settings file for the archive at PLACE, or add PLACE to the one that is there.
 
     PLACE is a file or folder, or the address of a public-inbox, as https://lore.kernel.org/linux-erofs. Weft sees by names
-    and first bytes whether it is mail, notes, documents or exported chats. Without PLACE it asks three questions."""
+    and first bytes whether it is mail, notes, documents or exported chats. At a terminal it asks which of several sources
+    to take. Without PLACE it asks for the place and the language, too."""
     file = config or Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
     settings = load_settings(file) if file.exists() else None
     if notebook:
@@ -122,8 +123,8 @@ def init(
         return
     if settings and language:
         raise SettingsError(f"{file} is there already: set terms.stemmer = {language!r} in it")
-    if not places:
-        places, language = _answers(language, is_new=settings is None)
+    is_asking = not places
+    places = places or (_place_of_answer(),)
     if name and len(places) > 1:
         raise SettingsError("--name is for one PLACE; run `weft init` once for each")
     new: list[_New] = []
@@ -132,8 +133,11 @@ def init(
         new += _sources(place, file.resolve().parent, name, kind, names)
     if settings:
         new = _unknown(new, settings)
+    offered, new = new, _taken(new) if is_asking or len(new) > 1 and _can_answer() else new
     likely, most, of = _language_of([s.detected for s in new if not s.url], file.resolve().parent)
-    if not settings and language is None and likely:
+    if not settings and language is None and is_asking:
+        language = _language_of_answer(likely)
+    elif not settings and language is None and likely:
         language = likely
         click.echo(
             f"{file}: {likely.title()} is the language of {most} of {of} texts read (--language changes it)"
@@ -144,6 +148,7 @@ def init(
             f"and `language:{likely}` in a query finds them"
         )
     _write(file, new, language if language != _LANGUAGE else None)
+    _tell_unread(places, offered, file.resolve().parent)
     _report(file, config, new)
 
 
@@ -165,28 +170,39 @@ def _language_of(sources: Sequence[Detected], base: Path) -> tuple[str | None, i
     return (language, most, of) if language in Stemmer.algorithms() else (None, 0, of)
 
 
-def _answers(language: str | None, *, is_new: bool) -> tuple[tuple[str, ...], str | None]:
-    """The place and the language that somebody at a terminal names; SettingsError where nobody can answer."""
+def _place_of_answer() -> str:
+    """The place that somebody at a terminal names; SettingsError where nobody can answer."""
     if not _can_answer():
         raise SettingsError(
             "give the PLACE of an archive, as `weft init ~/mail`: there is no terminal to ask on"
         )
-    place = click.prompt("Where is the archive (file, folder, or address of a public-inbox)", err=True)
-    detected = [] if "://" in place else sources_at(Path(place).expanduser())
-    for source in detected:
-        click.echo(f"  {_described(source)}", err=True)
-    if not click.confirm("Shall it become a source", default=True, err=True):
-        raise SettingsError("nothing was written; name what it is with `weft init PLACE --kind KIND`")
-    if is_new and language is None:
-        algorithms = click.Choice(["none", *Stemmer.algorithms()])
-        language = click.prompt(
-            "In which language is most of it",
-            default=_language_of(detected, Path.cwd())[0] or _LANGUAGE,
-            type=algorithms,
-            show_choices=False,
-            err=True,
-        )
-    return (place,), language
+    return click.prompt("Where is the archive (file, folder, or address of a public-inbox)", err=True)
+
+
+def _language_of_answer(likely: str | None) -> str:
+    return click.prompt(
+        "In which language is most of it",
+        default=likely or _LANGUAGE,
+        type=click.Choice(["none", *Stemmer.algorithms()]),
+        show_choices=False,
+        err=True,
+    )
+
+
+def _taken(new: list[_New]) -> list[_New]:
+    """The sources that somebody at a terminal takes."""
+    for number, source in enumerate(new, 1):
+        click.echo(f"  {number}  {source.name}: {source.url or _described(source.detected)}", err=True)
+
+    def chosen(answer: str) -> list[_New]:
+        words = answer.replace(",", " ").split()
+        if words == ["all"]:
+            return new
+        if not words or not all(w.isdecimal() and 0 < int(w) <= len(new) for w in words):
+            raise click.BadParameter(f"give all, or numbers from 1 to {len(new)}")
+        return [new[n - 1] for n in sorted({int(w) for w in words})]
+
+    return click.prompt("Which shall become sources (all, or numbers)", "all", value_proc=chosen, err=True)
 
 
 def _can_answer() -> bool:
@@ -269,6 +285,17 @@ def _write(file: Path, new: Sequence[_New], language: str | None) -> None:
     write_atomically(file, text)
 
 
+def _tell_unread(places: Sequence[str], offered: Sequence[_New], base: Path) -> None:
+    """Print the endings of the files at places whose kinds were found, if no source reads them."""
+    read = [replace(source.detected, path=str(base / source.detected.path)) for source in offered]
+    for place in map(Path, places if all(source.files for source in read) else ()):
+        if rest := unread(place.expanduser().absolute(), read):
+            endings = ", ".join(f"{count:,} {ending}" for ending, count in rest.most_common(6))
+            click.echo(
+                f"{place}: files that no source reads: {endings}{', and others' if len(rest) > 6 else ''}"
+            )
+
+
 def _report(file: Path, config: Path | None, new: Sequence[_New]) -> None:
     for source in new:
         click.echo(f"{file}: source {source.name}: {source.url or _described(source.detected)}")
@@ -296,7 +323,10 @@ def _shortest(program: str) -> str:
 
 
 def _described(detected: Detected) -> str:
-    count = f", {detected.files:,} {'file' if detected.files == 1 else 'files'}" if detected.files else ""
+    count = ""
+    if detected.files:
+        size = f"{detected.bytes / 1e6:,.1f} MB" if detected.bytes >= 50_000 else f"{detected.bytes:,} bytes"
+        count = f", {detected.files:,} {'file' if detected.files == 1 else 'files'}, {size}"
     form = "" if detected.form in (detected.kind, "documents") else f" ({detected.form})"
     return f"{detected.kind}{form} at {detected.path}{count}"
 

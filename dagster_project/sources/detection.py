@@ -53,7 +53,7 @@ _WITHOUT_ZONE = "whatsapp", "table", *(name for name, one in FILE_PROGRAMS.items
 
 @dataclass(frozen=True)
 class Detected:
-    """A place as a source: its kind, the path or glob to configure, the facts seen there, and the number of files.
+    """A place as a source: its kind, the path or glob to configure, the facts seen there, its files and bytes.
 
     `has_zone` is False if the times in it name no zone; `name` is what its files have in common, if that says something.
     """
@@ -62,6 +62,7 @@ class Detected:
     path: str
     form: str
     files: int = 1
+    bytes: int = 0
     has_zone: bool = True
     name: str = ""
 
@@ -78,7 +79,8 @@ def sources_at(place: Path) -> list[Detected]:
             f"{place}: neither mail nor notes, documents or exported chats were found there; "
             "`weft help sources` lists the kinds. If it is one of them, name its kind with --kind"
         )
-    return sources
+    read = {s: [f for f in files_of(s) if is_file(f) and _reads(s, f)] for s in sources}
+    return [replace(s, bytes=sum(map(os.path.getsize, files))) for s, files in read.items()]
 
 
 def _of_file(file: Path) -> list[Detected]:
@@ -185,17 +187,33 @@ def _head(file: Path, count: int) -> bytes:
     return data
 
 
+def files_of(source: Detected) -> Iterator[Path]:
+    """The files of a source, up to `_MOST_FILES`."""
+    place = Path(source.path)
+    alone = map(Path, [place] if is_file(place) else glob.glob(source.path))
+    return islice(_files(place) if is_folder(place) else alone, _MOST_FILES)
+
+
+def unread(place: Path, sources: Sequence[Detected]) -> Counter[str]:
+    """By ending the number of files at a place that none of its sources reads, of the first `_MOST_FILES`."""
+    read = {file for source in sources for file in files_of(source) if _reads(source, file)}
+    rest = (file for file in islice(_files(place), _MOST_FILES) if file not in read)
+    return Counter(file.suffix.lower() or "without ending" for file in rest)
+
+
+def _reads(source: Detected, file: Path) -> bool:
+    """True if a file of a source is of its kind; exports of chats have all their files."""
+    if source.kind in ("conversation", "public_inbox"):
+        return True
+    type_ = {"tree": "document", "vault": "document", "issues": "issues"}.get(source.kind, "mail")
+    return (kind := _kind_of(file)) is not None and _source_type(kind) == type_
+
+
 def sample_texts(source: Detected) -> Iterator[str]:
     """Texts of a source: of some of its files the first part, of an mbox file its first mails.
 
     It leaves out files that are not text, as PDFs, or cannot be read, and each public-inbox."""
-    place = Path(source.path)
-    listed = (
-        _files(place)
-        if is_folder(place)
-        else map(Path, [place] if is_file(place) else glob.glob(source.path))
-    )
-    files = sorted(islice(listed, _MOST_FILES))
+    files = sorted(files_of(source))
     for file in files[:: len(files) // _SAMPLED + 1]:
         try:
             yield from _texts_of(file)
