@@ -25,7 +25,7 @@ from dagster_project.config.settings import (
     load_settings,
 )
 from dagster_project.extras.registry import extras
-from dagster_project.sources.detection import Detected, sample_texts, sources_at, unread
+from dagster_project.sources.detection import Detected, sample_texts, sources_at, unread_files
 from dagster_project.system.globs import write_atomically
 from transforms.errors import SettingsError
 from transforms.languages import language_of_most
@@ -289,7 +289,7 @@ def _tell_unread(places: Sequence[str], offered: Sequence[_New], base: Path) -> 
     """Print the endings of the files at places whose kinds were found, if no source reads them."""
     read = [replace(source.detected, path=str(base / source.detected.path)) for source in offered]
     for place in map(Path, places if all(source.files for source in read) else ()):
-        if rest := unread(place.expanduser().absolute(), read):
+        if rest := unread_files(place.expanduser().absolute(), read):
             endings = ", ".join(f"{count:,} {ending}" for ending, count in rest.most_common(6))
             click.echo(
                 f"{place}: files that no source reads: {endings}{', and others' if len(rest) > 6 else ''}"

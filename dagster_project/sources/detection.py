@@ -194,7 +194,7 @@ def files_of(source: Detected) -> Iterator[Path]:
     return islice(_files(place) if is_folder(place) else alone, _MOST_FILES)
 
 
-def unread(place: Path, sources: Sequence[Detected]) -> Counter[str]:
+def unread_files(place: Path, sources: Sequence[Detected]) -> Counter[str]:
     """By ending the number of files at a place that none of its sources reads, of the first `_MOST_FILES`."""
     read = {file for source in sources for file in files_of(source) if _reads(source, file)}
     rest = (file for file in islice(_files(place), _MOST_FILES) if file not in read)
