@@ -60,11 +60,18 @@ def masked_in_place(
     >>> masked_in_place(["Ask ann@example.org or bo@example.net."], SafetySettings(), ["*@example.net"])[0]
     ['Ask [email]******** or bo@example.net.']"""
     texts = [text.encode("utf-8", "replace").decode() for text in texts]
-    finds = Counter[str]()
+    finds, rows = Counter[str](), list[int]()
     for row, in_text in finds_in(pl.Series(texts, dtype=pl.String), _actions(settings)):
         masked = [find for find in in_text if not _is_clear(texts[row], find, clear)]
-        finds.update(find.kind for find in masked)
-        texts[row] = _marked(texts[row], masked, in_place=True)
+        if (text := _marked(texts[row], masked, in_place=True)) != texts[row]:
+            rows.append(row)
+            finds.update(find.kind for find in masked)
+            texts[row] = text
+    if rows:  # a mark may make a find of the words beside it
+        again, more = masked_in_place([texts[row] for row in rows], settings, clear)
+        finds += more
+        for row, text in zip(rows, again, strict=True):
+            texts[row] = text
     return texts, finds
 
 
