@@ -26,17 +26,15 @@ SLOWEST = --durations=$(if $(CI),60,0 --durations-min=20)
 
 run: $(STAMP)
 	@$(BIN)/weft build
-	@$(BIN)/weft search --limit 2 "torn WAL record after a thunderstorm" "last() scans the whole store" \
-	  "copying the file while somebody writes to it"
-	@$(BIN)/weft eval run
-	@printf '\n%s\n\n' "What the index knows about a group chat on three topics:"
-	@$(BIN)/weft context --budget 1500 "data/sample/chat/WhatsApp Chat with Withy Brook gauges.txt"
+	@$(BIN)/weft search --limit 2 "torn WAL record after a thunderstorm"
 	@sed -n 's/^## //p' Makefile
 
 ## What next:
 ##   make ui                     # the assets, their runs and the schedule in Dagster
 ##   .venv/bin/weft serve --config data/sample/weft.toml     # search and read in a browser
 ##   .venv/bin/weft search --config data/sample/weft.toml "your question" --list quern-users
+##   .venv/bin/weft context --config data/sample/weft.toml --budget 1500 "data/sample/chat/WhatsApp Chat with Withy Brook gauges.txt"
+##   .venv/bin/weft eval run --config data/sample/weft.toml  # how good the search is, on 36 questions
 ##   .venv/bin/weft sql --config data/sample/weft.toml "SELECT subject, message_count FROM threads ORDER BY 2 DESC LIMIT 5"
 ##   .venv/bin/weft init ~/mail  # your own archive: mail, notes, documents or exported chats
 

@@ -1,6 +1,6 @@
 """Saved searches: a job that sends the queries of its configuration to the published index and keeps the hits."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -10,6 +10,7 @@ from assets.protocols.lake import Lake
 from assets.protocols.search import Searcher
 from assets.stages.shown import table_metadata
 from transforms.retrieval import saved_searches
+from transforms.retrieval.query_fields import bound
 from transforms.schemas.search import SEARCH_RESULTS
 from transforms.settings.search import SearchOptions
 
@@ -65,7 +66,7 @@ def search_results_asset() -> dg.AssetsDefinition:
         searcher: dg.ResourceParam[Searcher],
         lake: dg.ResourceParam[Lake],
     ) -> Any:
-        days = {"since": _day(config.since), "until": _day(config.until)}
+        days = {"since": bound("since", config.since), "until": bound("until", config.until, is_end=True)}
         conditions = {"list_id": config.list_id, "source": config.source, "kind": config.kind}
         results = searcher.search(config.queries, conditions | days, config.limit, config.options)
         run = context.instance.get_run_record_by_id(context.run.run_id)
@@ -85,10 +86,3 @@ def search_results_asset() -> dg.AssetsDefinition:
         return saved_searches.with_others(rows, stored, config.name)
 
     return search_results
-
-
-def _day(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    day = date.fromisoformat(text)
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)

@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
 from typing import Any, get_args
@@ -14,8 +14,8 @@ import click
 from dagster_project.cli.terminal.completion import complete_list, complete_source
 from dagster_project.index.search.filters import Filters
 from dagster_project.system.disk_space import IN_THE_WAY, is_of_full_disk, is_of_no_writing, unwritable
-from transforms.errors import DiskFullError, QuerySyntaxError, WeftError
-from transforms.retrieval.query_fields import HAS, KINDS
+from transforms.errors import DiskFullError, QueryError, QuerySyntaxError, WeftError
+from transforms.retrieval.query_fields import HAS, KINDS, bound
 from transforms.retrieval.query_language import storable
 from transforms.settings.search import Expansion, SearchOptions
 
@@ -97,6 +97,24 @@ def _of_disk(error: OSError) -> Exception:
     return unwritable(error, place.parent) if is_of_no_writing(error) else error
 
 
+class DateType(click.ParamType):
+    """The begin of a date in UTC, or the end with `is_end`: of `2024`, `2024-05`, `2024-05-17`, `yesterday` or the like."""
+
+    name = "date"
+
+    def __init__(self, *, is_end: bool = False):
+        self.is_end = is_end
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The time that a word of the command line means."""
+        if value in (days := ("yesterday", "today", "tomorrow")):
+            value = str(datetime.now(UTC).date() + timedelta(days=days.index(value) - 1))
+        try:
+            return bound("it", value, is_end=self.is_end)
+        except QueryError as fault:
+            self.fail(f"{fault}; or yesterday, today, tomorrow", param, ctx)
+
+
 _FILTERS = (
     click.option(
         "--list",
@@ -115,8 +133,8 @@ _FILTERS = (
     click.option("--has", type=click.Choice(HAS), help="Only mail that has one."),
     click.option("--source", type=TEXT_TYPE, shell_complete=complete_source, help="Only texts from this source."),
     click.option("--kind", type=click.Choice(KINDS), help="Only hits of this kind."),
-    click.option("--since", type=click.DateTime(["%Y-%m-%d"]), help="Only texts from this day or later."),
-    click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="Only texts from before this day."),
+    click.option("--since", type=DateType(), help="Only texts from this day, month or year on."),
+    click.option("--until", type=DateType(is_end=True), help="Only texts up to the end of this day, month or year."),
 )  # fmt: skip
 _FILTERED_BY = ("list_id", "author", "path", "tag", "has", "source", "kind", "since", "until")
 
@@ -127,8 +145,7 @@ def filtered(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         values = {name: kwargs.pop(name) for name in _FILTERED_BY}
-        days = {name: values[name] and values[name].replace(tzinfo=UTC) for name in ("since", "until")}
-        command(*args, filters=Filters(**{**values, **days}), **kwargs)
+        command(*args, filters=Filters(**values), **kwargs)
 
     for option in reversed(_FILTERS):
         run = option(run)

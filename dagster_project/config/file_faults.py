@@ -32,7 +32,18 @@ _FORMER = {
 def refused_keys(path: Path, raw: dict[str, object], internal: Collection[str]) -> list[str]:
     """One line per key that is `internal`."""
     there = ((where, _former(key) or "its value is fixed") for where, key in _keys(raw) if key in internal)
-    return [f"{path}: {position}: {_UNKNOWN}{why}" for position, why in there]
+    return [f"{_place(path, raw, position)}: {_UNKNOWN}{why}" for position, why in there]
+
+
+def _place(path: Path, raw: Any, position: str, *, is_missing: bool = False) -> str:
+    """The file, the line of a key (of its table, if the key is missing), the name of its source, and its position."""
+    lines, at = path.read_text(encoding="utf-8-sig").splitlines(), 0
+    steps = [(part[1], int(part[2] or 0)) for part in re.finditer(r"([^.]+)(?:\.(\d+))?", position)]
+    for key, number in steps[: -1 if is_missing else None]:
+        head = re.compile(rf'\s*(?:\[+(?:[\w-]+\.)*)?"?{re.escape(key)}"?\s*[=\]]')
+        at = ([n for n, line in enumerate(lines, 1) if n > at and head.match(line)][number:] or [at])[0]
+    named = raw["sources"][steps[0][1]].get("name") if position.startswith("sources.") else None
+    return f"{path}{f':{at}' * bool(at)}: {f'source {named}: ' * bool(named)}{position}"
 
 
 def _former(key: str) -> str | None:
@@ -69,29 +80,30 @@ def _keys(value: object, position: str = "", key: str = "") -> Iterator[tuple[st
             yield from _keys(inner, here, dotted)
 
 
-def explain(path: Path, error: ValidationError, kinds: Collection[str], settings: type[BaseModel]) -> str:
-    """One line per fault: the file, the entry, the fault and, for unknown names, the nearest of `settings`.
+def explain(
+    path: Path, raw: object, error: ValidationError, kinds: Collection[str], settings: type[BaseModel]
+) -> str:
+    """One line per fault: file, line, source, entry, fault and, for unknown names, the nearest of `settings`.
 
     `kinds` are the kinds of source."""
     lines = []
     for fault in error.errors():
         # Behind the number of a source, the library names the kind that it took it for.
         steps = [p for i, p in enumerate(fault["loc"]) if not (i == 2 and fault["loc"][0] == "sources")]
-        position = ".".join(str(p) for p in steps) or "file"
+        place = f"{path}: file"
+        if steps:
+            place = _place(path, raw, ".".join(map(str, steps)), is_missing=fault["type"] == "missing")
         if fault["type"].startswith("union_tag") and fault["loc"][-1] == "fetch":
-            lines.append(f"{path}: {position}.kind: must be one of {', '.join(sorted(REMOTES))}")
+            lines.append(f"{place}.kind: must be one of {', '.join(sorted(REMOTES))}")
         elif fault["type"] in ("union_tag_invalid", "union_tag_not_found"):
-            lines.append(f"{path}: {position}.kind: must be one of {', '.join(sorted(kinds))}")
+            lines.append(f"{place}.kind: must be one of {', '.join(sorted(kinds))}")
         elif fault["type"] == "extra_forbidden":
             key = ".".join(step for step in steps if isinstance(step, str) and step not in REMOTES)
             nearest = get_close_matches(key, dotted_keys(settings, internal=False), 1, 0.8)
-            place = (
-                _former(key)
-                or "".join(f"is it `{name}`? " for name in nearest) + "`weft help settings` lists all"
-            )
-            lines.append(f"{path}: {position}: {_UNKNOWN}{place}")
+            instead = "".join(f"is it `{name}`? " for name in nearest) + "`weft help settings` lists all"
+            lines.append(f"{place}: {_UNKNOWN}{_former(key) or instead}")
         else:
-            lines.append(f"{path}: {position}: {fault['msg']}")
+            lines.append(f"{place}: {fault['msg']}")
     return "\n".join(lines)
 
 

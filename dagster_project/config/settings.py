@@ -395,4 +395,4 @@ def load_settings(name: str | Path | None = None) -> Settings:
         return settings.model_copy(update={"embedding": embedding, "search": search})
     except ValidationError as error:
         kinds = [kind for source in get_args(get_args(AnySource)[0]) for kind in source.kinds()]
-        raise SettingsError(explain(path, error, kinds, Settings)) from error
+        raise SettingsError(explain(path, raw, error, kinds, Settings)) from error

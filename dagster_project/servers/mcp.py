@@ -6,7 +6,6 @@ a receipt."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, date, datetime
 from functools import partial
 from importlib.metadata import version
 from inspect import signature
@@ -34,6 +33,7 @@ from dagster_project.outgoing.screen import Disclosures, fault_text
 from dagster_project.servers import answers
 from dagster_project.servers.guards import SafeHeaders, TokenRequired, WholeBody
 from transforms.errors import QueryError, WeftError
+from transforms.retrieval.query_fields import bound
 from transforms.retrieval.query_language import MAX_CHARACTERS
 from transforms.settings.search import SearchOptions
 
@@ -68,7 +68,9 @@ _Name = Annotated[
 _Limit = Annotated[
     int | None, Field(ge=1, description="how many at most; a number above the server's limit is refused")
 ]
-_Day = Annotated[date | None, Field(description="a day, as 2024-05-31; in UTC")]
+_Day = Annotated[
+    str | None, Field(description="a day, month or year in UTC, as 2024-05-31; both ends are meant")
+]
 
 
 def tool(method: _Method) -> _Method:
@@ -169,11 +171,13 @@ class _Tools:
         ] = _AS_SET,
     ) -> answers.Hits:
         """Find passages by words or a question; `label` says how far the hits can be trusted."""
-        filters = Filters(list_id, source, kind, _midnight(since), _midnight(until))
         most = self._results(limit, 10)
 
         def hits(index: SearchIndex) -> answers.Shown[answers.Hits]:
             settings = with_options(self.settings, options).search
+            filters = Filters(
+                list_id, source, kind, bound("since", since), bound("until", until, is_end=True)
+            )
             return answers.hits(index, query, filters, most, plain, settings)
 
         return await self.answered("search", query, hits)
@@ -309,7 +313,3 @@ def _fault(kind: str, message: str) -> ToolError:
     """The fault of a call; a command in its message is not a tool, and for whoever runs the server."""
     message = f"tell whoever runs this server: {message}" if "`weft " in message else message
     return ToolError(json.dumps({"kind": kind, "error": message}, ensure_ascii=False))
-
-
-def _midnight(day: date | None) -> datetime | None:
-    return None if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
+from transforms.errors import QueryError, shortened
 from transforms.languages import language_names
 
 KINDS = ("message", "attachment", "document", "conversation")
@@ -70,6 +71,15 @@ def _whole(value: str) -> tuple[datetime, datetime] | None:
         return start, datetime(year + 1, 1, 1, tzinfo=UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def bound(name: str, date: str | None, *, is_end: bool = False) -> datetime | None:
+    """The beginning of a date as `d:` takes it, or with `is_end` its end; QueryError if it is not a date."""
+    if date is None:
+        return None
+    if span := _whole(date):
+        return span[is_end]
+    raise QueryError(f"{name} takes dates such as 2024, 2024-05 or 2024-05-17, not {shortened(date)!r}")
 
 
 def age(value: str) -> timedelta | None:

@@ -22,6 +22,8 @@ from transforms.text.visible import visible
 _SHOWN_WITH_A_HIT = 3
 _EXPANSION_CHARS = 200
 _INDENT = 5
+_LEAST_WIDTH = 13
+"""Signs of a line that a column takes at least, so that a word or a day stays whole."""
 
 
 class Details(NamedTuple):
@@ -210,19 +212,22 @@ def print_records(records: Sequence[Mapping[str, Any]], none: str) -> None:
 
 
 def print_rows(rows: pa.Table) -> None:
-    """A result of SQL as a table."""
-    table = Table()
+    """A result of SQL as a table; if it is too wide for the terminal, the first columns, and the names of the others."""
+    console, table = terminal(), Table()
+    most = max(console.width // _LEAST_WIDTH, 1) if console.is_terminal else rows.num_columns
+    rows, others = rows.select(rows.column_names[:most]), rows.column_names[most:]
     for name, type_ in zip(rows.column_names, rows.schema.types, strict=True):
         is_number = pa.types.is_integer(type_) or pa.types.is_floating(type_)
         table.add_column(visible(name), justify="right" if is_number else "left", overflow="fold")
     for row in rows.to_pylist():
         # The widths of columns are measured before the console makes texts safe.
         table.add_row(*("" if v is None else visible(str(v)) for v in row.values()))
-    console = terminal()
     if not console.is_terminal:
         widest = console.options.update(max_width=_WIDEST)
         console.width = max(console.width, console.measure(table, options=widest).maximum)
     console.print(table)
+    if others:
+        console.print(f"{len(others)} more columns: {', '.join(others)}. Select them by name.", style="dim")
 
 
 _SHOWN_CHARS = 200
@@ -235,7 +240,7 @@ def print_explanation(result: Explanation, rows: int) -> None:
     _print_understood(console, result.understood)
     console.print(_stages(result))
     if result.stages:
-        console.print(_ways(result, rows))
+        console.print(_ways(result, rows), soft_wrap=True)
     for table in result.stages:
         dropped = table.steps.filter(pl.col("rank").is_null())
         if dropped.height:
@@ -291,16 +296,17 @@ def _stages(result: Explanation) -> Table:
     return table
 
 
-def _ways(result: Explanation, rows: int) -> Table:
-    """The place of each of the last hits in the list of every stage."""
-    table = Table(box=None, pad_edge=False)
-    for stage in result.stages:
-        table.add_column(stage.stage, justify="right")
-    table.add_column("id", overflow="fold")
-    table.add_column("title", no_wrap=True)
+def _ways(result: Explanation, rows: int) -> Text:
+    """The place of each of the last hits in the list of every stage, below its id and title: a line fits a terminal."""
+    names = [stage.stage for stage in result.stages]
+    lines = [Text(" ".join(names), style="bold")]
     for (_, place, title), places in result.ways(rows):
-        table.add_row(*(f"#{n}" if n else "–" for n in places), Text(place), Text(title))
-    return table
+        shown = (f"#{n}" if n else "–" for n in places)
+        lines += [
+            Text(f"{place}  ") + Text(title, style="cyan"),
+            Text(" ".join(map(str.rjust, shown, map(len, names)))),
+        ]
+    return Text("\n").join(lines)
 
 
 def _drop_line(result: Explanation, row: dict[str, Any]) -> Text:

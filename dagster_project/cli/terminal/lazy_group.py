@@ -4,6 +4,7 @@ import codecs
 import gc
 import sys
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, TextIO
 
 import click
@@ -100,7 +101,10 @@ class LazyGroup(click.Group):
             ctx.fail(f"`weft {cmd_name}` is `weft {self.former[cmd_name]}` now.")
         if cmd_name in self.lazy:
             return loaded(self.lazy[cmd_name])
-        return super().get_command(ctx, cmd_name)
+        command = super().get_command(ctx, cmd_name)
+        if not command and (near := get_close_matches(cmd_name, self.list_commands(ctx), 1)):
+            ctx.fail(f"no command is called {cmd_name!r}; is it `{ctx.command_path} {near[0]}`?")
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands under their headings, each with the first sentence of its help."""

@@ -4,14 +4,14 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 import pyarrow as pa
 
-from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, TEXT_TYPE, explained
+from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, TEXT_TYPE, DateType, explained
 from dagster_project.composition.stores import make_lake
 from dagster_project.config.settings import load_settings
 from dagster_project.context.sessions import Account
@@ -58,9 +58,7 @@ def _cut(text: str) -> str:
 @JSON
 @LENS
 @click.option("--source", type=TEXT_TYPE, help="Only issues of this source.")
-@click.option(
-    "--since", type=click.DateTime(["%Y-%m-%d"]), help="Only issues that came on this day or later."
-)
+@click.option("--since", type=DateType(), help="Only issues that came on this day, month or year, or later.")
 @click.option(
     "--limit", type=click.IntRange(1), default=20, help="At most this many, the newest; default: 20."
 )
@@ -111,5 +109,5 @@ def _chosen(
         for row in reversed(table.to_pylist())
         if source in (None, row["source"])
         and (not numbers or row["number"] in numbers)
-        and (since is None or (row["created_at"] and row["created_at"] >= since.replace(tzinfo=UTC)))
+        and (since is None or (row["created_at"] and row["created_at"] >= since))
     ]

@@ -230,8 +230,8 @@ _FILTER_WORDS = {
     "has": "patch or attachment",
     "path": "path of a document or of a changed file",
     "tag": "tag of a document",
-    "since": "from this day on, as 2024-05-17",
-    "until": "before this day",
+    "since": "from this day, month or year on, as 2024-05-17",
+    "until": "up to its end",
 }
 
 

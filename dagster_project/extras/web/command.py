@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dagster_project.cli.options import CONFIG, LENS, explained
+from dagster_project.cli.options import CONFIG, LENS, DateType, explained
 from dagster_project.cli.serving import required_token, run_until_interrupted
 from dagster_project.cli.standby_process import standing_by
 from dagster_project.config.settings import load_settings
@@ -53,7 +53,7 @@ def serve(config: Path | None, host: str, port: int, names: tuple[str, ...], len
 @click.argument("name", required=False)
 @CONFIG
 @LENS
-@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), help="First day, in UTC, on which it is refused.")
+@click.option("--until", type=DateType(), help="First day, in UTC, on which it is refused.")
 @explained
 def tokens(
     part: str, name: str | None, config: Path | None, lens: str | None, until: datetime | None

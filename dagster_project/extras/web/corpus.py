@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -124,7 +124,7 @@ def month_plot(rows: Sequence[dict[str, Any]], author: str | None = None) -> Plo
     for row in rows:
         at = row["year"] * 12 + row["month"] - 1
         height = (_HEIGHT - _FLOOR) * row["count"] / most
-        since, until = date(row["year"], row["month"], 1), date((at + 1) // 12, (at + 1) % 12 + 1, 1)
+        since, after = (date(month // 12, month % 12 + 1, 1) for month in (at, at + 1))
         columns.append(
             _Column(
                 round((at - first) * step, 2),
@@ -133,7 +133,13 @@ def month_plot(rows: Sequence[dict[str, Any]], author: str | None = None) -> Plo
                 round(height, 2),
                 f"{since:%B %Y}: {row['count']:,} mails",
                 with_parameters(
-                    "/", {"kind": "message", "from": author, "since": str(since), "until": str(until)}
+                    "/",
+                    {
+                        "kind": "message",
+                        "from": author,
+                        "since": str(since),
+                        "until": str(after - timedelta(1)),
+                    },
                 ),
             )
         )

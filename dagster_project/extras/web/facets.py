@@ -105,7 +105,9 @@ def histogram(times: Sequence[datetime], question: Question) -> list[Bar]:
             counts[number] / most,
             question.address(since=since.isoformat(), until=until.isoformat()),
         )
-        for number, (since, until) in enumerate(pairwise(edges))
+        for number, (since, until) in enumerate(
+            (first, last - timedelta(1)) for first, last in pairwise(edges)
+        )
     ]
 
 

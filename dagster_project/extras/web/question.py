@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from dagster_project.index.search.filters import Filters
 from transforms.errors import QueryError, shortened
-from transforms.retrieval.query_fields import HAS, KINDS
+from transforms.retrieval.query_fields import HAS, KINDS, bound
 from transforms.retrieval.query_language import storable
 
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
@@ -95,8 +94,8 @@ class Question:
             list_id=values.get("list"),
             source=values.get("source"),
             kind=values.get("kind"),
-            since=_midnight("since", values.get("since")),
-            until=_midnight("until", values.get("until")),
+            since=bound("since", values.get("since")),
+            until=bound("until", values.get("until"), is_end=True),
             author=values.get("from"),
             path=values.get("path"),
             tag=values.get("tag"),
@@ -125,13 +124,3 @@ def question_of(parameters: Mapping[str, str]) -> Question:
         min(int(start), MAX_START) if start.isascii() and start.isdigit() and len(start) < 4 else 0,
         *(parameters.get(name) == "1" for name in ("plain", "weak", "by_date")),
     )
-
-
-def _midnight(name: str, day: str | None) -> datetime | None:
-    if day is None:
-        return None
-    try:
-        start = date.fromisoformat(day)
-    except ValueError as error:
-        raise QueryError(f"{name} takes a day such as 2024-05-17, not {shortened(day)!r}") from error
-    return datetime(start.year, start.month, start.day, tzinfo=UTC)

@@ -127,6 +127,17 @@ def test_wrong_settings_are_explained(workspace: Workspace, text: str, said: str
     assert not workspace.folder.joinpath("state").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["serach"], "is it `weft search`?"), (["eval", "rnu"], "is it `weft eval run`?"),
+        (["search", "x", "--since", "5.4.2025"], "2024, 2024-05 or 2024-05-17, not '5.4.2025'; or yesterday, today"),
+    ],
+)  # fmt: skip
+def test_a_slip_is_told_what_to_write(command: list[str], said: str):
+    assert said in " ".join(CliRunner().invoke(main, command, prog_name="weft").output.split())
+
+
 @pytest.mark.parametrize("query", ["-meta.x:y", "-f:tom wal", '-"torn record"'])
 def test_a_query_that_is_read_as_an_option_is_told_how_to_be_asked(tmp_path: Path, query: str):
     for command in ["search", *(["graph ask"] if "graph" in COMMANDS else [])]:
@@ -234,6 +245,12 @@ def test_hits_as_json_name_every_query(built_once: Workspace):
     hits = [(q["query"], len(q["hits"])) for q in answer["queries"]]
     assert hits == [("compactor load", 2), ("garbage collector", 2)]
     assert answer["queries"][0]["hits"][0]["doc_id"] == "m0@example.org"
+
+
+def test_a_wide_row_fits_a_terminal(built_once: Workspace, monkeypatch: pytest.MonkeyPatch):
+    for name, value in {"FORCE_COLOR": "1", "COLUMNS": "80"}.items():
+        monkeypatch.setenv(name, value)
+    assert "27 more columns: text_hash" in built_once.weft("sql", "FROM messages LIMIT 1").stdout
 
 
 def test_a_search_without_hits_is_no_error_and_has_its_own_exit_code(built_once: Workspace):
@@ -360,10 +377,10 @@ def test_the_list_of_commands_has_the_first_sentence_of_the_help_of_each(group: 
 
 
 def test_the_module_runs_as_the_command():
-    run = subprocess.run(
-        [sys.executable, "-m", "dagster_project.cli", "--help"], check=True, capture_output=True, text=True
+    command = [sys.executable, "-m", "dagster_project.cli", "--help"]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.startswith(
+        "Usage: weft "
     )
-    assert run.stdout.startswith("Usage: weft ")
 
 
 def test_on_a_pipe_every_stage_ends_with_a_tick_and_the_rows_that_it_made(capsys: pytest.CaptureFixture[str]):

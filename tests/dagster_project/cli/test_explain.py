@@ -80,6 +80,7 @@ def test_the_command_prints_stages_and_fate_and_json(built_once: Workspace):
     shown = CliRunner().invoke(main, arguments)
     assert shown.exit_code == 0
     assert f"{first}: hit 1" in shown.stdout
+    assert "lexical vector fused threads documents pool latest reranked units final\n" in shown.stdout
     told = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
     assert told["id"]["answer"] == "hit 1"
     assert [s["rank"] for s in told["id"]["stages"] if s["stage"] == "final"] == [1]

@@ -50,7 +50,9 @@ PLACES = {
 
 @pytest.mark.parametrize("key", PLACES)
 def test_an_unknown_key_is_refused_with_the_nearest_or_what_took_its_place(tmp_path: Path, key: str):
-    with pytest.raises(SettingsError, match=f": unknown setting; .*{PLACES[key]}"):
+    with pytest.raises(
+        SettingsError, match=rf"toml:\d+: (source dev: )?\S+: unknown setting; .*{PLACES[key]}"
+    ):
         load_settings(written(tmp_path, key))
 
 

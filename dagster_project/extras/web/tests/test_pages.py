@@ -119,9 +119,9 @@ def test_facets_count_and_lead_to_filters_and_back(web: TestClient):
 @pytest.mark.parametrize(
     ("last", "count", "label", "address"),
     [
-        (datetime(2019, 5, 9, tzinfo=UTC), 3, "7 May 2019", "/?q=wal&since=2019-05-07&until=2019-05-08"),
-        (datetime(2020, 5, 9, tzinfo=UTC), 13, "May 2019", "/?q=wal&since=2019-05-01&until=2019-06-01"),
-        (datetime(2026, 1, 1, tzinfo=UTC), 8, "2019", "/?q=wal&since=2019-01-01&until=2020-01-01"),
+        (datetime(2019, 5, 9, tzinfo=UTC), 3, "7 May 2019", "/?q=wal&since=2019-05-07&until=2019-05-07"),
+        (datetime(2020, 5, 9, tzinfo=UTC), 13, "May 2019", "/?q=wal&since=2019-05-01&until=2019-05-31"),
+        (datetime(2026, 1, 1, tzinfo=UTC), 8, "2019", "/?q=wal&since=2019-01-01&until=2019-12-31"),
     ],
 )
 def test_a_histogram_leads_to_spans_of_time(last: datetime, count: int, label: str, address: str):
@@ -318,7 +318,7 @@ def test_a_plot_by_month_says_where_it_is(rows: list[tuple[int, int]], labels: l
     places = [x for x, _ in plot.labels]
     assert places == sorted(places) and places[0] >= 0 and places[-1] < plot.width
     (december,) = month_plot([{"year": 2024, "month": 12, "count": 1}]).columns
-    assert "=2024-12-01&until=2025-01-01" in str(december)
+    assert "=2024-12-01&until=2024-12-31" in str(december)
 
 
 def test_a_feed_has_the_newest_first(web: TestClient):
