@@ -228,6 +228,12 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in heads}
 
 
+def test_each_change_is_one_line_in_the_imperative():
+    changes = page("CHANGELOG.md").partition("\n### ")[2].splitlines()
+    form = r"- (?!An?\b|The\b|\w+s\b)[A-Z][a-z]+,? .{,140}|(?:### )?[A-Z][\w ]+|"
+    assert [change for change in changes if not re.fullmatch(form, change)] == []
+
+
 def test_all_pages_are_reached_from_the_readme():
     linked = set(re.findall(r"\]\(docs/([\w-]+\.md)\)", page("README.md")))
     assert linked == {p.name for p in (ROOT / "docs").glob("*.md")}
@@ -374,15 +380,7 @@ def test_every_module_that_a_page_names_is_there():
     named = {
         (path.name, module)
         for path in PAGES
-        for written in re.findall(r"`([\w./{},]+\.py)`", path.read_text(encoding="utf-8"))
-        for module in spelled_out(written)
+        for module in re.findall(r"`([\w./]+\.py)`", path.read_text(encoding="utf-8"))
     }
     assert len(named) > 50
     assert sorted((page, module) for page, module in named if not (ROOT / module).is_file()) == []
-
-
-def spelled_out(path: str) -> list[str]:
-    """The paths that one with names in braces stands for."""
-    before, brace, after = path.partition("{")
-    names, _, rest = after.partition("}")
-    return [f"{before}{name}{rest}" for name in names.split(",")] if brace else [path]
