@@ -70,8 +70,8 @@ def build(
 ) -> None:
     """Fetch, materialize changes of the sources, and publish the index.
 
-    With --watch, edits that follow each other within a second are one build, and remotes are not asked; new mail and
-    chats are read with every build, but their folders are not watched.
+    With --watch, edits within a second make one build, and nothing is fetched. Folders of mail and chats are not
+    watched, but each build reads what is new there.
 
     If a remote fails, the build uses files fetched earlier and ends with exit code 10. If a source cannot be read,
     the index keeps its texts of that source and the build ends with exit code 4."""
@@ -130,8 +130,8 @@ def _watch(settings: Settings) -> None:
 def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
     """Ask Dagster's daemon to build the archives of SOURCES, or of all sources, behind the runs of every hour.
 
-    One publish follows at the end. Without a daemon, `weft build` does the same in this terminal. If a source cannot be
-    read, the others are asked for, and the command ends with exit code 4."""
+    One publish follows at the end. Without a daemon, `weft build` does the same in this terminal. If a source cannot
+    be read, the command asks for the others and ends with exit code 4."""
     settings = load_settings(config)
     with open_instance(settings) as instance:
         request = run_backfill(settings, instance, sources)
@@ -176,8 +176,8 @@ def _exit_with_faults(faults: str, kind: type[WeftError]) -> None:
 def plan(config: Path | None, as_json: bool, prices: bool) -> None:
     """List the rebuilds of a build with reasons, and their cost and time; build nothing and call no model.
 
-    The figures are estimates from earlier runs; those of --cost are exact. If a source cannot be read, the plan is that
-    of the others and ends with exit code 4."""
+    The figures are estimates from earlier runs; those of --cost are exact. If a source cannot be read, it plans the
+    others and ends with exit code 4."""
     settings = load_settings(config)
     if prices:
         _price(settings, as_json)

@@ -112,7 +112,7 @@ def context(
 ) -> None:
     """Print context from the index for the conversation in FILE: a chat export, a mail, or any text.
 
-    The block is masked as for assistants, since it is written to be given to a model.
+    Secrets and addresses are masked, because the block is for a model.
 
     The block holds passages with citations, as many as the budget allows. The outcome is CONTEXT,
     NO_HITS (exit code 3) or SYSTEM_ERROR (any other)."""

@@ -27,8 +27,8 @@ _SHOWN_IDS = 10
 def forget(names: tuple[str, ...], config: Path | None, as_json: bool, yes: bool, dry_run: bool) -> None:
     """Erase mails, an author's mails, documents, chats or sources from all that Weft keeps, and build without them.
 
-    They go from lake, published versions, arrays, caches, lenses and Dagster's previews; builds leave out texts that a
-    source still holds, and say so. Without a name, texts that sources no longer hold go from older versions."""
+    It deletes them from lake, published versions, arrays, caches, lenses and Dagster's previews; later builds leave
+    out what a source still holds, and say so. Without a name, it deletes from older versions what no source holds."""
     settings = load_settings(config)
     target = find(settings, names)
     if not as_json:

@@ -90,7 +90,7 @@ class _New:
     "--language",
     type=click.Choice(["none", *Stemmer.algorithms()]),
     metavar="NAME",
-    help="Language whose endings of words do not matter, as german; none: all do. Default: that of most texts.",
+    help="Language of the texts, as german, whose word endings a search ignores; or none. Default: that of most texts.",
 )
 @click.option(
     "--notebook",

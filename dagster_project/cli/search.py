@@ -47,7 +47,7 @@ from transforms.settings.search import SearchOptions
     "turns",
     type=TEXT_TYPE,
     multiple=True,
-    help="An earlier turn of the conversation; several from the oldest on.",
+    help="An earlier turn of the conversation; give several from the oldest on.",
 )
 @click.option("--more", is_flag=True, help="List other matches in the mail or page of each hit.")
 @click.option("--explain", "explains", is_flag=True, help="Print the kind and the scores of each hit.")
@@ -58,14 +58,14 @@ from transforms.settings.search import SearchOptions
     metavar="ID",
     type=TEXT_TYPE,
     shell_complete=complete_id,
-    help="With all stages, show the fate of this Message-ID, document, node or chunk.",
+    help="Show the stages, and what each did with this Message-ID, document, node or chunk.",
 )
 @click.option(
     "--rows",
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="Hits of each stage, and as many of those it dropped.",
+    help="Hits of each stage, and hits that it dropped, at most this many.",
 )
 @searched
 @filtered
@@ -132,7 +132,7 @@ def _explain(result: Explanation, as_json: bool, rows: int) -> None:
 def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
     """Find the nearest mails, documents and windows of conversations to ID, without ID's own.
 
-    ID is as for `weft get`, without bytes."""
+    ID is one that `weft get` takes, but not a citation with bytes."""
     with closing(open_index(load_settings(config))) as index:
         result, version = similar(index, name, limit), index.manifest["version"]
     if as_json:
@@ -152,8 +152,8 @@ def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
 def get(name: str, config: Path | None, as_json: bool) -> None:
     """Print the exact text of ID, and its kind on standard error.
 
-    ID is a Message-ID with or without <>, the id of a chunk, attachment, thread or conversation, a document's id or
-    path or the end of it, perhaps with #slug, or a citation as hits print it, with its bytes."""
+    ID is a Message-ID, the id of a chunk, attachment, thread, conversation or document, the path of a document or its
+    end (`faq.md#slug`), or a citation as hits print it."""
     settings = load_settings(config)
     screen = Screen(settings.safety)
     text = reading(screen.asking(partial(query_current, settings.root / "index")), name)

@@ -34,7 +34,7 @@ from transforms.errors import SettingsError, not_installed
 def mcp(config: Path | None, port: int | None, lens: str | None, has_sql: bool) -> None:
     """Serve the published index to assistants by the Model Context Protocol, on standard input and output.
 
-    Over HTTP who asks must know the token in WEFT_SERVE_TOKEN, where one is set; pages of `mcp.origins` need one."""
+    If WEFT_SERVE_TOKEN is set, programs over HTTP must send this token; pages of `mcp.origins` always need one."""
     context = click.get_current_context()
     if context.invoked_subcommand:
         context.obj = config
@@ -85,9 +85,9 @@ def required_token(*, is_needed: bool) -> str | None:
 @click.argument("folders", nargs=-1, type=click.Path(file_okay=False, path_type=Path))
 @explained
 def skill(folders: tuple[Path, ...]) -> None:
-    """Write weft/SKILL.md, which tells an agent when to ask and how to cite, into FOLDERS of skills.
+    """Write weft/SKILL.md, by which an agent knows when to ask and how to cite, into FOLDERS of skills.
 
-    Without FOLDERS they are .claude/skills and .agents/skills here, where agents look."""
+    Without FOLDERS it writes into .claude/skills and .agents/skills of this folder, where agents look."""
     text = (Path(__file__).parents[1] / "servers" / "skill.md").read_bytes()
     for folder in folders or (Path(".claude/skills"), Path(".agents/skills")):
         file = folder / "weft" / "SKILL.md"
@@ -104,11 +104,11 @@ def skill(folders: tuple[Path, ...]) -> None:
 @click.option("--new-key", is_flag=True, help="Before, change the key that signs; a receipt announces it.")
 @explained
 def receipts(part: str, config: Path | None, as_json: bool, last: int | None, new_key: bool) -> None:
-    """List the texts that assistants were shown, and verify that no receipt was changed, put in, taken out or cut off.
+    """List the texts that assistants were shown, and verify that no receipt was changed, added or removed.
 
-    A receipt has the hashes of the question and of each text, and how much was masked. Exit code 5 if something that can
-    be known is not whole. `verify` lists the keys and says what cannot be known; `export` prints the signed receipts as JSON
-    lines for others, who verify them with the public key."""
+    A receipt has the hashes of the question and of each text, and how much was masked. Exit code 5 if a receipt is
+    changed or missing. `verify` lists the keys and the changes that it cannot notice; `export` prints the signed
+    receipts as JSON lines for others, who verify them with the public key."""
     chain = Receipts(load_settings(config or click.get_current_context().obj).root)
     if new_key:
         chain.renew_key()

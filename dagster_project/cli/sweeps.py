@@ -52,7 +52,7 @@ _NOT_BUILT = ("sources", "storage", "search", "evaluation", "profiles", "base")
     "builds",
     multiple=True,
     metavar="SECTION.NAME=VALUE,...",
-    help="A setting of another section; an index is built for each value, and stored below eval/builds/.",
+    help="A setting of another section; Weft builds an index for each value, below eval/builds/.",
 )
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @explained

@@ -70,7 +70,7 @@ def print_prompted(hits: Sequence[Prompted]) -> None:
 @CONFIG
 @JSON
 @click.option("-n", "count", type=click.IntRange(1), default=3, show_default=True, help="How many chunks.")
-@click.option("--technical", is_flag=True, help="Order by nearness to the first code, not the first text.")
+@click.option("--technical", is_flag=True, help="Begin with the first code, not with the first text.")
 @explained
 def stripe(document: str, config: Path | None, as_json: bool, count: int, technical: bool) -> None:
     """Show the N chunks that represent DOCUMENT best; more chunks begin with those of fewer.

@@ -43,10 +43,10 @@ def verify(
 ) -> None:
     """Follow citations back to their sources: to the mail or file, its commit, and the sender's signature.
 
-    FILE, or - for standard input, holds a block of context or an answer: each citation in it is followed, and what is
-    quoted above it, or before it between quotation marks, is compared with the cited bytes.
+    FILE, or - for standard input, holds a block of context or an answer. Each citation in it is followed, and the
+    quote above it, or before it in quotation marks, is compared with the cited bytes.
 
-    A link is proved, unchanged since read, source gone, differs or not known. Exit code 7 if one differs or is gone."""
+    Each step is proved, unchanged since read, source gone, differs or not known. Exit code 7 if one differs or is gone."""
     settings, text = load_settings(config), " ".join(what)
     if text == "-":
         text = sys.stdin.buffer.read().decode("utf-8", "replace")

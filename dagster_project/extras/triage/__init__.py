@@ -7,7 +7,7 @@ EXTRA = Extra(
         "triage": Command(
             "dagster_project.extras.triage.command:triage",
             "Search and read",
-            "Print the summary, finds and gaps of each issue, and earlier ones that it may repeat; the newest first.",
+            "Print the summary, findings and gaps of each issue, the newest first, and earlier ones that it may repeat.",
             next="says what came in, and what of it is known",
             next_for="issues",
         )

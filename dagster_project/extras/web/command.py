@@ -53,15 +53,15 @@ def serve(config: Path | None, host: str, port: int, names: tuple[str, ...], len
 @click.argument("name", required=False)
 @CONFIG
 @LENS
-@click.option("--until", type=DateType(), help="First day, in UTC, on which it is refused.")
+@click.option("--until", type=DateType(), help="First day, in UTC, on which the token is refused.")
 @explained
 def tokens(
     part: str, name: str | None, config: Path | None, lens: str | None, until: datetime | None
 ) -> None:
-    """List, make and revoke tokens, by which persons named NAME read, each under a lens.
+    """List, make and revoke tokens: with one, the person NAME may read, under a lens.
 
-    `new` shows the token once; Weft keeps its hash. A server that runs sees each change at once. Since the first token,
-    nobody reads without one. The lens of a token takes the place of the server's; without --lens that one stays."""
+    `new` shows the token once; Weft keeps its hash. A server that runs sees each change at once. If there is a token,
+    nobody reads without one. A token without --lens has the lens of the server."""
     store = Tokens(load_settings(config or click.get_current_context().obj))
     if part != "list" and not name:
         raise click.UsageError(f"name the person: weft serve tokens {part} NAME")
