@@ -25,7 +25,7 @@ from transforms.schemas.operations import QUARANTINE
 from transforms.schemas.table import Table
 from transforms.settings.mail import MailSettings
 
-VERSION = f"13.{FORMATS_VERSION}"
+VERSION = f"14.{FORMATS_VERSION}"
 
 _FROM_LINE = re.compile(rb"\A(?:%b)?[\r\n]*(>?From [^\n]*\n)?" % BOM)
 _NO_PARTS: frozenset[str] = frozenset()

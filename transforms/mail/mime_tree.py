@@ -126,7 +126,8 @@ def _with_parts(message: Message, payload: bytes, depth: int) -> bool:
         message.set_payload(payload.decode("ascii", "surrogateescape"))
         return True
     boundary = message.get_boundary()
-    if depth > _REGULAR_DEPTH or kind.startswith("message/") or kind == "multipart/digest" or not boundary:
+    is_known = message.get_content_maintype() == "multipart"  # of a folded type the email package makes text
+    if depth > _REGULAR_DEPTH or not is_known or kind == "multipart/digest" or not boundary:
         return False
     parts = regular_parts(payload, boundary.encode("ascii", "replace"))
     if parts is None:
@@ -151,8 +152,7 @@ def parsed_tree(fields: dict[str, list[str]], payload: bytes) -> Tree:
     root = message_from_bytes(mime.encode("ascii", "surrogateescape") + b"\n" + payload)
     defects: list[str] = []
     kind = declared_by(root).kind
-    text = root.get_payload()
-    guess = _BOUNDARY_GUESS.search(text) if kind.startswith("multipart/") and isinstance(text, str) else None
+    guess = _BOUNDARY_GUESS.search(payload_text(root)) if kind.startswith("multipart/") else None
     if guess is not None:
         boundary = guess[1].encode("ascii", "replace").decode()
         reparsed = message_from_bytes(f'Content-Type: {kind}; boundary="{boundary}"\n\n'.encode() + payload)
@@ -202,7 +202,7 @@ def _retype(node: Message, values: list[str]) -> None:
     node["content-type"] = chosen
     if declared_by(node).kind.startswith("multipart/"):
         reparsed = message_from_string(f"Content-Type: {chosen}\n\n{text}")
-        node.set_payload(reparsed.get_payload())
+        node.set_payload(reparsed._payload)  # type: ignore[attr-defined]
         node.epilogue = reparsed.epilogue
 
 
@@ -280,7 +280,7 @@ def leaves(root: Message, levels: int, note: Callable[[str], None], first: int) 
 
 def children(part: Message) -> list[Message]:
     """The parts directly inside a part."""
-    payload = part.get_payload()
+    payload = part._payload  # type: ignore[attr-defined]  # get_payload would decode, and fail for a charset with NUL
     return [child for child in payload if isinstance(child, Message)] if isinstance(payload, list) else []
 
 

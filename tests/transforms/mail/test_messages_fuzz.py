@@ -6,7 +6,7 @@ import os
 import quopri
 from pathlib import Path
 
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from tests.examples import examples
@@ -68,6 +68,8 @@ EDITS = st.lists(
 
 
 @FUZZ
+@example(b"From: a@b.c\nContent-Type: multipart\n /mixed; boundary=b\n\n--b\n\nx\n--b--\n", [])
+@example(b'From: a@b.c\nContent-Type: text/html; charset="\0"\n\n<p>\xc3\xa9', [])
 @given(st.sampled_from(REAL), EDITS)
 def test_damaged_real_mails(raw: bytes, edits: list[tuple[float, int, bytes]]):
     for share, length, replacement in edits:
