@@ -9,6 +9,8 @@ from starlette.testclient import TestClient
 from dagster_project.config.settings import Settings
 
 PLACE = "dagster_project.extras.web.app"
+_LISTS = "threads unanswered files folders days notes today"
+BROWSED = [f"/browse?view={name}" for name in _LISTS.split()]
 
 
 def pages(settings: Settings, lens: str | None = None, **options: Any) -> TestClient:

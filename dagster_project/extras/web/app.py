@@ -14,7 +14,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from dagster_project.config.settings import Settings
-from dagster_project.extras.web import api, files, results, views
+from dagster_project.extras.web import api, browse, files, results, views
 from dagster_project.extras.web.site import FOLDER, SECONDS, Site, View
 from dagster_project.extras.web.tokens import LENS_OF, PersonRequired
 from dagster_project.servers.guards import BODY_SECONDS, OwnPages, SafeHeaders, WholeBody
@@ -35,7 +35,7 @@ _VIEWS = {
     "/document-file/{id:id}": files.document_file, "/t/{id:id}": views.thread, "/a/{id:id}": views.attachment,
     "/series/{id:id}": views.series, "/diff": views.diff, "/d/{id:id}": views.document,
     "/c/{id:id}": views.chat, "/p/{id:id}": views.person, "/picture/{id:id}": views.picture,
-    "/corpus": views.corpus_page, "/quarantine": views.quarantine, "/feed": results.feed,
+    "/corpus": views.corpus_page, "/quarantine": views.quarantine, "/feed": results.feed, "/browse": browse.browse,
     "/api/search": api.search, "/api/get": api.get, "/api/context": api.context, "/api/thread": api.thread,
     "/api/sources": api.sources,
 }  # fmt: skip

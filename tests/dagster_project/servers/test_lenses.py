@@ -25,7 +25,7 @@ from dagster_project.outgoing.receipts import Receipts
 from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace
 from tests.examples import examples
-from tests.pages import pages
+from tests.pages import BROWSED, pages
 from tests.processes import forked
 from tests.timing import HUNG
 from transforms.settings.search import LensSettings
@@ -145,7 +145,7 @@ def served(work: Workspace, lens: str, queries: Sequence[str]) -> Iterator[str]:
 def paged(work: Workspace, lens: str, queries: Sequence[str]) -> Iterator[str]:
     """What the pages show under a lens."""
     with pages(work.settings, lens=lens) as client:
-        for path in ("/", "/corpus", "/api/sources"):
+        for path in ("/", "/corpus", "/api/sources", *BROWSED):
             yield client.get(path).text
         for query in queries:
             for path in ("/", "/why", "/feed", "/api/search"):

@@ -16,7 +16,7 @@ from dagster_project.cli.main import main
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace
-from tests.pages import pages
+from tests.pages import BROWSED, pages
 
 LENSES = {
     "shown": "source:pub OR source:wiki OR source:talk",
@@ -184,7 +184,7 @@ def told(work: Workspace, lens: str, queries: Sequence[str], ids: Sequence[str])
     yield from anyio.run(asked)
     with pages(work.settings, lens=lens) as client:
         addresses = ["/", "/corpus", "/feed?q=mill", "/why?q=mill&id=m10@example.org", "/api/sources"]
-        addresses += [f"{page}?q={q}" for q in queries for page in ("/", "/api/search")]
+        addresses += [f"{page}?q={q}" for q in queries for page in ("/", "/api/search")] + BROWSED
         of_id = ("/m/", "/t/", "/d/", "/raw/", "/original/", "/api/thread?id=")
         addresses += [f"{page}{i}" for i in ids for page in of_id]
         for page in addresses:

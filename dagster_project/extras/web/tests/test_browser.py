@@ -21,6 +21,7 @@ from dagster_project.extras.web.app import web_app
 from dagster_project.extras.web.tests.test_files import TRACKED, picture, sent
 from dagster_project.extras.web.tests.test_texts import HOSTILE
 from tests.archives import Mail, Workspace, mbox
+from tests.pages import BROWSED
 from tests.timing import HUNG, until
 
 # What the pages show is built before Chromium starts, whose event loop would be met by that of a build.
@@ -173,7 +174,7 @@ PAGES = (
     "/", f"/?q={QUERY}", "/?q=has:patch", "/corpus", "/help", "/d/docs%3Afaq.md", "/d/docs%3Azebra.md",
     "/why?q=torn&id=docs:faq.md", "/c/chat%3AWithy%20Brook%20gauges%400001", "/m/m502@example.org",
     "/series/m502@example.org", "/diff?from=m501@example.org&to=m502@example.org", "/m/m600@example.org", "/?q=zebra",
-    "/p/marta@quern.example", "/quarantine", "/m/h0@example.org?view=html",
+    "/p/marta@quern.example", "/quarantine", "/m/h0@example.org?view=html", *BROWSED,
 )  # fmt: skip
 
 

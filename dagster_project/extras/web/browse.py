@@ -1,0 +1,68 @@
+"""Lists to browse in without a query, or of the hits of one: threads, notes, chats and files under their headings."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dagster_project.extras.web.facets import MOST_ROWS
+from dagster_project.extras.web.question import Question, page_of, question_of, with_parameters
+from dagster_project.extras.web.site import Site
+from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.outgoing.receipts import Disclosed
+from dagster_project.system.sql_files import SqlFile
+from transforms.errors import QueryError, shortened
+
+_SQL = SqlFile(__file__, "browse.sql")
+_LISTS = {
+    "threads": "Threads", "unanswered": "Unanswered", "files": "Files and pictures", "folders": "By folder",
+    "days": "By day", "notes": "Tags and links", "today": "This day",
+}  # fmt: skip
+"""The lists, with their titles."""
+_PER_PAGE = 100
+
+
+def browse(site: Site, request: Request, index: SearchIndex) -> Response:
+    """The page of a list (`view`), of the whole index or of the texts that meet a question."""
+    params, question = request.query_params, question_of(request.query_params)
+    view, page = params.get("view", "threads"), params.get("page", "0")
+    if view not in _LISTS:
+        raise QueryError(f"view takes {', '.join(_LISTS)}, not {shortened(view)!r}")
+    start = int(page) * _PER_PAGE if page.isascii() and page.isdigit() and len(page) < 6 else 0
+    values: dict[str, Any] = {"chunks": None if question.is_empty else _chunks_of(index, question)}
+    values |= {} if view == "notes" else {"start": start}
+    values |= {"today": f"{datetime.now(UTC):%m-%d}"} if view == "today" else {}
+    rows = index.ask(_SQL(view), values).to_pylist()
+    more = view != "notes" and len(rows) > _PER_PAGE
+    shown = [{**row, "address": _address(row)} for row in (rows[:_PER_PAGE] if more else rows)]
+    request.state.shown += [Disclosed(row["id"], row["title"], row["id"]) for row in shown if row["title"]]
+    sections = [(name, list(of)) for name, of in groupby(shown, key=lambda row: row["heading"])]
+    turn = {-1: "prev", 1: "next"}
+    pages = [
+        (turn[step], question.address("/browse", view=view, page=start // _PER_PAGE + step))
+        for step in turn
+        if (start if step < 0 else more)
+    ]
+    tabs = [(name, question.address("/browse", view=name), title) for name, title in _LISTS.items()]
+    return site.page(
+        "browse.html", request, index, view=view, title=_LISTS[view], tabs=tabs, sections=sections, pages=pages,
+        has_files=site.shows_files(index),
+    )  # fmt: skip
+
+
+def _chunks_of(index: SearchIndex, question: Question) -> Sequence[int]:
+    """The chunks that meet a question's conditions; the best ones if it has words."""
+    resolved = index.resolved([question.query], question.filters, question.plain)
+    if (listed := resolved[0].listed) is not None:
+        return listed[:MOST_ROWS].tolist()
+    return index.ranked(resolved, limit=_PER_PAGE).hits.get_column("chunk_no").to_list()
+
+
+def _address(row: dict[str, Any]) -> str:
+    if row["kind"] in ("tag", "month"):
+        values = {"tag": {"tag": row["id"]}, "month": {"q": f"kind:document d:{row['id']}"}}
+        return with_parameters("/", values[row["kind"]])
+    return page_of(row["kind"], row["id"])
