@@ -74,7 +74,7 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
         parts = VectorParts(_published_texts(tables), lake, version)
 
         def texts_of(partitions: Sequence[str]) -> ibis.Table:
-            some = {name: tables[name].filter(tables[name].partition.isin(partitions)) for name in _CHUNKS}
+            some = {name: io_manager.table(name, partitions) for name in _CHUNKS}
             return _published_texts({**tables, **some})
 
         with in_words():

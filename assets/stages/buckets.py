@@ -15,6 +15,7 @@ BUCKETS = "mail_buckets"
 _AT_ONCE = 20_000
 """Mails of the buckets whose rows are taken out of the lake together."""
 _ID_COLUMNS = {"message_chunks": "doc_id"}
+PartsOf = Callable[[str, Sequence[str]], ibis.Table]
 _STORED = ("messages", "message_chunks", "attachments")
 """Tables of partitions, which have the ids that mails have in their archives."""
 
@@ -48,13 +49,12 @@ class OfBucket:
 class Buckets:
     """The tables that a stage reads, by bucket: of mails and chunks those that are published, under their final ids."""
 
-    def __init__(self, reads: Mapping[str, Reads], tables: Mapping[str, ibis.Table]):
-        self.reads, self.mails = reads, tables[BUCKETS]
+    def __init__(self, reads: Mapping[str, Reads], tables: Mapping[str, ibis.Table], parts: PartsOf):
+        self.reads, self.tables, self.mails, self.parts = reads, tables, tables[BUCKETS], parts
         published = tables["memberships"].filter(tables["memberships"].is_canonical)
         joined = published.join(self.mails, "message_id")
         names = ("source", "partition", "stored_message_id", "bucket")
         self.published = joined.select(*names, published_id=joined.message_id).cache()
-        self.dealt = {name: self._dealt(name, tables[name]) for name in reads}
         self.mail_counts: dict[str, int] = {}
 
     def _dealt(self, name: str, table: ibis.Table) -> ibis.Table:
@@ -71,7 +71,7 @@ class Buckets:
         """By bucket, for each table a hash of the decisive columns of its rows, whatever their order."""
         rows = [self.mails.select("bucket", table=ibis.literal(""), row=ibis.literal(0, "int64"))]
         for name, reads in self.reads.items():
-            table = self.dealt[name]
+            table = self._dealt(name, self.tables[name])
             row = ibis.struct({column: table[column] for column in reads.decisive or reads.columns}).hash()
             rows.append(table.select("bucket", table=ibis.literal(name), row=row))
         hashes: dict[str, dict[str, str]] = {}
@@ -87,17 +87,15 @@ class Buckets:
         """Each of `buckets` with the rows of its tables, in the order of `reads`; after `fingerprints`."""
         for batch in _batches(buckets, self.mail_counts.__getitem__):
             there = self.published.filter(self.published.bucket.isin(batch)).select("partition").distinct()
-            partitions = there.to_pyarrow()["partition"].to_pylist()
+            partitions = sorted(there.to_pyarrow()["partition"].to_pylist())
             tables = [self._of(name, batch, partitions).to_pyarrow() for name in self.reads]
             for bucket in batch:
                 rows = [t.filter(pc.equal(t["bucket"], bucket)).drop_columns("bucket") for t in tables]
                 yield bucket, rows
 
     def _of(self, name: str, buckets: Sequence[str], partitions: Sequence[str]) -> ibis.Table:
-        """The rows of some buckets, read from the partitions alone that have their mails."""
-        table = self.dealt[name]
-        if name in _STORED:
-            table = table.filter(table.partition.isin(partitions))
+        """The rows of some buckets, of the files of `partitions`: a filter over all opens each, and reads rows of many."""
+        table = self._dealt(name, self.parts(name, partitions) if name in _STORED else self.tables[name])
         return table.filter(table.bucket.isin(buckets)).select("bucket", *self.reads[name].columns)
 
 

@@ -42,6 +42,9 @@ class Tables(Protocol):
     def over_all(self, table: str, instance: dg.DagsterInstance) -> ibis.Table:
         """A table over all partitions that Dagster knows, or a table without partitions as a whole."""
 
+    def table(self, name: str, partitions: Sequence[str]) -> ibis.Table:
+        """A table over some partitions."""
+
 
 def assets_of(stages: Sequence[Stage]) -> list[dg.AssetsDefinition]:
     """The multi-assets of the stages, in their order."""
@@ -156,8 +159,7 @@ class _Run:
         state = state_of_run(self.lake, self.context)
         result = self.work.make([self.loaded[table] for table in self.stage.inputs])
         inputs = {**result.inputs, LAKE: state}
-        for name, data in self._selected(result.tables):
-            table = data.to_pyarrow() if isinstance(data, ibis.Table) else data
+        for name, table in self._selected(result.tables):
             part = WHOLE_PART if name in IN_PARTS else None
             staged = self.lake.stage(name, part, table, code_version=self.code_version, inputs=inputs)
             row_facts = {"dagster/row_count": staged.row_count, "preview": preview(table)}
@@ -178,15 +180,14 @@ class _Run:
         """The tables in parts; rebuilds parts of other code, or of other rows than those of now."""
         start, first = time.perf_counter(), self.selected[0]
         self.progress.step(first, None, 0)
-        buckets = Buckets(reads, self.loaded)
+        buckets = Buckets(reads, self.loaded, self.context.resources.io_manager.table)
         codes = self._codes(reads)
         inputs = {bucket: codes | hashes for bucket, hashes in buckets.fingerprints().items()}
         stale = [bucket for bucket, hashes in sorted(inputs.items()) if not self._is_right(bucket, hashes)]
         staged: dict[str, list[tuple[str, Staged]]] = {name: [] for name in self.selected}
         for bucket, tables in buckets.rows_of(stale):
             result = self.work.make(tables, bucket=bucket)
-            for name, data in self._selected(result.tables):
-                table = data.to_pyarrow() if isinstance(data, ibis.Table) else data
+            for name, table in self._selected(result.tables):
                 part = self.lake.stage(
                     name, bucket, table, code_version=self.code_version, inputs=inputs[bucket]
                 )
@@ -202,9 +203,10 @@ class _Run:
                 tags={"dagster/code_version": self.code_version},
             )
 
-    def _selected(self, tables: Sequence[Any]) -> list[tuple[str, Any]]:
-        by_name = zip(self.stage.outputs, tables, strict=True)
-        return [(name, table) for name, table in by_name if name in self.selected]
+    def _selected(self, tables: Sequence[Any]) -> Iterator[tuple[str, pa.Table]]:
+        for name, data in zip(self.stage.outputs, tables, strict=True):
+            if name in self.selected:
+                yield name, data.to_pyarrow() if isinstance(data, ibis.Table) else data
 
     def _codes(self, tables: Iterable[str]) -> dict[str, str]:
         """The code versions of the stored partitions of tables, since not every column of these is compared."""

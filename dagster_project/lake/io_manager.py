@@ -69,8 +69,10 @@ class LakeIOManager(dg.IOManager):
         if self._backend is None:
             self._backend = LakeBackend(threads=1, memory_limit=MEMORY_LIMIT)
             self._backend.reconnect()
-            self._backend.raw_sql("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
-            self._backend.raw_sql(f"SET temp_directory = '{tempfile.gettempdir()}/weft-{os.getpid()}'")
+            # The stages of a run open the same files some forty times.
+            self._backend.raw_sql("SET TimeZone = 'UTC'; SET parquet_metadata_cache = true")
+            spills = f"SET temp_directory = '{tempfile.gettempdir()}/weft-{os.getpid()}'"
+            self._backend.raw_sql(f"SET enable_progress_bar = false; {spills}")
         places = [(name, p) for p in (self.lake.parts(name) if name in IN_PARTS else partitions)]
         files = []
         for place in places:
@@ -95,15 +97,13 @@ class LakeIOManager(dg.IOManager):
     def _view(self, view: str, files: list[str]) -> ibis.Table:
         """A view over files, which reads them at each query, so it stays right when they are written again."""
         assert self._backend
-        table: ibis.Table = self._backend.read_parquet(files, table_name=view)
-        return table
+        return self._backend.read_parquet(files, table_name=view)
 
     def _empty(self, view: str, name: str) -> ibis.Table:
         """A table without rows. It is a view like the others: rows given to Ibis stay with its connection for good."""
         assert self._backend
         self._backend.raw_sql(f"CREATE TEMP VIEW {view} AS SELECT {nulls(self.lake.tables[name])} LIMIT 0")
-        empty: ibis.Table = self._backend.table(view)
-        return empty
+        return self._backend.table(view)
 
     def _stored_file(self, table: str, partition: str | None) -> Path | None:
         """The file of a stored table on this machine; None if there is none."""

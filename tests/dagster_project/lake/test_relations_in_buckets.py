@@ -68,9 +68,9 @@ class Relations:
                 self._store(stage, self._made(stage, self.tables(stage.inputs)))
         return made
 
-    def tables(self, names: Sequence[str]) -> dict[str, ibis.Table]:
+    def tables(self, names: Sequence[str], manager: LakeIOManager | None = None) -> dict[str, ibis.Table]:
         """Tables of the lake as the I/O manager opens them."""
-        manager = LakeIOManager(self.lake)
+        manager = manager or LakeIOManager(self.lake)
         partitions = self.lake.partitions("messages")
         return {name: manager.table(name, partitions if name in MAIL.tables else [None]) for name in names}
 
@@ -120,9 +120,9 @@ class Relations:
             self.lake.stage(name, None, table, code_version=version, inputs={}).commit()
 
     def _in_buckets(self, stage: Stage) -> set[str]:
-        loaded = self.tables([*stage.inputs, "mail_buckets"])
+        loaded = self.tables([*stage.inputs, "mail_buckets"], manager := LakeIOManager(self.lake))
         context: Any = SimpleNamespace(
-            resources=SimpleNamespace(lake=self.lake, progress=LoggedProgress()),
+            resources=SimpleNamespace(lake=self.lake, io_manager=manager, progress=LoggedProgress()),
             op_execution_context=SimpleNamespace(selected_output_names=set(stage.outputs)),
         )
         run = _Run(context, stage, stage.settings, loaded)
