@@ -135,6 +135,9 @@ MADE_TYPES = {
     ("reply_times", "reply_seconds"): "DOUBLE",
     **dict.fromkeys((("reply_times", name) for name in ("is_first", "is_own", "is_automatic")), "BOOLEAN"),
     **dict.fromkeys((("senders", name) for name in ("message_id", "person_id", "name")), "VARCHAR"),
+    **dict.fromkeys(
+        (("participants", name) for name in ("message_id", "role", "addr", "person_id", "name")), "VARCHAR"
+    ),
     ("senders", "is_automatic"): "BOOLEAN",
     **dict.fromkeys(
         (("series_versions", name) for name in ("series_id", "posting_id", "title", "author")), "VARCHAR"

@@ -13,19 +13,10 @@ from dagster_project.config.source_settings import REMOTES
 from transforms.errors import SettingsError
 from transforms.settings.models import EmbeddingSettings
 from transforms.text.synonyms import rules
+from transforms.toml_file import toml_file
 
 _UNKNOWN = "unknown setting; "
-_FORMER = {
-    "engine.master": "the environment has the address, in MASTER, SPARK_REMOTE or RAY_ADDRESS",
-    "index.url": "`index.target` is the address",
-    "search.elbow": "`search.cutoff_ratio = 0.5` ends a list so",
-    ".anonymous": '`credentials = ""` sends none',
-    ".ca_file": "SSL_CERT_FILE of the environment names the file",
-    ".port": "`host` has it, as `imap.example.org:143`",
-    ".until": "`since` has the last month, as `2004-01/2010-12`",
-    ".revision": "`name` has the commit, as `name@commit`",
-    "_variable": '`credentials = "NAME"` reads NAME_USER and NAME_PASSWORD, or NAME_TOKEN',
-}
+_FORMER = toml_file(__name__, "former_keys.toml")
 """The replacement of a former key, by its end."""
 
 

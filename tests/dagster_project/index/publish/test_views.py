@@ -61,9 +61,14 @@ def test_views_answer_who_how_fast_and_what_is_open(made_once: Workspace):
     assert rows(made_once, "SELECT subject, author, message_count, is_unanswered FROM open_threads") == [
         ("Compactor", "Ada Flint", 3, True)
     ]
-    versions = (
-        "SELECT version, title, author, patch_count, reply_count, is_latest FROM series_versions ORDER BY ALL"
+    people = (
+        "SELECT role, person_id, name FROM participants WHERE message_id = 'm9@example.org' AND role <> 'to'"
     )
+    ada, ben = ("ada@example.org", "Ada Flint"), ("ben@example.org", "Ben Stone")
+    assert sorted(rows(made_once, people)) == [
+        *[("cc", *ada)] * 2, ("from", *ben), ("reviewed-by", *ben), ("tested-by", *ben)
+    ]  # fmt: skip
+    versions = "SELECT * EXCLUDE (series_id, posting_id, posted_at) FROM series_versions ORDER BY ALL"
     assert rows(made_once, versions) == [
         (1, "x: turn the wheel", "Ada Flint", 1, 1, False),
         (2, "x: turn the wheel", "Ada Flint", 1, 1, True),
