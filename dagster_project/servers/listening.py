@@ -17,6 +17,8 @@ from transforms.text.visible import visible
 
 HEAD_SECONDS = 10.0
 """Seconds within which the head of a request is there, from the first byte or the opening of the connection on."""
+PEER = "weft.peer"
+"""Key of the state of a request: who is connected, where `client` is the one for whom a proxy asks."""
 _MOST_HEAD = 1 << 18
 """Bytes of a head: a query has up to 20,000 characters, each up to 12 bytes in an address."""
 _STDERR = 2
@@ -75,6 +77,7 @@ class _TimedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.app_state = {**self.app_state, PEER: self.client}
         self._watch()
 
     def data_received(self, data: bytes) -> None:

@@ -46,16 +46,18 @@ def web_app(
     settings: Settings,
     hosts: Collection[str] = (),
     token: str | None = None,
-    seconds: float = SECONDS,
     lens: str | None = None,
-    body_seconds: float = BODY_SECONDS,
+    person_header: str = "",
+    **limits: float,
 ) -> Starlette:
     """The application for these settings.
 
     It answers under the names of the loopback interface, the address that a request comes in at, and `hosts`; with a
-    `token`, or with tokens of persons, to those who know one alone. A question that takes
-    longer than `seconds` is given up, a request whose body takes longer than `body_seconds` is refused. Under a `lens`, that
-    of the person's token if it has one, the pages show only its texts."""
+    `token`, or with tokens of persons, to those who know one alone. From a proxy, `person_header` names the person (see
+    `PersonRequired`). A question that takes longer than the limit `seconds` is given up, a request whose body takes longer
+    than `body_seconds` is refused. Under a `lens`, that of the person's token if it has one, only
+    its texts are shown."""
+    seconds = limits.get("seconds", SECONDS)
     site = Site(settings, seconds, lens)
     sites = {lens: site}
 
@@ -83,8 +85,8 @@ def web_app(
             each.pool.close()
 
     guards = [Middleware(OwnPages, hosts=hosts), Middleware(SafeHeaders)]
-    guards.append(Middleware(PersonRequired, token=token or "", settings=settings))
-    guards.append(Middleware(WholeBody, seconds=body_seconds))
+    guards.append(Middleware(PersonRequired, token=token or "", settings=settings, header=person_header))
+    guards.append(Middleware(WholeBody, seconds=limits.get("body_seconds", BODY_SECONDS)))
     routes = [
         Route(path, partial(_answered, site_of, view), methods=_POSTED.get(path, ["GET"]))
         for path, view in _VIEWS.items()

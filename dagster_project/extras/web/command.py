@@ -1,6 +1,5 @@
 """`weft serve`: the pages, until they are interrupted."""
 
-import ipaddress
 from datetime import datetime
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from dagster_project.cli.serving import required_token, run_until_interrupted
 from dagster_project.cli.standby_process import standing_by
 from dagster_project.config.settings import load_settings
 from dagster_project.extras.web.app import web_app
-from dagster_project.extras.web.tokens import Tokens
+from dagster_project.extras.web.tokens import Tokens, is_loopback
 from dagster_project.index.search.opened_index import require_lens
 from dagster_project.servers.listening import listening
 
@@ -26,8 +25,16 @@ from dagster_project.servers.listening import listening
     "--name", "names", multiple=True, help="A further name under which browsers ask, as search.example.org."
 )
 @LENS
+@click.option(
+    "--person-header",
+    default="",
+    metavar="HEADER[=PROXY]",
+    help="Header by which a proxy on this machine, or at that address, names who asks.",
+)
 @explained
-def serve(config: Path | None, host: str, port: int, names: tuple[str, ...], lens: str | None) -> None:
+def serve(
+    config: Path | None, host: str, port: int, names: tuple[str, ...], lens: str | None, person_header: str
+) -> None:
     """Serve a page to search and read the published index in, until interrupted.
 
     On the loopback interface anyone on this machine may read. Any other address or name needs a token in
@@ -39,11 +46,13 @@ def serve(config: Path | None, host: str, port: int, names: tuple[str, ...], len
     settings = load_settings(config)
     require_lens(settings, lens)
     has_persons = Tokens(settings).folder.exists()
-    token = required_token(is_needed=not has_persons and (bool(names) or not _is_loopback(host)))
+    token = required_token(
+        is_needed=not (has_persons or person_header) and (bool(names) or not is_loopback(host))
+    )
     listener = listening(host, port)
     port = listener.getsockname()[1]
     hosts = {f"{host}:{port}", *names, *(f"{name}:{port}" for name in names)}
-    app = web_app(settings, hosts, token, lens=lens)
+    app = web_app(settings, hosts, token, lens, person_header)
     with standing_by(config):
         run_until_interrupted(app, listener, f"[{host}]" if ":" in host else host)
 
@@ -72,11 +81,5 @@ def tokens(
     else:
         for token in store.all():
             end = f"{'ended' if token.is_ended else 'until'} {token.until}" if token.until else "no end"
-            click.echo(f"{token.name}  lens: {token.lens or 'that of the server'}  {end}")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+            used = f"{at:used %Y-%m-%d %H:00 UTC}" if (at := store.last_use(token.name)) else "never used"
+            click.echo(f"{token.name}  lens: {token.lens or 'that of the server'}  {end}  {used}")

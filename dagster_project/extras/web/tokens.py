@@ -1,25 +1,33 @@
 """Tokens of persons: each has a name, a lens and an end, so that one server answers several people by their rights."""
 
 import hmac
+import ipaddress
+import os
 import re
 import secrets
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Scope
 
 from dagster_project.config.settings import Settings
 from dagster_project.index.search.opened_index import require_lens
 from dagster_project.outgoing.receipts import ASKER
 from dagster_project.servers.guards import TokenRequired
+from dagster_project.servers.listening import PEER
 from dagster_project.system.durable import sync, write_durably
 from transforms.errors import SettingsError, shortened
 from transforms.hashing import bytes_sha256
 
 LENS_OF = "weft.lens"
 """Key of the scope of a request: the lens of the person's token."""
+_NOTED_SECONDS = 3600.0
 _NAME = re.compile(r"[\w.@+-]{1,64}")
 
 
@@ -68,11 +76,12 @@ class Tokens:
         aside = place.with_suffix(".part")
         aside.touch(0o600, exist_ok=False)
         write_durably(place, _TOKEN.dump_json(token).decode(), aside)
+        os.utime(place, (0, 0))
         return secret
 
     def revoke(self, name: str) -> None:
         """Delete the token of a name; SettingsError if there is none."""
-        files = [file for file in self.folder.glob("*.json") if (of := _read(file)) and of.name == name]
+        files = [file for file, token in self._files() if token.name == name]
         if not files:
             raise SettingsError(f"nobody named {shortened(name)!r} has a token: see `weft serve tokens`")
         for file in files:
@@ -81,17 +90,46 @@ class Tokens:
 
     def all(self) -> list[Token]:
         """The tokens by name, ended ones too."""
-        tokens = map(_read, self.folder.glob("*.json"))
-        return sorted((token for token in tokens if token), key=lambda token: token.name)
+        return sorted((token for _, token in self._files()), key=lambda token: token.name)
+
+    def last_use(self, name: str) -> datetime | None:
+        """When the person of a name asked last, to an hour; None if never."""
+        times = [file.stat().st_mtime for file, token in self._files() if token.name == name]
+        return datetime.fromtimestamp(times[0], UTC) if times and times[0] else None
 
     def of(self, secret: bytes) -> Token | None:
         """The person of this token; None if it is unknown, revoked or ended, or if its lens is gone."""
-        token = _read(self.folder / f"{bytes_sha256(secret)}.json")
-        return token if token and self._counts(token) else None
+        return self._counted(self.folder / f"{bytes_sha256(secret)}.json")
+
+    def named(self, name: str) -> Token | None:
+        """The person of a name, as `of` its token."""
+        return next((self._counted(file) for file, token in self._files() if token.name == name), None)
+
+    def _files(self) -> Iterator[tuple[Path, Token]]:
+        files = ((file, _read(file)) for file in self.folder.glob("*.json"))
+        yield from ((file, token) for file, token in files if token)
+
+    def _counted(self, file: Path) -> Token | None:
+        """The person of a file, if the token counts; the time of the file becomes that of the last use, to an hour."""
+        token = _read(file)
+        if token is None or not self._counts(token):
+            return None
+        with suppress(OSError):
+            if time.time() - file.stat().st_mtime > _NOTED_SECONDS:
+                os.utime(file)
+        return token
 
     def _counts(self, token: Token) -> bool:
         lens = self.settings.lenses.get(token.lens or "")
         return not token.is_ended and (token.lens is None or lens is not None and not lens.is_limited)
+
+
+def is_loopback(host: str) -> bool:
+    """True for a name or an address of this machine that no other machine reaches."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _read(file: Path) -> Token | None:
@@ -104,24 +142,35 @@ def _read(file: Path) -> Token | None:
 class PersonRequired(TokenRequired):
     """ASGI middleware that answers 401 to whom neither the server's token nor one of a person is known.
 
-    It notes the person's lens in the scope and the name for receipts. Without any token of both kinds it admits all."""
+    It notes the person's lens in the scope and the name for receipts. Without any token of both kinds it admits all.
+
+    With a `header` (`NAME`, or `NAME=ADDRESS`), requests that come from the loopback interface, or from the proxy at that
+    address, carry the name of a person in it, whom the proxy knows; such a person has a token, and need not send it."""
 
     refusal = (
         "this server asks for a token; one that has ended, is revoked, or whose lens is gone does not count: "
         "ask whoever runs it for a new one (weft serve tokens new)"
     )
 
-    def __init__(self, app: ASGIApp, token: str, settings: Settings):
+    def __init__(self, app: ASGIApp, token: str, settings: Settings, header: str = ""):
         super().__init__(app, token)
         self._tokens = Tokens(settings)
-        self._is_open = not token and not self._tokens.folder.exists()
+        self._header, _, self._proxy = header.partition("=")
+        self._is_open = not token and not header and not self._tokens.folder.exists()
 
     def admits(self, scope: Scope, secret: bytes) -> bool:
-        """True if the token is the server's or a person's, or if none was ever made."""
+        """True if the token or the header is a person's, the token the server's, or if none was ever made."""
         ASKER.set(None)
-        if person := self._tokens.of(secret):
+        if person := self._named(scope) or self._tokens.of(secret):
             scope[LENS_OF] = person.lens
             ASKER.set(person.name)
             return True
         self._is_open = self._is_open and not self._tokens.folder.exists()
         return self._is_open or bool(self.token) and hmac.compare_digest(secret, self.token)
+
+    def _named(self, scope: Scope) -> Token | None:
+        """The person whom a trusted proxy names; None without such a person or proxy."""
+        names = Headers(scope=scope).getlist(self._header) if self._header else []
+        peer = str((scope.get("state", {}).get(PEER) or scope.get("client") or ("",))[0])
+        is_trusted = peer == self._proxy if self._proxy else is_loopback(peer)
+        return self._tokens.named(names[0]) if len(names) == 1 and is_trusted else None

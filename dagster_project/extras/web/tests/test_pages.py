@@ -408,9 +408,8 @@ def test_a_client_that_is_generated_from_the_description_gets_every_answer(
         return [await call.asyncio(client=connected, **values) for call, values in calls]
 
     hits, text, thread, sources, block, posted, fault = anyio.run(answers)
-    assert (
-        len(hits.hits) == 3 and "compactor" in text.text and thread.messages[0].message_id == "m0@example.org"
-    )
+    assert len(hits.hits) == 3 and "compactor" in text.text
+    assert thread.messages[0].message_id == "m0@example.org"
     assert {source.name for source in sources.sources} == {"dev", "users"}
     assert block.block and block.block == posted.block and fault.kind == "UNKNOWN_ID"
 
@@ -467,23 +466,26 @@ def test_each_token_shows_what_its_lens_does_until_it_is_revoked_or_ends(built: 
         secrets = {n: tokens("new", n, "--lens", n, "--until", "2999-01-01").strip() for n in ("dev", "none")}
         asked = [("dev", True), ("none", False), ("dev", True), ("lost", None)]
         for name, found in asked:
-            said = web.get(
-                "/api/search?q=compactor", headers={"Authorization": f"Bearer {secrets.get(name)}"}
-            )
+            bearer = {"Authorization": f"Bearer {secrets.get(name)}"}
+            said = web.get("/api/search?q=compactor", headers=bearer)
             assert (bool(said.json()["hits"]) if said.is_success else None) is found
         assert web.get("/api/sources").status_code == 401
         receipts = [r for r in Receipts(built.settings.root).read() if "asker" in r]
         assert [(r["asker"], r["lens"]) for r in receipts] == [(name, name) for name, _ in asked[:3]]
-        assert (
-            not any(secret in tokens() for secret in secrets.values())
-            and "dev  lens: dev  until 2999" in tokens()
-        )
+        assert not any(secret in tokens() for secret in secrets.values())
+        assert "dev  lens: dev  until 2999" in tokens() and tokens().count("  used 2") == 2
+        for header, peer, names, status in (
+            ("X-Person", "127.0.0.1", "dev", 200), ("X-Person=10.0.0.7", "10.0.0.7", "dev", 200),
+            ("X-Person", "127.0.0.1", "lost", 401), ("X-Person", "10.0.0.7", "dev", 401), ("", "127.0.0.1", "dev", 401),
+            ("X-Person=10.0.0.7", "127.0.0.1", "dev", 401), ("X-Person", "127.0.0.1", ("dev", "none"), 401),
+        ):  # fmt: skip
+            by_proxy = TestClient(web_app(built.settings, person_header=header), BASE, client=(peer, 1))
+            sent = [("X-Person", name) for name in ([names] if isinstance(names, str) else names)]
+            assert by_proxy.get("/api/sources", headers=sent).status_code == status, (header, peer, names)
         for file in (built.settings.root / "tokens").iterdir():
-            assert file.stat().st_mode & 0o077 == 0 and not any(
-                s in file.read_text() for s in secrets.values()
-            )
-            if "none" in file.read_text():
-                file.write_text(file.read_text().replace("2999", "1999"))
+            text = file.read_text()
+            assert file.stat().st_mode & 0o077 == 0 and not any(s in text for s in secrets.values())
+            file.write_text(text.replace("2999", "1999" if "none" in text else "2999"))
         tokens("revoke", "dev")
         for secret in secrets.values():
             refused = web.get("/", headers={"Authorization": f"Bearer {secret}"})

@@ -207,10 +207,8 @@ def test_a_mail_has_its_parts():
     assert [name for name, _ in trailers.trailers] == ["Reviewed-by", "Link"]
     (file,) = diff.files
     assert (file.name, file.added, file.removed) == ("fs/a.c", 1, 1)
-    assert (
-        '<span class="r">-old\n</span><span class="a">+new\n</span><span class="c"> same\n</span>'
-        in file.html
-    )
+    spans = '<span class="r">-old\n</span><span class="a">+new\n</span><span class="c"> same\n</span>'
+    assert spans in file.html
 
 
 def test_columns_stay_aligned_and_prose_does_not():
