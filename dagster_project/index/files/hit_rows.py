@@ -197,10 +197,12 @@ def update_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path, before:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """A file of a folder that is not in its place yet, so that no journal is needed."""
+    """A file of a folder that is not in its place yet, so that no journal is needed.
+
+    Its pages have 16 KiB: of four, rows of a kilobyte leave a tenth of the file empty."""
     file = sqlite3.connect(path, isolation_level=None)
-    for pragma in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE"):
-        file.execute(f"PRAGMA {pragma}")
+    file.executescript("PRAGMA page_size = 16384; PRAGMA journal_mode = OFF;")
+    file.executescript("PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;")
     return file
 
 
