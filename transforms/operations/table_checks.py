@@ -17,40 +17,28 @@ RULES = {
 }
 
 _TEXTS = ("messages.message_id", "documents.doc_id", "conversation_windows.doc_id")
-_CHUNK = {"chunk_id": ("chunks.chunk_id",)}
+_CHUNK, _MAIL = {"chunk_id": ("chunks.chunk_id",)}, {"message_id": ("messages.message_id",)}
 REFERENCES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "attachments": {"message_id": ("messages.message_id", "conversation_windows.doc_id")},
-    "blocks": {"message_id": ("messages.message_id",)},
-    "chunks": {"doc_id": _TEXTS, "attachment_id": ("attachments.attachment_id",)},
-    "exclusions": {"doc_id": _TEXTS, "attachment_id": ("attachments.attachment_id",)},
-    "nodes": {"doc_id": ("documents.doc_id",), "parent_id": ("nodes.node_id",)},
+    **dict.fromkeys(("chunks", "exclusions"), {"doc_id": _TEXTS, "attachment_id": ("attachments.attachment_id",)}),
+    "nodes": {"doc_id": ("documents.doc_id",), "parent_id": ("nodes.node_id",)}, "readiness": {"doc_id": _TEXTS},
     "conversations": {"doc_id": ("conversation_windows.doc_id",)},
-    "memberships": {"message_id": ("messages.message_id",)},
+    **dict.fromkeys(("blocks", "memberships", "patch_series"), _MAIL), "threads": {"root_id": ("thread_tree.message_id",)},
     "thread_tree": {"thread_id": ("threads.thread_id",), "parent_id": ("thread_tree.message_id",)},
-    "threads": {"root_id": ("thread_tree.message_id",)},
-    "patch_series": {"message_id": ("messages.message_id",)},
-    "inferred_quotes": {"message_id": ("messages.message_id",), "parent_id": ("messages.message_id",)},
+    "inferred_quotes": _MAIL | {"parent_id": ("messages.message_id",)},
     "links": {"from_id": (*_TEXTS, "nodes.node_id"), "to_id": (*_TEXTS, "nodes.node_id")},
-    "readiness": {"doc_id": _TEXTS},
     "postings": {"term_id": ("terms.term_id",), "chunk_key": ("chunks.chunk_key",)},
-    "chunk_lengths": {"chunk_key": ("chunks.chunk_key",)},
-    "term_forms": {"term": ("terms.term",)},
+    "chunk_lengths": {"chunk_key": ("chunks.chunk_key",)}, "term_forms": {"term": ("terms.term",)},
     **dict.fromkeys(("chunk_context", "embeddings", "embedding_refusals"), _CHUNK),
-}
+}  # fmt: skip
 """The columns of other tables that hold the values of a column, where these are not null."""
 
 KEYS: Mapping[str, tuple[str, ...]] = {
-    **{t.published: t.schema.key for t in REGISTRY.values() if t.published},
-    "messages": ("message_id",),
-    "terms": ("term_id",),
-    "term_forms": ("form",),
-    "postings": ("term_id", "chunk_key"),
-    "chunk_lengths": ("chunk_key",),
-    "embeddings": ("chunk_no",),
-    "embedding_refusals": ("chunk_no",),
+    **{t.published: t.schema.key for t in REGISTRY.values() if t.published}, "messages": ("message_id",),
+    "terms": ("term_id",), "term_forms": ("form",), "postings": ("term_id", "chunk_key"), "chunk_lengths": ("chunk_key",),
+    **dict.fromkeys(("embeddings", "embedding_refusals"), ("chunk_no",)), "manifest": ("key",),
     "partitions": ("partition", "table_name"),
-    "manifest": ("key",),
-}
+}  # fmt: skip
 """The columns of the key of each published table."""
 
 AUTHORED = ("author", "patch_or_code")

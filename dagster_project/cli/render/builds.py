@@ -19,26 +19,11 @@ from dagster_project.orchestration.dry_run import Outlook
 from dagster_project.orchestration.names import WAITS
 from dagster_project.orchestration.outcomes import BuildResult, FetchOutcome
 from dagster_project.orchestration.plan import FULL, Plan
+from transforms.toml_file import toml_file
 
-_STAGES = {
-    "fetch": "fetching", "messages": "reading mail", "message_blocks": "parsing blocks",
-    "message_chunks": "cutting chunks", "message_terms": "counting terms",
-    "message_references": "finding references", "documents": "reading documents",
-    "document_nodes": "finding headings", "document_references": "finding links",
-    "document_chunks": "cutting sections", "document_terms": "counting terms",
-    "conversations": "reading chats", "conversation_markdown": "making windows",
-    "conversation_query_chunks": "cutting queries", "conversation_chunks": "cutting turns",
-    "conversation_terms": "counting terms", "conversation_context": "finding context",
-    "memberships": "finding copies", "people": "joining addresses", "mail_buckets": "sorting mail",
-    "threads": "threading", "message_links": "resolving links", "document_links": "resolving links",
-    "patch_series": "joining versions", "inferred_quotes": "finding quotes",
-    "chunk_context": "adding context", "conversation_candidates": "asking for chats",
-    "conversation_documents": "choosing passages", "measure_counts": "measuring lists",
-    "corpus_measures": "adding measures up", "embeddings": "embedding texts",
-    "publish_relations": "publish: relations", "publish_terms": "publish: terms",
-    "publish_tables": "publish: tables", "publish_postings": "publish: postings",
-    "publish_vectors": "publish: vectors", "search_index": "publishing",
-} | {stage: words for extra in extras() for stage, words in extra.progress.items()}  # fmt: skip
+_STAGES = toml_file(__name__, "stages.toml") | {
+    stage: words for extra in extras() for stage, words in extra.progress.items()
+}
 _SHOWN = (
     "messages", "threads", "attachments", "blocks", "documents", "nodes", "conversations", "links", "chunks",
     "embeddings", "terms", "postings", "exclusions", "quarantine",

@@ -28,19 +28,12 @@ WHERE t.thread_id = $id ORDER BY t.position
 """
 _DOCUMENT = "SELECT source, path FROM documents WHERE doc_id = $id"
 _SHOWN = (
-    (rb"\x89PNG\r\n\x1a\n", "image/png"),
-    (rb"\xff\xd8\xff", "image/jpeg"),
-    (rb"GIF8[79]a", "image/gif"),
-    (rb"RIFF....WEBP", "image/webp"),
-    (rb"%PDF-", "application/pdf"),
-    (rb"ID3|\xff[\xf2\xf3\xfb]", "audio/mpeg"),
-    (rb"OggS", "audio/ogg"),
-    (rb"fLaC", "audio/flac"),
-    (rb"RIFF....WAVE", "audio/wav"),
-    (rb"....ftypM4A", "audio/mp4"),
-    (rb"....ftyp(?:isom|iso2|mp4[12]|avc1|M4V|qt)", "video/mp4"),
+    (rb"\x89PNG\r\n\x1a\n", "image/png"), (rb"\xff\xd8\xff", "image/jpeg"), (rb"GIF8[79]a", "image/gif"),
+    (rb"RIFF....WEBP", "image/webp"), (rb"%PDF-", "application/pdf"), (rb"ID3|\xff[\xf2\xf3\xfb]", "audio/mpeg"),
+    (rb"OggS", "audio/ogg"), (rb"fLaC", "audio/flac"), (rb"RIFF....WAVE", "audio/wav"),
+    (rb"....ftypM4A", "audio/mp4"), (rb"....ftyp(?:isom|iso2|mp4[12]|avc1|M4V|qt)", "video/mp4"),
     (rb"\x1aE\xdf\xa3", "video/webm"),
-)
+)  # fmt: skip
 """How files begin that a browser shows without running anything in them; all others, SVG and HTML too, are to save."""
 _HEAD_BYTES, _BYTES = 16, "application/octet-stream"
 _MOST_BYTES = 256 << 20

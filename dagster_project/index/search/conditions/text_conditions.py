@@ -53,16 +53,12 @@ _LOOKED_FOR_IN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "s": (("title",), ("title",)),
     "title": (("title",), ("coalesce(heading_path[-1], title)",)),
     "b": (_ALL_TF[1:], ("lake_text(text_display)", "rest_lex")),
-    "nq": (
-        _OWN,
-        ("CASE source_kind WHEN 'document' THEN text_display ELSE text_lex END", "added_lex", "removed_lex"),
-    ),
+    "nq": (_OWN, ("CASE source_kind WHEN 'document' THEN text_display ELSE text_lex END", "added_lex", "removed_lex")),
     "q": (("quote", "rest"), ("quote_lex", "rest_lex", _UNAUTHORED)),
     "dfn": (("file",), ("array_to_string(diff_files, chr(10))",)),
     "dfhh": (("function",), ("array_to_string(diff_functions, chr(10))",)),
-    "dfa": (("removed",), ("removed_lex",)),
-    "dfb": (("added",), ("added_lex",)),
-}
+    "dfa": (("removed",), ("removed_lex",)), "dfb": (("added",), ("added_lex",)),
+}  # fmt: skip
 
 # Texts of documents to look for words in, by field.
 _OF_DOCUMENTS = {
