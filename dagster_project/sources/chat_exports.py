@@ -21,7 +21,7 @@ from dagster_project.extras.registry import chats, load
 from dagster_project.sources.reading_files import TooLargeError, bounded
 from dagster_project.sources.zip_exports import ZippedExport
 from dagster_project.system.globs import is_file, is_folder
-from transforms.conversations.exports import Chat, Entry, Fault, decoded, read_table
+from transforms.conversations.exports import Chat, Entry, Fault, decoded, json_lines, json_list, read_table
 from transforms.conversations.programs import PROGRAMS, Program, ProgramOfFolders, program_of
 from transforms.conversations.slack import read_slack
 from transforms.conversations.whatsapp import looks_like_whatsapp, read_whatsapp
@@ -132,11 +132,8 @@ def _slack_channels(root: Path, inside: Sequence[Path]) -> Iterator[tuple[Path, 
     users = tuple(p for p in inside if p.name == "users.json")
     for place in inside:
         try:
-            days = (
-                tuple(sorted(p for p in place.iterdir() if p.name.endswith(".json")))
-                if is_folder(place)
-                else ()
-            )
+            inside = sorted(place.iterdir()) if is_folder(place) else ()
+            days = tuple(p for p in inside if p.name.endswith(".json"))
         except OSError:
             yield place, _CLOSED, (place,)
             continue
@@ -248,7 +245,7 @@ class ExportReader:
         for file, read in files:
             try:
                 if file == "users.json":
-                    users = _slack_users(read())
+                    users = json_list(read(), f"{name}/{file}", faults)
                 else:
                     days.append((file, read()))
             except BROKEN as error:
@@ -277,12 +274,9 @@ def zipped_format(file: Path) -> str:
 def unread(name: str, error: Exception) -> Chat:
     """A chat in place of one that cannot be read: no entries, and the fault."""
     message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    reason = (
-        message
-        if isinstance(error, ChatFormatError)
-        else f"unreadable: {(message.splitlines() or [type(error).__name__])[0]}"
-    )
-    return Chat(name, [], faults=[Fault(name, reason, b"")])
+    if not isinstance(error, ChatFormatError):
+        message = f"unreadable: {(message.splitlines() or [type(error).__name__])[0]}"
+    return Chat(name, [], faults=[Fault(name, message, b"")])
 
 
 def _plain_name(name: str) -> str:
@@ -316,14 +310,6 @@ def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
         return "whatsapp", texts[:1]
     format_note = "" if format_ == "auto" else f" of the format {format_}"
     raise ChatFormatError(f"no_chat: the archive holds no export of a chat{format_note}")
-
-
-def _slack_users(data: bytes) -> Sequence[Mapping[str, Any]]:
-    try:
-        users = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ChatFormatError("no_json: users.json is no JSON") from error
-    return users if isinstance(users, list) else []
 
 
 def _threads(
@@ -368,19 +354,8 @@ def _table(data: bytes, suffix: str, name: str) -> tuple[pa.Table, list[Fault]]:
 
 
 def _json_lines(data: bytes, name: str) -> tuple[pa.Table, list[Fault]]:
-    rows: list[dict[str, Any]] = []
-    faults = []
-    for number, line in enumerate(data.split(b"\n")):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if isinstance(row, dict):
-            rows.append(row)
-        else:
-            faults.append(Fault(f"{name}:{number}", "no_json: the line is no JSON object", line))
+    faults: list[Fault] = []
+    rows = [row for _, _, row in json_lines(data, name, faults)]
     columns: Sequence[str] = sorted({k for r in rows for k in r})
     return pa.table({c: [_plain(r.get(c)) for r in rows] for c in columns}), faults
 

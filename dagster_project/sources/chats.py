@@ -63,11 +63,8 @@ class ChatFiles:
                 listed = self._listed(export)
             used[export.digest] = listed
             for partition, fingerprint in listed["windows"]:
-                by_partition[partition] = (
-                    parts_hash([by_partition[partition], fingerprint])
-                    if partition in by_partition
-                    else fingerprint
-                )
+                others = by_partition.get(partition)
+                by_partition[partition] = parts_hash([others, fingerprint]) if others else fingerprint
             faults += [export.digest] if listed["faults"] else []
         if faults:
             by_partition[UNREAD] = parts_hash(faults)
@@ -111,11 +108,8 @@ class ChatFiles:
         """The exports of a source in order of name; SourceError if there is none."""
         pattern = self.settings.place(source)
         roots = [pattern] if globs.is_there(pattern) else globs.matching_paths(pattern, self.settings.base)
-        base = (
-            pattern
-            if globs.is_folder(pattern) and not chat_exports.is_slack(pattern)
-            else globs.fixed_folder(pattern)
-        )
+        is_around = globs.is_folder(pattern) and not chat_exports.is_slack(pattern)
+        base = pattern if is_around else globs.fixed_folder(pattern)
         exports = sorted(
             (
                 (globs.valid_text(p.relative_to(base)), format_, files)
@@ -131,9 +125,8 @@ class ChatFiles:
                 "from them to remove its conversations from the index"
             )
         how = source.model_dump_json(exclude={"path", "fetch"})
-        version = (
-            f"{conversations.VERSION}-{self.settings.conversations.reading_digest()}-{self._key_id(source)}"
-        )
+        key = self._pseudonyms()[1] if source.pseudonyms else "names"
+        version = f"{conversations.VERSION}-{self.settings.conversations.reading_digest()}-{key}"
         chats = chat_exports.chat_names([(name, format_) for name, format_, _ in exports])
         for chat, (name, format_, files) in zip(chats, exports, strict=True):
             parts = (part for f in files for part in (globs.valid_text(f.relative_to(base)), digest(f)))
@@ -169,7 +162,7 @@ class ChatFiles:
         if export.digest not in self._read:
             if len(self._read) > 8:
                 self._read.pop(next(iter(self._read)))
-            pseudonym = self._pseudonyms(export.source) if export.source.pseudonyms else None
+            pseudonym = self._pseudonyms()[0] if export.source.pseudonyms else None
             settings = self.settings
             reader = chat_exports.ExportReader(settings.conversations, settings.mail, settings.threads)
             try:
@@ -182,18 +175,12 @@ class ChatFiles:
             ]
         return self._read[export.digest]
 
-    def _pseudonyms(self, source: ConversationSourceSettings) -> Pseudonym:
+    def _pseudonyms(self) -> tuple[Pseudonym, str]:
+        """The pseudonym of a name, and the id of its key."""
         if self._pseudonym is None:
             key = pseudonym_key(self.settings.pseudonym_key_file, self.settings.root)
             self._pseudonym = keyed_pseudonym(key), parts_hash([b"key", key])[:16]
-        return self._pseudonym[0]
-
-    def _key_id(self, source: ConversationSourceSettings) -> str:
-        if not source.pseudonyms:
-            return "names"
-        self._pseudonyms(source)
-        assert self._pseudonym
-        return self._pseudonym[1]
+        return self._pseudonym
 
     def _remember(self) -> None:
         current = {e.digest for exports in self._exports.values() for e in exports}

@@ -176,11 +176,9 @@ class FileSources:
 
         The month is that of the commit's author time, so a new commit changes the partition of its month alone."""
         pattern = self.settings.place(source)
-        roots = (
-            [pattern]
-            if globs.is_folder(pattern)
-            else [r for r in globs.matching_paths(pattern, self.settings.base) if globs.is_folder(r)]
-        )
+        is_one = globs.is_folder(pattern)
+        matching = [pattern] if is_one else globs.matching_paths(pattern, self.settings.base)
+        roots = [root for root in matching if globs.is_folder(root)]
         if not roots:
             raise SourceError(
                 f"source {source.name}: no folder at {pattern}; mend `path` in the settings, or remove the "
@@ -194,11 +192,9 @@ class FileSources:
         ]
         youngest = mail_places.youngest_year(mail.month for mail in partitions)
         for mail in partitions:
-            partition = (
-                mail.epoch
-                if source.grain == "archive"
-                else mail_places.period_of(mail.month, source.grain, youngest)
-            )
+            partition = mail.epoch
+            if source.grain != "archive":
+                partition = mail_places.period_of(mail.month, source.grain, youngest)
             grouped.setdefault(partition, []).append(mail)
         list_id = source.list_id or source.name
         for name, mails in sorted(grouped.items()):

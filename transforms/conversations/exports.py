@@ -1,7 +1,7 @@
 """Chats of exports: entries of any format, before windows and pseudonyms, and plain tables."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime
 from typing import Any, NamedTuple
@@ -206,3 +206,18 @@ def _any_moment(value: object) -> datetime | None:
         return datetime.fromtimestamp(float(value), UTC)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError, OSError):
         return None
+
+
+def json_lines(data: bytes, name: str, faults: list[Fault]) -> Iterator[tuple[str, bytes, Mapping[str, Any]]]:
+    """The objects of JSON lines, each with its place `name:n` and its bytes; a line that is none is added to `faults`."""
+    for number, line in enumerate(data.split(b"\n")):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict):
+            yield f"{name}:{number}", line, row
+        else:
+            faults.append(Fault(f"{name}:{number}", "no_json: the line is no JSON object", line))

@@ -41,17 +41,8 @@ def _patterns(needs: dict[str, str]) -> dict[str, str]:
 
 Patterns = Annotated[dict[str, str], AfterValidator(_patterns)]
 """Regular expressions by the name of the fact that they find."""
-CONVERTED_FORMATS = (
-    "pdf",
-    "docx",
-    "pptx",
-    "sheet",
-    "opendocument",
-    "epub",
-    "notebook",
-    "calendar",
-    "picture",
-)
+_TEXTS = frozenset({"markdown", "text", "rst", "html", "canvas"})
+CONVERTED_FORMATS = (*dict.fromkeys(f for f in DOCUMENT_FORMATS.values() if f not in _TEXTS), "picture")
 """Formats that are read in a process of their own, in the order of their names in the documentation."""
 
 

@@ -74,7 +74,7 @@ class ImapFolder:
             return call()
         except LoginError as error:
             was_cut = isinstance(error.__context__, IMAPClientAbortError)
-            fault = self._interrupted(what, error) if was_cut else self._refused(error)
+            fault = self._interrupted(what, self._reason(error)) if was_cut else self._refused(error)
         except ssl.SSLCertVerificationError as error:
             fault = FetchError(
                 f"{self._address}: the certificate cannot be trusted ({error.verify_message}); name a file with the "
@@ -89,32 +89,25 @@ class ImapFolder:
                 f"{self._address}, {what}: {error} came, more than can be an answer; check host and folder"
             )
         except (OSError, IMAPClientAbortError) as error:
-            fault = self._interrupted(what, error)
+            fault = self._interrupted(what, self._reason(error))
         except IMAPClientError as error:
             fault = FetchInterruptedError(f"{self._address}, {what}: {self._reason(error)}")
         except MALFORMED as error:
-            fault = self._unreadable(what, error)
+            why = f"the answer cannot be read ({type(error).__name__}: {self._reason(error)})"
+            fault = self._interrupted(what, f"{why}; if it stays so, check host and folder")
         raise fault
-
-    def _unreadable(self, what: str, error: BaseException) -> FetchError:
-        if time.monotonic() >= self.ends_at:
-            return self._interrupted(what, error)
-        return FetchInterruptedError(
-            f"{self._address}, {what}: the answer cannot be read ({type(error).__name__}: {self._reason(error)}); if it "
-            "stays so, check host and folder"
-        )
 
     def _refused(self, error: LoginError) -> FetchError:
         variables = " and ".join(self.remote.variables(os.environ).values())
         return FetchError(f"{self._address} refuses the login ({self._reason(error)}); check {variables}")
 
-    def _interrupted(self, what: str, error: BaseException) -> FetchError:
+    def _interrupted(self, what: str, reason: str) -> FetchError:
         if time.monotonic() >= self.ends_at:
             return FetchError(
                 f"{self._address}: the time limit of {self.remote.time_limit_seconds:g} s is over; "
                 "the next fetch goes on"
             )
-        return FetchInterruptedError(f"{self._address}, {what}: {self._reason(error)}")
+        return FetchInterruptedError(f"{self._address}, {what}: {reason}")
 
     @contextmanager
     def _connected(self) -> Iterator[IMAPClient]:
@@ -255,7 +248,7 @@ class ImapFolder:
     def _count(self) -> None:
         """Wait for the quota, and end when the time limit is over."""
         if time.monotonic() >= self.ends_at:
-            raise self._interrupted("", TimeoutError())
+            raise self._interrupted("", "")
         asyncio.run(self.quota.take(1, 0))
         self.landing.requests += 1
 

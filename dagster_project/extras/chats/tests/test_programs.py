@@ -22,28 +22,17 @@ from transforms.errors import ChatFormatError
 from transforms.settings.conversations import ConversationSettings
 from transforms.settings.mail import MailSettings, ThreadSettings
 
-IRSSI = """--- Log opened Fri Mar 01 23:58:00 2024
-23:58 -!- maud [~maud@weir.example.org] has joined #doors
-23:58 <@maud> is the sluice open?
-23:59  * jo looks
---- Day changed Sat Mar 02 2024
-00:01 < jo> yes, since noon
-00:02 -!- jo is now known as jo_away
---- Log closed Sat Mar 02 00:05:00 2024
-"""
-WEECHAT = """2024-03-01 23:58:00\t-->\tmaud (~maud@weir.example.org) has joined #doors
-2024-03-01 23:58:10\t@maud\tis the sluice open?
-2024-03-01 23:59:00\t *\tjo looks
-2024-03-02 00:01:00\tjo\tyes, since noon
-"""
-ZNC = (
-    "[23:58:10] <maud> is the sluice open?\n[23:59:00] * jo looks\n[23:59:01] *** Quits: jo (~jo@x) (gone)\n"
+
+def sample(name: str) -> str:
+    """A file of `files/`: one of each form, written for this project."""
+    return (Path(__file__).parent / "files" / name).read_text()
+
+
+IRSSI, WEECHAT, ZNC, HEXCHAT = (
+    sample(f"{program}.log") for program in ("irssi", "weechat", "znc", "hexchat")
 )
-HEXCHAT = (
-    "**** BEGIN LOGGING AT Sun Dec 31 23:58:00 2023\n\nDec 31 23:58:10 <maud>\tis the sluice open?\n"
-    "Jan 01 00:01:00 <jo>\tyes, since noon\n**** ENDING LOGGING AT Mon Jan  1 00:05:00 2024\n"
-)
-NAMES = ("maud", "Maud", "Eaves", "Pires", "jo_away", "+44700")
+VTT, SRT, WHISPER = sample("meeting.vtt"), sample("meeting.srt"), sample("whisper.json")
+NAMES = ("maud", "Maud", "Eaves", "Pires", "jo_away", "+44700", "44700900", "Ilva")
 MAUD, JO = ("maud", "is the sluice open?"), ("jo", "yes, since noon")
 
 
@@ -141,16 +130,24 @@ def test_posts_of_mattermost_stand_in_their_channels():
     ] and "Eaves" in channel.names
 
 
+def test_messages_of_signal_have_the_names_that_people_see():
+    chat, refused = chats_of("signal", sample("signal.jsonl"), "in/main")
+    assert (chat.name, chat.title, len(refused.faults)) == ("in/main/1", "Doors", 2)
+    assert said(chat) == [("Maud Eaves", MAUD[1]), ("Me", f"{JO[1]}, says Ilva Roth\n[plan.pdf]")]
+    assert [(e.kind, e.text, e.answers == chat.entries[0].key) for e in chat.entries[1:]] == [
+        ("message", chat.entries[1].text, True), ("deleted", "", False), ("system", "Maud Eaves: groupChange", False),
+    ]  # fmt: skip
+    assert (chat.entries[0].reactions, chat.entries[0].is_edited, f"{chat.entries[0].at:%H:%M}") == (
+        1,
+        True,
+        "21:53",
+    )
+    with pytest.raises(ChatFormatError, match="no_signal"):
+        chats_of("signal", '{"version":"1","backupTimeMs":"1"}\n')
+
+
 def test_text_messages_stand_by_number():
-    backup = """<?xml version='1.0' encoding='UTF-8' standalone='yes' ?><smses count="4">
-    <sms address="+44700900123" date="1709330000000" type="1" body="is the sluice open?" contact_name="Maud Eaves" />
-    <sms address="+44700900123" date="1709330060000" type="2" body="yes, since noon" contact_name="Maud Eaves" />
-    <mms address="+44700900123~+44700900456" date="1709330070000" msg_box="1" contact_name="(Unknown)"><parts>
-      <part ct="application/smil" text="&lt;smil/&gt;" /><part ct="text/plain" text="the plan" />
-      <part ct="image/jpeg" cl="plan.jpg" />
-    </parts><addrs><addr address="+44700900456" type="137" /></addrs></mms>
-    <sms address="+1" date="null" type="1" body="lost" /></smses>"""
-    one, group, refused = chats_of("sms", backup)
+    one, group, refused = chats_of("sms", sample("sms.xml"))
     assert (one.title, said(one)) == ("Maud Eaves", [("Maud Eaves", MAUD[1]), ("Me", JO[1])])
     assert said(group) == [("+44700900456", "the plan\n[plan.jpg]")]
     assert {"+44700900123", "+44700900456", "Maud Eaves"} <= group.names and len(refused.faults) == 1
@@ -187,32 +184,6 @@ def test_messages_of_macos_are_read_from_their_file():
         chats_of("imessage", b"SQLite format 3\0" + bytes(100))
 
 
-VTT = """WEBVTT
-
-1
-00:00:01.000 --> 00:00:04.000
-<v Maud Eaves>is the sluice
-
-00:00:04.000 --> 00:00:05.000
-<v Maud Eaves>open?</v>
-
-00:01:00.000 --> 00:01:02.500 align:start
-Jo Pires: yes, since <b>noon</b>
-"""
-SRT = """1
-00:00:01,000 --> 00:00:05,000
-Maud Eaves: is the sluice open?
-
-2
-00:01:00,000 --> 00:01:02,500
-Jo Pires: yes, since noon
-"""
-WHISPER = json.dumps({"text": "x", "segments": [
-    {"id": 0, "start": 1.0, "end": 5.0, "text": " is the sluice open?", "speaker": "Maud Eaves"},
-    {"id": 1, "start": 60.0, "end": 62.5, "text": " yes, since noon", "speaker": "Jo Pires"},
-]})  # fmt: skip
-
-
 @pytest.mark.parametrize(
     "data", [VTT, VTT.replace("\n", "\r\n"), SRT, WHISPER], ids=["vtt", "crlf", "srt", "whisper"]
 )
@@ -227,25 +198,8 @@ def test_a_transcript_is_a_chat_of_who_spoke(data: str):
         chats_of("transcript", data, "in/planning")
 
 
-REALM = {
-    "zerver_userprofile": [
-        {"id": 1, "full_name": "Maud Eaves", "email": "m@example.org"},
-        {"id": 2, "full_name": "Jo Pires"},
-    ],
-    "zerver_stream": [{"id": 5, "name": "doors"}],
-    "zerver_recipient": [{"id": 50, "type": 2, "type_id": 5}, {"id": 60, "type": 1, "type_id": 2}],
-}
-POSTS = [
-    {"id": 1, "sender": 1, "recipient": 50, "subject": "sluice", "content": "is it open?", "date_sent": 1_709_330_000.5},
-    {"id": 2, "sender": 2, "recipient": 50, "subject": "sluice", "content": "yes: [plan.pdf](/user_uploads/2/plan.pdf)",
-     "date_sent": 1_709_330_060, "last_edit_time": 1_709_330_070},
-    {"id": 3, "sender": 1, "recipient": 60, "subject": "", "content": "lunch?", "date_sent": 1_709_330_080},
-]  # fmt: skip
-ZULIP: Mapping[str, bytes] = {
-    "z/realm.json": json.dumps(REALM).encode(),
-    "z/messages-000001.json": json.dumps({"zerver_message": POSTS, "zerver_usermessage": []}).encode(),
-    "z/attachment.json": b"{}",
-}
+ZULIP = {f"z/{name}": sample(f"zulip/{name}").encode() for name in ("realm.json", "messages-000001.json")}
+ZULIP["z/attachment.json"] = b"{}"
 
 
 @pytest.mark.parametrize("root", [".", "z"])
@@ -270,6 +224,7 @@ def test_each_topic_of_zulip_is_a_chat(tmp_path: Path, root: str):
     [
         (ZULIP, "zulip", True),
         ({"doors.log": IRSSI.encode()}, "irc", False),
+        ({"main.jsonl": sample("signal.jsonl").encode()}, "signal", True),
         ({"2024-03-01.vtt": VTT.encode()}, "transcript", False),
     ],
 )
@@ -285,6 +240,7 @@ ODD = st.sampled_from([None, [], {}, "x", -1, 1e400, float("nan"), 10**30, True,
 FILES: Mapping[str, tuple[bytes, ...]] = {
     "irc": (IRSSI.encode(), WEECHAT.encode(), ZNC.encode(), HEXCHAT.encode()),
     "transcript": (VTT.encode(), SRT.encode(), WHISPER.encode()),
+    "signal": (b"".join(sample("signal.jsonl").encode().splitlines(True)[6:7]),),
     "zulip": (ZULIP["z/realm.json"], ZULIP["z/messages-000001.json"]),
 }
 

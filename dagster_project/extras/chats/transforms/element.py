@@ -23,11 +23,8 @@ _CHANGES = {"m.room.name": "name", "m.room.topic": "topic", "m.room.member": "me
 
 def looks_like_element(head: bytes) -> bool:
     """True if a JSON file begins as Element's export of a room."""
-    return (
-        head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
-        and b'"room_name"' in head
-        and b'"exported_by"' in head
-    )
+    is_object = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+    return is_object and b'"room_name"' in head and b'"exported_by"' in head
 
 
 def read_element(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
@@ -64,10 +61,8 @@ def read_element(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
             continue
         text = edits.get(key) or _text(content, answers=bool(relation.get("m.in_reply_to")))
         answered = fields(relation.get("m.in_reply_to")).get("event_id") or relation.get("event_id")
-        entry = Entry(
-            at, author, text, kind_of(text, author), key, str(answered or ""), reactions[key], key in edits
-        )
-        entries.append(entry._replace(files=tuple(_files(content))))
+        entry = Entry(at, author, text, kind_of(text, author), key, str(answered or ""), reactions[key])
+        entries.append(entry._replace(is_edited=key in edits, files=tuple(_files(content))))
     yield Chat(name, entries, frozenset(names), faults, str(export.get("room_name") or ""))
 
 

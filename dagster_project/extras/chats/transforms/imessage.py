@@ -74,17 +74,8 @@ def read_imessage(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
         content = "\n".join([*([content] if content else []), *(f"[{file.name}]" for file in own)])
         author = ME if from_me else handle or title
         names.update({author, handle, title} - {ME, ""})
-        entry = Entry(
-            at,
-            author,
-            content,
-            kind_of(content, author),
-            guid,
-            thread or "",
-            reactions[guid],
-            bool(edited),
-            tuple(own),
-        )
+        entry = Entry(at, author, content, kind_of(content, author), guid, thread or "", reactions[guid])
+        entry = entry._replace(is_edited=bool(edited), files=tuple(own))
         chats.setdefault((chat, title), []).append(entry)
     for (number, title), entries in chats.items():
         yield Chat(f"{name}/{number}", entries, frozenset(names), title=title)

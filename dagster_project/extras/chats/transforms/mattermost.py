@@ -1,6 +1,5 @@
 """Mattermost: the JSON lines of its bulk export."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ from transforms.conversations.exports import (
     Fault,
     NamedFile,
     fields,
+    json_lines,
     kind_of,
     list_of,
     milliseconds,
@@ -33,12 +33,7 @@ def read_mattermost(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     chats: dict[tuple[str, ...], list[Entry]] = {}
     names: set[str] = set()
     faults: list[Fault] = []
-    for number, line in enumerate(data.split(b"\n")):
-        try:
-            row = fields(json.loads(line)) if line.strip() else {}
-        except (ValueError, RecursionError):
-            faults.append(Fault(f"{name}:{number}", "no_json: the line is no JSON", line))
-            continue
+    for place, line, row in json_lines(data, name, faults):
         kind = str(row.get("type") or "")
         value = fields(row.get(kind))
         if kind == "user":
@@ -48,7 +43,7 @@ def read_mattermost(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
             names.update(members)
             pair = (str(value.get("team")), str(value.get("channel")))
             channel = members if kind == "direct_post" else pair
-            key = f"{number}"
+            key = place.rpartition(":")[2]
             replies = enumerate(map(fields, list_of(value.get("replies"))))
             posts = [(value, key, ""), *((reply, f"{key}.{n}", key) for n, reply in replies)]
             for post, own, answered in posts:

@@ -36,11 +36,8 @@ def read_sms(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     for number, row in enumerate(root):
         at, address = milliseconds(row.get("date")), row.get("address", "")
         if at is None or row.tag not in ("sms", "mms"):
-            why = (
-                "no_time: the message has no time"
-                if at is None
-                else f"unknown: a {row.tag!r} is not a message"
-            )
+            what = f"unknown: a {row.tag!r} is not a message"
+            why = "no_time: the message has no time" if at is None else what
             faults.append(Fault(f"{name}:{number}", why, ElementTree.tostring(row)))
             continue
         contact = row.get("contact_name", "")

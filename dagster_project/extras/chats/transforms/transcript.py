@@ -70,11 +70,8 @@ def _cues(text: str) -> Iterator[tuple[float, str, str]]:
         try:
             segments = fields(json.loads(text))["segments"]
             for row in map(fields, segments):
-                yield (
-                    float(row["start"]),
-                    str(row.get("speaker") or _NOBODY),
-                    " ".join(str(row["text"]).split()),
-                )
+                words = " ".join(str(row["text"]).split())
+                yield float(row["start"]), str(row.get("speaker") or _NOBODY), words
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ChatFormatError("no_transcript: the file is no JSON of Whisper") from error
         return
@@ -84,11 +81,8 @@ def _cues(text: str) -> Iterator[tuple[float, str, str]]:
         voice = _VOICE.search(words) or _SPEAKER.match(words)
         if voice:
             speaker, words = voice["speaker"].strip(), words[: voice.start()] + words[voice.end() :]
-        yield (
-            hours * 3600 + minutes * 60 + seconds + thousandths / 1000,
-            speaker,
-            " ".join(_TAG.sub("", words).split()),
-        )
+        start = hours * 3600 + minutes * 60 + seconds + thousandths / 1000
+        yield start, speaker, " ".join(_TAG.sub("", words).split())
 
 
 PROGRAM = Program((".json", ".vtt", ".srt"), looks_like_transcript, read_transcript, has_zone=False)
