@@ -172,7 +172,14 @@ def document(site: Site, request: Request, index: SearchIndex) -> Response:
     page = documents.document_page(index.ask, parameter(request), cited_bytes(request), has_files=has_files)
     _note(request, [(page.row["doc_id"], page.row["text"])])
     _note(request, ((row["from_id"], row["title"]) for row in page.backlinks))
-    return site.page("document.html", request, index, document=page, has_file=has_files)
+    vaults = {
+        s.name: site.settings.place(s) for s in site.settings.sources if s.kind == "vault" and has_files
+    }
+    vault = vaults.get(page.row["source"])
+    opens = (
+        f"obsidian://open?path={quote(str(vault.absolute() / page.row['path']), safe='')}" if vault else None
+    )
+    return site.page("document.html", request, index, document=page, has_file=has_files, obsidian=opens)
 
 
 def picture(site: Site, request: Request, index: SearchIndex) -> Response:

@@ -29,6 +29,8 @@ const keys = {
   k: () => move(-1),
   o: fold,
   u: () => history.back(),
+  n: () => document.querySelector("a[rel=next]")?.click(),
+  p: () => document.querySelector("a[rel=prev]")?.click(),
   "?": () => document.getElementById("keys").showModal(),
 };
 
