@@ -180,11 +180,12 @@ TABLES_PICTURE = """## How the tables are related
 
 ![The published tables and the ids that join them](images/tables.svg)
 
-The file declares no primary or foreign keys. DuckDB checks one with an index of its own, which costs some 95 bytes a row on
-disk and must fit into memory while it is built: 5.8 % more for the file of linux-erofs (45,000 chunks), and for three million mails
-280 MB, 11 s of processor time and 1.1 GB of memory, which is all that a publish may take. Keys of `people` and `threads` alone
-cost .2 % there, of `messages` or `thread_tree` .6 % each; in a small file each takes a block of 256 KB, seven of them 12 % of
-the sample. A diagram needs references, too, and DuckDB keeps an index for both sides of each.
+The file declares no primary or foreign keys. DuckDB checks one with an index of its own, which costs some 95 bytes a
+row on disk and must fit into memory while it is built: 5.8 % more for the file of linux-erofs (45,000 chunks), and
+for three million mails 280 MB, 11 s of processor time and 1.1 GB of memory, which is all that a publish may take.
+Keys of `people` and `threads` alone cost .2 % there, of `messages` or `thread_tree` .6 % each; in a small file each
+takes a block of 256 KB, seven of them 12 % of the sample. A diagram needs references, too, and DuckDB keeps an index
+for both sides of each.
 """
 
 CODES_TOP = """`reason_code` in `quarantine`, `exclusions` and `attachments`. A code `no_NAME` that is not below: a file or
