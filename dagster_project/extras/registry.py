@@ -91,6 +91,8 @@ class Extra:
 
     commands: Mapping[str, Command] = field(default_factory=dict)
     """By their names."""
+    evaluations: Mapping[str, Command] = field(default_factory=dict)
+    """Commands of `weft eval`, by their names."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """The models of sections of the settings file, by the names of the sections."""
     tables: str = ""
@@ -185,6 +187,11 @@ def remotes() -> dict[str, Remote]:
 def chats() -> dict[str, str]:
     """The formats of chats that extras read, each with the place of its `Program`."""
     return {name: place for extra in extras() for name, place in extra.chats.items()}
+
+
+def evaluations() -> dict[str, Command]:
+    """The commands of `weft eval` that extras add, by name."""
+    return {name: command for extra in extras() for name, command in extra.evaluations.items()}
 
 
 def declared_tables() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Proof: from a citation back to the source that it was read from, and to its sender's signature."""
+"""Proof: from a citation back to its source and its sender's signature, and whether lenses leak."""
 
 from dagster_project.extras.registry import Command, Extra
 
@@ -9,5 +9,12 @@ EXTRA = Extra(
             "Search and read",
             "Follow citations back to their sources: to the mail or file, its commit, and the sender's signature.",
         )
-    }
+    },
+    evaluations={
+        "lens": Command(
+            "dagster_project.extras.proof.leaks:lens",
+            "Commands",
+            "Ask this workspace and that of the settings file OTHER the same queries under the lens NAME.",
+        )
+    },
 )

@@ -46,8 +46,7 @@ def made_once(once: Once, tmp_path_factory: pytest.TempPathFactory) -> Workspace
         **{"lenses.mail": {"where": "source:dev OR source:box"}},
     )
     work.write("dev/dev.mbox", [Mail(1, "The first text of the archive."), Mail(2, "The second text.")])
-    mail = Mail(3, "The text is of ann@example.org, in a folder of mails.")
-    work.write("box/new/1.host", mail.text().encode())
+    work.write("box/new/1.host", Mail(3, "The text is of ann@example.org, in a folder.").text().encode())
     Epoch(work.folder / "mail/inbox/git/0.git").add(4)
     Epoch(work.put("notes/Kiln.md", NOTE).parent / ".git").commit({"Kiln.md": NOTE.encode()})
     lines = [f"27.03.25, 18:0{n} - {name}: {text}\n" for n, (name, text) in enumerate(SAID)]
@@ -124,13 +123,10 @@ def test_of_git_the_history_counts(made: Workspace):
 def test_citations_of_an_answer_are_told_apart(made_once: Workspace):
     citation = block(made_once, "m1@").partition("⟨")[2].partition("⟩")[0]
     address = "http://127.0.0.1:8320/m/m1%40example.org?bytes=0-30#cited"
-    answer = f"It is “the archive” (⟨{citation}⟩), not “a folder” ({address}). \\⟨m1⟩"
-    answer += "\n\n⟨m9@example.org bytes 0-3⟩"
+    answer = f"It is “the archive” (⟨{citation}⟩), not “a folder” ({address}). \\⟨m1⟩\n\n⟨m9@example.org bytes 0-3⟩"
     run = made_once.weft("verify", "-", input=answer)
-    states = [
-        line.split(":")[0].split(maxsplit=1)[1] for line in run.stdout.splitlines() if "  quote" in line
-    ]
-    assert (run.exit_code, states) == (7, ["proved", "differs", "differs"])
+    states = [line.split()[1] for line in run.stdout.splitlines() if "  quote" in line]
+    assert (run.exit_code, states) == (7, ["proved:", "differs:", "differs:"])
     assert max(map(len, run.stdout.splitlines())) <= 80
 
 
@@ -140,15 +136,29 @@ def test_a_lens_shows_neither_places_nor_other_texts(made_once: Workspace):
     assert list(verified(made_once, "notes:Kiln.md", "--lens", "mail")) == ["quote"]
 
 
+@pytest.mark.parametrize("changed", ["notes/Kiln.md", "mail/dev/dev.mbox"])
+def test_only_what_a_lens_shows_changes_answers(made_once: Workspace, made: Workspace, changed: str):
+    file, queries = (
+        made.folder / changed,
+        made.put("a.yaml", "queries: [{id: a, query: text, relevant: [{thread: m1}]}]"),
+    )
+    file.write_text(file.read_text().replace("text", "texts, a text") + NOTE)
+    made.build()
+    run = made_once.weft("eval", "lens", "mail", str(made.config), "--json", "--queries", str(queries))
+    expected = (0, []) if "notes" in changed else (7, ["list_sources", "text"])
+    assert (run.exit_code, json.loads(run.stdout)["differing"]) == expected
+
+
 @cache
 def private_key() -> tuple[bytes, str]:
     """A private key, and the lines of a file with its public one, of two domains."""
-    pair, (pem, der) = rsa.generate_private_key(65537, 1024), (Encoding.PEM, Encoding.DER)
-    record = b64encode(pair.public_key().public_bytes(der, PublicFormat.SubjectPublicKeyInfo)).decode()
-    line = 's1._domainkey.{}. IN TXT "v=DKIM1; k=rsa; " "p={}"\n'
-    lines = "".join(line.format(domain, record) for domain in ("example.org", "relay.example"))
-    lines += "s0._domainkey.example.org v=DKIM1; p=\n"
-    return pair.private_bytes(pem, PrivateFormat.TraditionalOpenSSL, NoEncryption()), lines
+    pair = rsa.generate_private_key(65537, 1024)
+    record = b64encode(
+        pair.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    ).decode()
+    line = f's1._domainkey.%s. IN TXT "v=DKIM1; k=rsa; " "p={record}"\n'
+    lines = f"{line % 'example.org'}{line % 'relay.example'}s0._domainkey.example.org v=DKIM1; p=\n"
+    return pair.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()), lines
 
 
 @pytest.fixture
