@@ -7,16 +7,13 @@ from functools import cache
 
 from transforms.toml_file import toml_file
 
-ENGLISH = (
-    "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not", "of",
-    "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with",
-    "how", "what", "why", "who", "do", "does", "did", "i", "me", "my", "we", "our", "you", "your", "he", "she",
-)  # fmt: skip
 UNSPACED = (
     "\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\uff66-\uff9f\U00020000-\U000323af"
 )
 """Members of a class of characters that is written without blanks between words: Chinese and Japanese (Unicode 16)."""
+OR = "|"
+"""Stands between the terms of a word if the stemmers of an archive differ on it: a query takes them for one term."""
 LEAST_WORDS = 4
 """Different function words of a language that a text of it has."""
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W\d_]{{2,}}")
@@ -30,14 +27,14 @@ def _table() -> dict[str, dict[str, str]]:
 @cache
 def language_names() -> dict[str, str]:
     """Languages with a list of function words, as Snowball names them, by that name and by their code (ISO 639-1)."""
-    codes = {"en": "english"} | {row["code"]: name for name, row in _table().items()}
+    codes = {row["code"]: name for name, row in _table().items()}
     return {name: name for name in codes.values()} | codes
 
 
 def function_words(language: str) -> tuple[str, ...]:
     """The function words of a language, as Snowball names it, in lower case; empty for one without a list."""
     words = _table().get(language, {"words": ""})["words"].split()
-    return ENGLISH if language == "english" else tuple(dict.fromkeys(words))
+    return tuple(dict.fromkeys(words))
 
 
 @cache
@@ -68,8 +65,7 @@ def language_of(text: str) -> str | None:
     return best if counts[best] >= LEAST_WORDS else None
 
 
-def language_of_most(texts: Iterable[str]) -> tuple[str | None, int, int]:
-    """The language of most of the texts, of how many it is, and how many have a language; None if none has one."""
+def languages_of(texts: Iterable[str]) -> list[tuple[str, int]]:
+    """The languages of texts and how many are in each, the most frequent first; those that have no language do not count."""
     counts = Counter(filter(None, map(language_of, texts)))
-    language = max(sorted(counts), key=counts.__getitem__, default=None)
-    return language, counts[language] if language else 0, counts.total()
+    return sorted(counts.items(), key=lambda row: (-row[1], row[0]))

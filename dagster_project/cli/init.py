@@ -28,12 +28,14 @@ from dagster_project.extras.registry import extras
 from dagster_project.sources.detection import Detected, sample_texts, sources_at, unread_files
 from dagster_project.system.globs import write_atomically
 from transforms.errors import SettingsError
-from transforms.languages import language_of_most
+from transforms.languages import languages_of
 
 _KINDS = tuple(
     k for s in (SourceSettings, DocumentSourceSettings, ConversationSourceSettings) for k in s.kinds()
 )
 _LANGUAGE = "english"
+_LEAST_TEXTS = 3
+"""Texts in a further language than that of most, from which its stemmer is written: a mail or two may be strange."""
 _GENERIC = ("mail", "archive", "archives", "inbox", "git", "")
 """Names of folders that say less than the name of the folder above them."""
 
@@ -134,18 +136,17 @@ def init(
     if settings:
         new = _unknown(new, settings)
     offered, new = new, _taken(new) if is_asking or len(new) > 1 and _can_answer() else new
-    likely, most, of = _language_of([s.detected for s in new if not s.url], file.resolve().parent)
+    likely, shares = _languages_of([s.detected for s in new if not s.url], file.resolve().parent)
     if not settings and language is None and is_asking:
         language = _language_of_answer(likely)
     elif not settings and language is None and likely:
         language = likely
+        click.echo(f"{file}: {shares} (--language changes it)")
+    elif settings and likely and (most := likely.partition("+")[0]) not in settings.terms.languages:
+        both = f"{settings.terms.stemmer}+{most}"
         click.echo(
-            f"{file}: {likely.title()} is the language of {most} of {of} texts read (--language changes it)"
-        )
-    elif settings and likely and likely != settings.terms.stemmer:
-        click.echo(
-            f"{file}: most of these texts are {likely.title()}; terms.stemmer remains {settings.terms.stemmer!r}, "
-            f"and `language:{likely}` in a query finds them"
+            f"{file}: most of these texts are {most.title()}; terms.stemmer remains {settings.terms.stemmer!r}: set "
+            f"{both!r} to find their words with other endings"
         )
     _write(file, new, language if language != _LANGUAGE else None)
     _tell_unread(places, offered, file.resolve().parent)
@@ -163,11 +164,21 @@ def _write_notebook(file: Path, index: Path) -> None:
     click.echo(f"{file}: asks {index}; to open it takes Jupyter and ibis-framework[duckdb]")
 
 
-def _language_of(sources: Sequence[Detected], base: Path) -> tuple[str | None, int, int]:
-    """The language of most texts of sources, of how many, and of how many that have one; None if no stemmer knows it."""
+def _languages_of(sources: Sequence[Detected], base: Path) -> tuple[str | None, str]:
+    """The stemmers for the texts of sources, and a sentence on their languages; None if no stemmer knows that of most.
+
+    A further language has a tenth of the texts, and at least _LEAST_TEXTS."""
     places = (replace(source, path=str(base / source.path)) for source in sources)
-    language, most, of = language_of_most(text for place in places for text in sample_texts(place))
-    return (language, most, of) if language in Stemmer.algorithms() else (None, 0, of)
+    counts = languages_of(text for place in places for text in sample_texts(place))
+    of = sum(count for _, count in counts)
+    stemmed = [(name, count) for name, count in counts if name in Stemmer.algorithms()]
+    if not stemmed or stemmed[0] != counts[0]:
+        return None, ""
+    most, *others = stemmed
+    chosen = [most, *((name, count) for name, count in others if count >= max(_LEAST_TEXTS, of / 10))]
+    shares = ", ".join(f"{name.title()} of {count}" for name, count in chosen)
+    shares = shares.replace(" of ", " is the language of ", 1)
+    return "+".join(name for name, _ in chosen), f"{shares} of {of} texts read"
 
 
 def _place_of_answer() -> str:
@@ -183,7 +194,7 @@ def _language_of_answer(likely: str | None) -> str:
     return click.prompt(
         "In which language is most of it",
         default=likely or _LANGUAGE,
-        type=click.Choice(["none", *Stemmer.algorithms()]),
+        type=click.Choice([*dict.fromkeys([likely or _LANGUAGE, "none", *Stemmer.algorithms()])]),
         show_choices=False,
         err=True,
     )

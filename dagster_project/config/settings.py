@@ -257,10 +257,12 @@ class Settings(AddedSections):
     @model_validator(mode="before")
     @classmethod
     def _stopwords_of_the_language(cls, data: Any) -> Any:
-        """Unless they are set, the words that queries leave out are those of the language whose stemmer is set."""
+        """Unless they are set, the words that queries leave out are those of the languages whose stemmers are set."""
         terms, search = (data.get(name, {}) for name in ("terms", "search"))
         language = terms.get("stemmer") if isinstance(terms, dict) and isinstance(search, dict) else None
-        words = function_words(str(language))
+        words = tuple(
+            dict.fromkeys(word for name in str(language).split("+") for word in function_words(name))
+        )
         return {**data, "search": {"stopwords": words, **search}} if words else data
 
     @model_validator(mode="after")

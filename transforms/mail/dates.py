@@ -9,31 +9,18 @@ from email.utils import parsedate_tz
 from functools import lru_cache
 from typing import NamedTuple
 
+from transforms.toml_file import toml_file
+
 EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
 CLOCK_SKEW = timedelta(days=1)
 """A mail sent later than this after it was received was stamped by a wrong clock."""
 LONGEST_DELAY = timedelta(days=365)
 """A mail sent longer than this before its first hop was stamped by a wrong clock."""
 
-_MONTH_NAMES = (
-    "jan feb mar apr may jun jul aug sep oct nov dec",
-    "januar februar märz april mai juni juli august september oktober november dezember",
-    "janv fév mars avr mai juin juil août sept oct nov déc",
-    "ene feb mar abr may jun jul ago sep oct nov dic",
-    "gen feb mar apr mag giu lug ago set ott nov dic",
-    "jan fev mrz abr mei jun jul aug set out nov dez",
-)
-_MONTHS = {name[:3]: n for names in _MONTH_NAMES for n, name in enumerate(names.split(), 1)}
+_TABLE = toml_file(__name__, "dates.toml")
+_MONTHS = {name[:3]: n for names in _TABLE["months"] for n, name in enumerate(names.split(), 1)}
 _MONTHS |= {"jui": 6, "juin": 6, "juil": 7}
-# Hours and minutes of zone names met in mail, as +hhmm. The one-letter military zones are absent:
-# RFC 2822 section 4.3 says they were used the wrong way round and mean nothing.
-_ZONES = {
-    "ut": 0, "utc": 0, "gmt": 0, "z": 0, "wet": 0, "west": 100, "bst": 100, "cet": 100, "met": 100,
-    "cest": 200, "mest": 200, "mesz": 200, "mez": 100, "eet": 200, "eest": 300, "msk": 300, "msd": 400,
-    "ist": 530, "sgt": 800, "hkt": 800, "jst": 900, "kst": 900, "aest": 1000, "aedt": 1100, "nzst": 1200,
-    "nzdt": 1300, "ast": -400, "adt": -300, "edt": -400, "est": -500, "cdt": -500, "cst": -600,
-    "mdt": -600, "mst": -700, "pdt": -700, "pst": -800, "akst": -900, "hst": -1000,
-}  # fmt: skip
+_ZONES: dict[str, int] = _TABLE["zones"]
 
 _COMMON = re.compile(
     r"\s*(?:[A-Za-z]{3},\s*)?(\d{1,2})\s+([A-Za-z]{3})\s+(\d{4})\s+"

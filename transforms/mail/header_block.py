@@ -10,26 +10,17 @@ from email.policy import compat32
 from functools import lru_cache
 from typing import NamedTuple
 
+from transforms.toml_file import toml_file
+
 MIME_FAULTS = (
     MessageError, LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError,
 )  # fmt: skip
 """Exceptions of the email package on broken mail; UnicodeError and binascii.Error are ValueErrors."""
 
-KNOWN_HEADERS = frozenset(
-    {
-        "from", "to", "cc", "subject", "date", "message-id", "received", "return-path", "sender", "reply-to",
-        "in-reply-to", "references", "mime-version", "content-type", "list-id", "delivered-to",
-    }
-)  # fmt: skip
+KNOWN_HEADERS = frozenset(toml_file(__name__, "headers.toml")["known"])
 """A mail has at least one of these headers."""
 
-_READ_HEADERS = frozenset(
-    {
-        "from", "to", "cc", "subject", "date", "message-id", "received", "in-reply-to", "references",
-        "content-type", "content-transfer-encoding", "content-disposition",
-        "reply-to", "list-id", "user-agent", "x-mailer", "x-gmail-labels", "x-original-from",
-    }
-)  # fmt: skip
+_READ_HEADERS = frozenset(toml_file(__name__, "headers.toml")["read"])
 """Headers that become columns or determine the parts of a mail."""
 
 _PARSER = BytesParser(policy=compat32)

@@ -28,14 +28,15 @@ REFERENCES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "inferred_quotes": _MAIL | {"parent_id": ("messages.message_id",)},
     "links": {"from_id": (*_TEXTS, "nodes.node_id"), "to_id": (*_TEXTS, "nodes.node_id")},
     "postings": {"term_id": ("terms.term_id",), "chunk_key": ("chunks.chunk_key",)},
-    "chunk_lengths": {"chunk_key": ("chunks.chunk_key",)}, "term_forms": {"term": ("terms.term",)},
+    "chunk_lengths": {"chunk_key": ("chunks.chunk_key",)},
     **dict.fromkeys(("chunk_context", "embeddings", "embedding_refusals"), _CHUNK),
 }  # fmt: skip
 """The columns of other tables that hold the values of a column, where these are not null."""
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     **{t.published: t.schema.key for t in REGISTRY.values() if t.published}, "messages": ("message_id",),
-    "terms": ("term_id",), "term_forms": ("form",), "postings": ("term_id", "chunk_key"), "chunk_lengths": ("chunk_key",),
+    "terms": ("term_id",), "term_forms": ("form", "term"), "postings": ("term_id", "chunk_key"),
+    "chunk_lengths": ("chunk_key",),
     **dict.fromkeys(("embeddings", "embedding_refusals"), ("chunk_no",)), "manifest": ("key",),
     "partitions": ("partition", "table_name"),
 }  # fmt: skip

@@ -7,6 +7,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from transforms.languages import OR
+
 GONE = -1
 _MARKED = 64
 """Postings that are compared with marked chunks in the time in which one chunk is looked up among them."""
@@ -159,12 +161,26 @@ class Postings:
         return lru_cache(_TERMS_KNOWN)(self._df)
 
     def _df(self, term: str) -> int:
+        if OR in term:
+            return sum(int((self.slots.chunks(part.slots) != GONE).sum()) for part in self.parts(term))
         number = self.gone_terms.numbers.get(term)
         count = sum(rows.stop - rows.start for _, rows in self._rows(term))
         return count if number is None else count - int(self.gone_terms.counts[number])
 
     def parts(self, term: str) -> list[PostingPart]:
-        """The postings of a term, those of gone chunks included: of the first segment as they are, of the others as one."""
+        """The postings of a term, those of gone chunks included: of the first segment as they are, of the others as one.
+
+        If there are several terms with OR between them, a chunk is in the postings of the first that it holds."""
+        names = term.split(OR)
+        parts = self._parts_of(names[0])
+        for name in names[1:]:
+            before = np.concatenate([part.slots for part in parts] or [np.zeros(0, np.int32)])
+            for slots, codes in self._parts_of(name):
+                is_new = ~np.isin(slots, before)
+                parts.append(PostingPart(slots[is_new], codes[is_new]))
+        return parts
+
+    def _parts_of(self, term: str) -> list[PostingPart]:
         parts, later = [], []
         for number, rows in self._rows(term):
             segment, (slot, code) = self.segments[number], self.firsts[number]

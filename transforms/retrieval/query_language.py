@@ -17,18 +17,9 @@ from lark.lexer import Lexer
 
 from transforms.errors import QueryError, QuerySyntaxError, shortened
 from transforms.retrieval import query_fields
+from transforms.toml_file import toml_file
 
-CONDITIONS = {
-    "s": "s", "subject": "s", "b": "b", "body": "b", "nq": "nq", "q": "q",
-    "dfn": "dfn", "dfhh": "dfhh", "dfa": "dfa", "dfb": "dfb",
-    "f": "f", "from": "f", "to": "to", "cc": "cc", "reviewed": "reviewed", "acked": "acked", "tested": "tested",
-    "reported": "reported", "l": "l", "list": "l", "d": "d", "date": "d", "m": "m", "id": "m",
-    "path": "path", "tag": "tag", "kind": "kind", "has": "has", "source": "source",
-    "thread": "thread", "series": "series", "type": "type",
-    "title": "title", "hierarchy": "s", "tags": "tag", "tree": "source", "is": "is", "is_code": "is_code",
-    "keyword": "keyword", "newer_than": "newer_than", "older_than": "older_than", "larger": "larger",
-    "sensitivity": "sensitivity", "language": "language",
-}  # fmt: skip
+CONDITIONS: dict[str, str] = toml_file(__name__, "conditions.toml")
 """Field by the prefixes that name it."""
 
 TEXT_FIELDS = ("", "s", "title", "b", "nq", "q", "dfn", "dfhh", "dfa", "dfb")

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from transforms.languages import OR
 from transforms.retrieval.small_tables import is_given, rows_at, with_values
 
 WEIGHTS = {
@@ -116,7 +117,9 @@ def own_share(weights: Mapping[str, float], terms: Collection[str]) -> float:
 
     >>> own_share({"insulin": 3.0, "cost": 1.0}, {"cost", "cap"})
     0.25"""
-    return sum(w for term, w in weights.items() if term in terms) / (sum(weights.values()) or 1.0)
+    names = {name for term in terms for name in term.split(OR)}
+    held = sum(w for term, w in weights.items() if not names.isdisjoint(term.split(OR)))
+    return held / (sum(weights.values()) or 1.0)
 
 
 def features(

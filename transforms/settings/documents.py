@@ -6,15 +6,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from transforms.settings.base import Internal, StageSettings
+from transforms.toml_file import toml_file
 
-DOCUMENT_FORMATS = {
-    "md": "markdown", "markdown": "markdown", "mdown": "markdown", "mkd": "markdown", "mdx": "markdown",
-    "qmd": "markdown", "txt": "text", "text": "text", "rst": "rst", "html": "html", "htm": "html",
-    "xhtml": "html", "pdf": "pdf", "docx": "docx", "docm": "docx", "pptx": "pptx", "pptm": "pptx",
-    "xlsx": "sheet", "xlsm": "sheet", "xlsb": "sheet", "xls": "sheet", "ods": "sheet", "odt": "opendocument",
-    "odp": "opendocument", "epub": "epub", "ipynb": "notebook", "canvas": "canvas",
-    "ics": "calendar", "ical": "calendar",
-}  # fmt: skip
+DOCUMENT_FORMATS: dict[str, str] = toml_file(__name__, "formats.toml")
 """The format of a document by the extension of its file name; a source looks for these."""
 PICTURE_FORMATS = dict.fromkeys(("png", "jpg", "jpeg", "tif", "tiff", "webp", "bmp", "gif"), "picture")
 """As DOCUMENT_FORMATS, of files that are read by OCR alone."""

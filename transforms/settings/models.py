@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from transforms.hashing import text_hash
 from transforms.settings.base import Internal, StageSettings
+from transforms.toml_file import toml_file
 
 EMBEDDING_NAME = "gemini-embedding-2"
 LANGUAGE_NAME = "gemini-3.5-flash-lite"
@@ -38,20 +39,9 @@ GEMINI_EMBEDDINGS = {
 }
 """The models that Google serves; a name that is not here is taken for one like the first."""
 
-_LANGUAGE_PRICES = {
-    "gemini-3.5-flash-lite": (0.30, 2.50),
-    "gemini-3.1-flash-lite": (0.25, 1.50),
-    "gemini-3.5-flash": (1.50, 9.00),
-    "gemini-3.8-flash": (0.75, 3.75),
-}
+_LANGUAGE_PRICES = toml_file(__name__, "models.toml")["language_prices"]
 
-_RETIRED = {
-    "embedding-001": EMBEDDING_NAME, "text-embedding-004": EMBEDDING_NAME,
-    "gemini-embedding-exp-03-07": EMBEDDING_NAME, "gemini-embedding-2-preview": EMBEDDING_NAME,
-    "gemini-1.5-flash": LANGUAGE_NAME, "gemini-1.5-pro": "gemini-3.8-flash", "gemini-2.0-flash": LANGUAGE_NAME,
-    "gemini-2.0-flash-lite": LANGUAGE_NAME, "gemini-2.5-flash": LANGUAGE_NAME, "gemini-2.5-flash-lite": LANGUAGE_NAME,
-    "gemini-2.5-pro": "gemini-3.8-flash", "gemini-3-pro-preview": "gemini-3.8-flash",
-}  # fmt: skip
+_RETIRED = toml_file(__name__, "models.toml")["retired"]
 
 
 class Prefixes(NamedTuple):
@@ -61,21 +51,7 @@ class Prefixes(NamedTuple):
     query: str
 
 
-# The models' own cards. A name fits if it holds the key; the first that fits counts.
-_PREFIXES = {
-    "gemini-embedding-001": Prefixes("", ""),
-    "gemini-embedding": Prefixes("title: none | text: ", "task: search result | query: "),
-    "embeddinggemma": Prefixes("title: none | text: ", "task: search result | query: "),
-    "nomic-embed-text": Prefixes("search_document: ", "search_query: "),
-    "bge-small-en": Prefixes("", "Represent this sentence for searching relevant passages: "),
-    "bge-base-en": Prefixes("", "Represent this sentence for searching relevant passages: "),
-    "bge-large-en": Prefixes("", "Represent this sentence for searching relevant passages: "),
-    "mxbai-embed-large": Prefixes("", "Represent this sentence for searching relevant passages: "),
-    "snowflake-arctic-embed": Prefixes("", "Represent this sentence for searching relevant passages: "),
-    "e5-small": Prefixes("passage: ", "query: "),
-    "e5-base": Prefixes("passage: ", "query: "),
-    "e5-large": Prefixes("passage: ", "query: "),
-}
+_PREFIXES = {name: Prefixes(*texts) for name, texts in toml_file(__name__, "models.toml")["prefixes"].items()}
 
 
 def prefixes_of(name: str) -> Prefixes:

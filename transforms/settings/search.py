@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import Stemmer
 from pydantic import Field, field_validator, model_validator
 
-from transforms.languages import function_words
+from transforms.languages import function_words, languages_of
 from transforms.settings.base import Internal, StageSettings
 from transforms.settings.models import LANGUAGE_NAME, in_service
 
@@ -15,14 +16,33 @@ from transforms.settings.models import LANGUAGE_NAME, in_service
 class TermSettings(StageSettings):
     """How text becomes terms."""
 
-    stemmer: str = Field("english", description="Snowball algorithm, or none to leave words as they are")
+    stemmer: str = Field(
+        "english",
+        description="Snowball algorithm, or none to leave words as they are; `english+german`: each text by its language, "
+        "one in neither by the first, and a query by all",
+    )
 
     @field_validator("stemmer")
     @classmethod
-    def _known_stemmer(cls, name: str) -> str:
-        if name != "none" and name not in Stemmer.algorithms():
-            raise ValueError(f"no Snowball algorithm; known are none, {', '.join(Stemmer.algorithms())}")
-        return name
+    def _known_stemmer(cls, names: str) -> str:
+        if unknown := {*names.split("+")} - {"none", *Stemmer.algorithms()}:
+            known = ", ".join(Stemmer.algorithms())
+            raise ValueError(f"{min(unknown)!r} is no Snowball algorithm; known are none, {known}")
+        return names
+
+    @property
+    def languages(self) -> list[str]:
+        """The stemmers, the first for texts in the language of none."""
+        return [*dict.fromkeys(self.stemmer.split("+"))]
+
+    def of(self, language: str | None) -> TermSettings:
+        """These with one stemmer: that of a language, or the first."""
+        names = self.languages
+        return self.model_copy(update={"stemmer": language if language in names else names[0]})
+
+    def of_most(self, texts: Iterable[str]) -> TermSettings:
+        """These with the stemmer of most of some texts, for tables that compare the words of these with each other."""
+        return self.of(next(iter(languages_of(texts)), (None,))[0]) if "+" in self.stemmer else self
 
 
 _CUTOFF = 0.5

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from transforms.languages import UNSPACED
+from transforms.languages import OR, UNSPACED
 from transforms.settings.search import TermSettings
 from transforms.text.spans import ByteOffsets
 from transforms.text.terms import identifier_parts, stems
@@ -64,23 +64,25 @@ def words_by_term(
     Term 0 is that of the complete word, the others are those of the parts of an identifier."""
     words = set[str]().union(*(_word(text).findall(text) for text in set(texts)))
     words_of = {term: [(0, term)] for term in targets if _UNSPACED.fullmatch(term)}
+    target_of = {term: target for target in sorted(targets) for term in target.split(OR)}
     terms_of = _terms_of_words(settings)
     for word in words:
         terms = terms_of(word)
-        if not targets.isdisjoint(terms):
-            for number, term in enumerate(terms):
-                if term in targets:
-                    words_of.setdefault(term, []).append((number, word))
+        if not target_of.keys().isdisjoint(terms):
+            for term, number in terms.items():
+                if term in target_of:
+                    words_of.setdefault(target_of[term], []).append((number, word))
     return words_of
 
 
 @cache
-def _terms_of_words(settings: TermSettings) -> Callable[[str], tuple[str, ...]]:
-    """Gives the term of a word, and those of its parts; kept, as hits have most of their words in common."""
+def _terms_of_words(settings: TermSettings) -> Callable[[str], dict[str, int]]:
+    """Gives the terms of a word and of its parts with their numbers; kept, as hits have most of their words in common."""
 
     @lru_cache(_WORDS_KNOWN)
-    def terms_of(word: str) -> tuple[str, ...]:
-        return tuple(stems([word.lower(), *identifier_parts([word]).get(word, ())], settings))
+    def terms_of(word: str) -> dict[str, int]:
+        terms = stems([word.lower(), *identifier_parts([word]).get(word, ())], settings)
+        return {name: number for number, term in reversed([*enumerate(terms)]) for name in term.split(OR)}
 
     return terms_of
 

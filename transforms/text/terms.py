@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import Stemmer
 
-from transforms.languages import UNSPACED
+from transforms.languages import OR, UNSPACED, language_of
 from transforms.schemas.chunks import TERMS
 from transforms.settings.search import TermSettings
 
@@ -28,8 +28,8 @@ COLUMN_OF = {
     "added": "added_lex", "removed": "removed_lex", "rest": "rest_lex",
 }  # fmt: skip
 """Field of the index by the column of `chunks` that fills it; names in a list stand on lines of their own."""
-TERM_COLUMNS = ("chunk_id", *COLUMN_OF.values())
-"""The columns of chunks that terms are counted of."""
+TERM_COLUMNS = ("chunk_id", "doc_id", *COLUMN_OF.values())
+"""The columns of chunks that terms are counted of, with the document, which tells the language of a short chunk."""
 
 WORD = r"[\p{L}\p{M}\p{N}_]*[\p{L}\p{N}][\p{L}\p{M}\p{N}_]*"
 """A word is a run of letters, marks, digits and underscores with a letter or digit in it."""
@@ -80,9 +80,13 @@ def _stemmer(language: str) -> Stemmer.Stemmer:
 
 
 def stems(words: list[str], settings: TermSettings) -> list[str]:
-    """The terms that lower-case words become."""
+    """The terms that lower-case words become; where several stemmers differ, their terms in order with OR between them."""
     cut = [w[:MAX_TERM_CHARS] for w in words]
-    return cut if settings.stemmer == "none" else list(_stemmer(settings.stemmer).stemWords(cut))
+    names = settings.languages
+    first, *others = [cut if name == "none" else _stemmer(name).stemWords(cut) for name in names]
+    return (
+        [OR.join(sorted({*terms})) for terms in zip(first, *others, strict=True)] if others else list(first)
+    )
 
 
 class _Occurrences(NamedTuple):
@@ -121,7 +125,7 @@ def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
 def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
     """Columns `form`, `term` and `texts`: the words that stemming changes, and how many texts hold each.
 
-    With these rows a word becomes its term without a stemmer; every other word is its own term."""
+    With these rows a word becomes its terms without a stemmer; each term has a row. Every other word is its own term."""
     words = _occurrences(texts, WORD)
     forms = _with_parts(words).with_columns(pl.col("term").str.slice(0, MAX_TERM_CHARS))
     distinct = forms.get_column("term").unique().sort()
@@ -134,7 +138,8 @@ def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
     changed_forms = forms.join(changed, left_on="term", right_on="form", how="semi", maintain_order="left")
     tally = _tally([(words, changed_forms)])
     text_counts = np.bincount(tally.ranks, minlength=len(tally.terms))
-    return pl.DataFrame(changed).with_columns(texts=pl.Series(text_counts, dtype=pl.Int64))
+    counted = pl.DataFrame(changed).with_columns(texts=pl.Series(text_counts, dtype=pl.Int64))
+    return counted.with_columns(pl.col("term").str.split(OR)).explode("term")
 
 
 def _occurrences(texts: pl.Series, pattern: str) -> _Occurrences:
@@ -255,7 +260,7 @@ def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
     frame = frame.with_columns(pl.col(lists).list.join("\n"))
     fields = {name: frame.select("chunk_id", column) for name, column in COLUMN_OF.items()}
     filled = {n: f.filter(pl.col(COLUMN_OF[n]).str.len_bytes() > 0) for n, f in fields.items()}
-    return field_terms(filled, settings)
+    return field_terms(filled, settings, frame.select("chunk_id", "doc_id"))
 
 
 def context_terms(context: pa.Table, restated: pa.Table, settings: TermSettings) -> pa.Table:
@@ -272,17 +277,38 @@ def context_terms(context: pa.Table, restated: pa.Table, settings: TermSettings)
     return field_terms(fields, settings)
 
 
-def field_terms(fields: dict[str, pl.DataFrame], settings: TermSettings) -> pa.Table:
-    """The `terms` table of frames with `chunk_id` and one text column, by field name."""
+def field_terms(
+    fields: dict[str, pl.DataFrame], settings: TermSettings, documents: pl.DataFrame | None = None
+) -> pa.Table:
+    """The `terms` table of frames with `chunk_id` and one text column, by field name; `documents` has doc_ids."""
     parts = [
         frame.select(chunk_id="chunk_id", field=pl.lit(name), text=frame.columns[1])
         for name, frame in fields.items()
     ]
     texts = pl.concat(parts)
-    ends = texts.get_column("text").str.len_bytes().fill_null(0).cast(pl.Int64).cum_sum().to_numpy()
-    edges = [0, *(np.flatnonzero(np.diff(ends // _TEXT_AT_ONCE)) + 1).tolist(), len(texts)]
-    tables = [_field_terms(texts[a:b], settings) for a, b in itertools.pairwise(edges)]
+    by_language = _by_language(texts, documents, settings) if len(settings.languages) > 1 else [texts]
+    tables = []
+    for part, name in zip(by_language, settings.languages, strict=True):
+        ends = part.get_column("text").str.len_bytes().fill_null(0).cast(pl.Int64).cum_sum().to_numpy()
+        edges = [0, *(np.flatnonzero(np.diff(ends // _TEXT_AT_ONCE)) + 1).tolist(), len(part)]
+        tables += [_field_terms(part[a:b], settings.of(name)) for a, b in itertools.pairwise(edges)]
     return pa.concat_tables(tables)
+
+
+def _by_language(
+    texts: pl.DataFrame, documents: pl.DataFrame | None, settings: TermSettings
+) -> list[pl.DataFrame]:
+    """The rows of `texts` for each stemmer: that of the text's language, else of its document's, else the first."""
+    language = pl.col("text").map_elements(language_of, pl.String)
+    language = pl.when(language.is_in(settings.languages)).then(language)
+    texts = texts.with_columns(language=language)
+    chunks = texts.select("chunk_id", doc_id="chunk_id").unique() if documents is None else documents
+    own = texts.filter(pl.col("field") != "quote").join(chunks, on="chunk_id", maintain_order="left")
+    of_documents = own.group_by("doc_id").agg(pl.col("text").str.join("\n")).select("doc_id", of_all=language)
+    of_chunks = chunks.join(of_documents, on="doc_id")
+    chosen = pl.coalesce("language", "of_all", pl.lit(settings.languages[0]))
+    rows = texts.join(of_chunks, on="chunk_id", how="left", maintain_order="left").with_columns(chosen)
+    return [rows.filter(language=name).drop("language", "of_all", "doc_id") for name in settings.languages]
 
 
 def _field_terms(texts: pl.DataFrame, settings: TermSettings) -> pa.Table:

@@ -14,6 +14,7 @@ from dagster_project.index.search.lookup import Ask
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.system.sql_files import SqlFile
 from transforms.errors import QueryError, UnknownIdError, shortened
+from transforms.languages import OR
 from transforms.retrieval.diversity import thread_evidence
 from transforms.text.terms import stems
 
@@ -190,4 +191,5 @@ def _marks(index: SearchIndex, row: Mapping[str, Any], terms: set[str]) -> set[s
 
 
 def _stems(index: SearchIndex, text: str) -> set[str]:
-    return set(stems(re.findall(r"[^\W_]+", text.lower()), index.term_settings))
+    terms = stems(re.findall(r"[^\W_]+", text.lower()), index.term_settings)
+    return {name for term in terms for name in term.split(OR)}

@@ -75,7 +75,7 @@ SELECT chunk_key, {lengths}
 FROM (SELECT chunk_key FROM counted) LEFT JOIN added USING (chunk_key) GROUP BY chunk_key ORDER BY chunk_key
 -- name: term_forms
 CREATE TABLE term_forms AS
-SELECT form, any_value(term) AS term, sum(texts)::INTEGER AS chunk_count FROM added_forms GROUP BY form ORDER BY form
+SELECT form, term, sum(texts)::INTEGER AS chunk_count FROM added_forms GROUP BY ALL ORDER BY form, term
 -- name: embedded_texts
 CREATE TEMP TABLE embedded_texts AS
 SELECT c.chunk_no, c.chunk_id, coalesce(x.checksum, c.checksum) AS text_hash
@@ -269,10 +269,10 @@ UNION FROM differing_inferred_quotes
 UNION SELECT doc_id FROM chunks WHERE chunk_id IN (FROM differing_chunk_context)
 -- name: changed_forms
 CREATE TEMP TABLE form_changes AS
-SELECT form, any_value(term) AS term, sum(texts)::INTEGER AS change
-FROM (SELECT form, term, texts FROM added_forms UNION ALL SELECT form, term, -texts FROM removed_forms) GROUP BY form;
-UPDATE term_forms SET chunk_count = chunk_count + change FROM form_changes c WHERE c.form = term_forms.form;
-INSERT INTO term_forms SELECT form, term, change FROM form_changes ANTI JOIN term_forms USING (form);
+SELECT form, term, sum(texts)::INTEGER AS change
+FROM (SELECT form, term, texts FROM added_forms UNION ALL SELECT form, term, -texts FROM removed_forms) GROUP BY ALL;
+UPDATE term_forms f SET chunk_count = chunk_count + change FROM form_changes c WHERE c.form = f.form AND c.term = f.term;
+INSERT INTO term_forms SELECT form, term, change FROM form_changes ANTI JOIN term_forms USING (form, term);
 DELETE FROM term_forms WHERE chunk_count <= 0
 -- name: renumbered_vectors
 DELETE FROM embeddings WHERE chunk_id IN (SELECT chunk_id FROM recounted);

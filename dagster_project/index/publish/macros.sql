@@ -1,7 +1,8 @@
 -- The macros of the published file, SQL that needs neither Weft nor an extension of DuckDB. Where one reads a table, its
 -- catalog is put in. A macro names its parameters so that no column of the tables it reads has the same name: DuckDB puts
 -- the value of a parameter wherever its name is.
--- BM25 of `bm25.TermScores`; words become terms by `term_forms`, so no stemmer is needed.
+-- BM25 of `bm25.TermScores`; words become terms by `term_forms`, so no stemmer is needed. A word of several terms has them
+-- all with a bar between them; of these a chunk is found by the first that it holds.
 -- name: search_text
 CREATE OR REPLACE MACRO search_text(asked, k := 10, {weights}, k1 := {k_one}, b := {b}, catalog := NULL) AS TABLE
 WITH words AS (
@@ -29,14 +30,17 @@ forms AS (
 ),
 compounds AS (SELECT lower(unnest(regexp_extract_all(asked, '{compound}'))) AS name),
 every_term AS (
-  SELECT coalesce(f.term, forms.form) AS term FROM forms LEFT JOIN term_forms f USING (form)
+  SELECT string_agg(coalesce(f.term, forms.form), '|' ORDER BY f.term) AS term
+  FROM forms LEFT JOIN term_forms f USING (form) GROUP BY forms.form
   UNION SELECT left(regexp_replace(name, '{diff_prefix}', ''), {cut}) FROM compounds
   WHERE NOT regexp_matches(name, '{host}')
 ),
 named AS (
-  SELECT coalesce(f.term, lower(word)) AS term FROM words LEFT JOIN term_forms f ON f.form = lower(word)
+  SELECT string_agg(DISTINCT coalesce(f.term, lower(word)), '|' ORDER BY coalesce(f.term, lower(word))) AS term
+  FROM words LEFT JOIN term_forms f ON f.form = lower(word)
   WHERE length(word) > 1 AND word = upper(word) AND word <> lower(word)
     AND EXISTS (FROM words w WHERE w.word = lower(w.word) AND w.word <> upper(w.word))
+  GROUP BY word
 ),
 telling AS (
   SELECT term FROM every_term
@@ -47,10 +51,12 @@ corpus AS (
   SELECT count(*) AS chunk_count, {mean} AS mean_length
   FROM chunk_lengths l WHERE {all_lengths} > 0
 ),
-found AS (
-  SELECT p.chunk_key, t.df, {frequency} AS tf
-  FROM telling JOIN terms t USING (term) JOIN postings p USING (term_id)
+alternatives AS (SELECT term AS asked_term, unnest(string_split(term, '|')) AS term FROM telling),
+held AS (
+  SELECT a.asked_term, p.chunk_key, min_by({frequency}, a.term) AS tf
+  FROM alternatives a JOIN terms USING (term) JOIN postings p USING (term_id) GROUP BY a.asked_term, p.chunk_key
 ),
+found AS (SELECT chunk_key, count(*) OVER (PARTITION BY asked_term) AS df, tf FROM held),
 scored AS (
   SELECT f.chunk_key, sum(ln(1 + (o.chunk_count - f.df + 0.5) / (f.df + 0.5))
     * f.tf / (f.tf + k1 * (1 - b + b * ({length}) / o.mean_length))) AS score

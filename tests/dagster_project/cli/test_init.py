@@ -23,6 +23,7 @@ MBOX = mbox([Mail(1), Mail(2)])
 MAIL = Mail(1).text().encode()
 NOTE = b"# A note\n\nIt links to [[Another note]].\n"
 PAGE = b"# A page\n\nIt links to [another](other.md).\n"
+ENGLISH = "# A\n\nThis is the note that we have for you.\n"
 GERMAN = "Warum ist das Netz so langsam, und kann man es auch ohne einen neuen Router schneller machen?"
 WHATSAPP = b"27.03.25, 18:02 - Ada: hello\n27.03.25, 18:03 - Ben: hello too\n"
 DAY = json.dumps([{"type": "message", "user": "U1", "text": "hi", "ts": "1736931600.000100"}]).encode()
@@ -195,8 +196,12 @@ def test_the_language_of_most_texts_is_found_and_written(tmp_path: Path, files: 
     result = init(tmp_path, str(place if "a.md" in files else place / next(iter(files))))
     assert "German is the language of" in result.stdout
     assert load_settings(tmp_path / "weft.toml").terms.stemmer == "german"
-    english = put(tmp_path / "y", {"a.md": b"# A\n\nThis is the note that we have for you.\n"})
+    english = put(tmp_path / "y", {"a.md": ENGLISH.encode()})
     assert "most of these texts are English" in init(tmp_path, str(english)).stdout
+    notes = {f"{n}.md": (GERMAN if n % 3 else ENGLISH).encode() for n in range(9)}
+    result = init(tmp_path / "z", str(put(tmp_path / "z", notes)))
+    assert "German is the language of 6, English of 3 of 9" in result.stdout
+    assert load_settings(tmp_path / "z/weft.toml").terms.stemmer == "german+english"
 
 
 def test_times_without_a_zone_get_that_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

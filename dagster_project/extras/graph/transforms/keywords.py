@@ -90,13 +90,14 @@ def chunk_keywords(
     A chunk has those of the nearest folder above its document that has any. Words are compared in
     lower case and stemmed, so a plural counts."""
     keyword_rows = pl.DataFrame(words)
-    phrases = _phrases(keyword_rows["keyword"], term_settings).rename({"row": "keyword_row"})
     folders = _nearest_folders(documents, keyword_rows)
     texts = pl.DataFrame(chunks.select(["chunk_id", "doc_id", "text_display"])).join(folders, on="doc_id")
-    numbered = phrases.join(keyword_rows.with_row_index("keyword_row"), on="keyword_row")
-    slices = [
-        _matches(texts_slice, numbered, term_settings) for texts_slice in texts.iter_slices(_CHUNKS_AT_ONCE)
-    ]
+    slices = []
+    for (source,), of_source in texts.group_by("source", maintain_order=True):
+        settings = term_settings.of_most(of_source["text_display"])
+        own = keyword_rows.filter(source=source).with_row_index("row")
+        numbered = _phrases(own["keyword"], settings).join(own, on="row").drop("row")
+        slices += [_matches(part, numbered, settings) for part in of_source.iter_slices(_CHUNKS_AT_ONCE)]
     matches = pl.concat([pl.DataFrame(CHUNK_KEYWORDS.empty()), *slices]).sort(
         "doc_id", "chunk_id", "score", "keyword", descending=[False, False, True, False]
     )
@@ -140,6 +141,7 @@ def _compute(source: str, pages: pl.DataFrame, limit: int, term_settings: TermSe
     """The best keywords of the pages of a source."""
     body = [_prose(text, start) for text, start in pages.select("text", "body_start").iter_rows()]
     texts = pl.Series(body, dtype=pl.String).str.replace_all(_ADDRESS, "]")
+    term_settings = term_settings.of_most(texts)
     grams = _candidates(_tokens(texts, term_settings))
     counts = grams.group_by("gram").agg(
         pl.col("written").mode().sort().first(),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from transforms.languages import OR
 from transforms.retrieval import bm25
 from transforms.retrieval.postings import Postings
 
@@ -113,8 +114,8 @@ def whole_vectors(
 
 
 def query_vector(weights: Iterable[tuple[str, float]], moved: Mapping[str, int]) -> dict[int, float]:
-    """The weight of each number, from terms and their weights."""
-    return {term_number(term, moved): weight for term, weight in weights}
+    """The weight of each number, from terms and their weights; terms with OR between them each have that weight."""
+    return {term_number(name, moved): weight for term, weight in weights for name in term.split(OR)}
 
 
 def _occurrences(

@@ -73,17 +73,18 @@ def issue_triage(
     issues: pl.DataFrame, vectors: np.ndarray, settings: TriageSettings, by_model: Mapping[str, str]
 ) -> pa.Table:
     """The table `issue_triage` of `items.issue_items`; `by_model` are summaries of a language model by document."""
-    weighed = items.weights(issues["title"] + "\n" + issues["text"], settings.terms)
-    extracted = items.summaries(issues, weighed, settings.terms)
+    term_settings = settings.terms.of_most(issues["text"])
+    weighed = items.weights(issues["title"] + "\n" + issues["text"], term_settings)
+    extracted = items.summaries(issues, weighed, term_settings)
     summaries = [
         (items.shown(screened([by_model[doc_id]], items.SCREEN).texts[0]), "gemini")
         if doc_id in by_model
         else (own, "extractive")
         for doc_id, own in zip(issues["doc_id"], extracted, strict=True)
     ]
-    agreements = duplicates.Agreements(issues["text"], settings.terms)
+    agreements = duplicates.Agreements(issues["text"], term_settings)
     repeats: list[list[dict[str, Any]]] = [[] for _ in range(len(issues))]
-    for repeat in duplicates.repeats(issues["title"], issues["text"], vectors, settings.terms):
+    for repeat in duplicates.repeats(issues["title"], issues["text"], vectors, term_settings):
         agreed = agreements.of(repeat.row, repeat.earlier)
         repeats[repeat.row].append(_repeat(issues, repeat, agreed))
     columns = {

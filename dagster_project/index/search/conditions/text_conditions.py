@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from transforms.errors import QuerySyntaxError
+from transforms.languages import OR
 from transforms.retrieval.bm25 import FIELDS
 from transforms.retrieval.postings import Postings
 from transforms.retrieval.query_fields import expression, fuzzy, is_pattern, slips
@@ -137,11 +138,11 @@ class TextConditions:
 
     def _forms_of(self, word: str) -> list[str]:
         """The words of the index that have the stem of a word."""
-        stem = terms.stems([word], self.term_settings)[0]
+        names = terms.stems([word], self.term_settings)[0].split(OR)
         rows = self.connection.execute(
-            "SELECT form FROM term_forms WHERE term = $stem", {"stem": stem}
+            "SELECT form FROM term_forms WHERE term IN (SELECT unnest($names))", {"names": names}
         ).fetchall()
-        return sorted({word, stem, *(form for (form,) in rows)})
+        return sorted({word, *names, *(form for (form,) in rows)})
 
     def meant(self, query: str) -> dict[str, str]:
         """By each word of a text that the index does not hold the most frequent one of the nearest that it does, if any.
