@@ -11,13 +11,8 @@ from types import FrameType
 _NAME = "pandas"
 _IMPORT = opmap["IMPORT_NAME"]
 _SYSTEM = {
-    *(
-        "_frozen_importlib",
-        "_frozen_importlib_external",
-        "importlib._bootstrap",
-        "importlib._bootstrap_external",
-    )
-}
+    "_frozen_importlib", "_frozen_importlib_external", "importlib._bootstrap", "importlib._bootstrap_external",
+}  # fmt: skip
 
 
 def keep_out() -> None:

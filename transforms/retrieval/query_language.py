@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from dataclasses import field as declared
+from pkgutil import get_data
 from typing import Any, NamedTuple
 
 from lark import Lark, Token, Tree, UnexpectedToken
@@ -37,16 +38,6 @@ META = "meta."  # begins the prefix of a field of frontmatter, whose key is the 
 _FIELD = re.compile(rf"({'|'.join(CONDITIONS)}|{re.escape(META)}[\w.-]+):(?![\s:)\\]|//|\Z)")
 # A short option of a command, a number and --option are not negations; -O2, -Wl,x and -n=1 neither.
 _NEGATED = re.compile(r"-(?=[\"(]|[^\W\d_]\w{2,}+(?![^\s]*=))")
-_GRAMMAR = """
-?start: sequence
-sequence: either+
-?either: both (_OR both)*
-?both: unary (_AND unary)*
-?unary: NOT unary -> negation | atom BOOST -> boosted | atom
-?atom: WORD | PHRASE | PATTERN | FIELD (WORD | PHRASE | PATTERN | group) -> fielded | group
-group: LPAR sequence _RPAR
-%declare WORD PHRASE PATTERN BOOST FIELD LPAR _RPAR _OR _AND NOT
-"""
 
 
 @dataclass(frozen=True)
@@ -360,7 +351,8 @@ class _TokenFeed(Lexer):
 
 @functools.cache
 def _parser() -> Lark:
-    return Lark(_GRAMMAR, parser="lalr", lexer=_TokenFeed)
+    grammar = (get_data(__name__, "query_language.lark") or b"").decode()
+    return Lark(grammar, parser="lalr", lexer=_TokenFeed)
 
 
 def _explained(query: str, tokens: list[Token], unexpected: Token) -> QuerySyntaxError:

@@ -48,19 +48,11 @@ CREATE TABLE texts (key, size, text);
 _INDEXES = "CREATE UNIQUE INDEX by_chunk ON chunks (chunk_key); CREATE UNIQUE INDEX by_text ON texts (key);"
 ROW_FACTS = {
     **{name: f"c.{name}" for name in ("chunk_id", "doc_id", "chunk_kind", "source", "title", "spans", "text_display")},
-    "filename": "a.filename",
-    "breadcrumb": "n.breadcrumb",
-    "node_start": "n.heading_start",
-    "node_end": "n.byte_end",
+    "filename": "a.filename", "breadcrumb": "n.breadcrumb", "node_start": "n.heading_start", "node_end": "n.byte_end",
     **{name: f"d.{name}" for name in ("list_id", "subject", "path", "from_name", "from_addr")},
-    "effective_at": "epoch_us(d.effective_at)",
-    "thread_id": "p.thread_id",
-    "thread_subject": "t.subject",
-    "thread_position": "p.position",
-    "thread_size": "t.message_count",
-    "answered_name": "w.name",
-    "answered_text": "nullif(k.context, '')",
-    "inferred_quotes": "i.ranges",
+    "effective_at": "epoch_us(d.effective_at)", "thread_id": "p.thread_id", "thread_subject": "t.subject",
+    "thread_position": "p.position", "thread_size": "t.message_count", "answered_name": "w.name",
+    "answered_text": "nullif(k.context, '')", "inferred_quotes": "i.ranges",
     "block_index": "CASE WHEN c.attachment_id IS NULL AND c.byte_start IS NOT NULL "
     "THEN len([e FOR e IN b.block_ends IF e <= c.byte_start]) END",
     "page": "CASE WHEN g.starts IS NOT NULL THEN len([s FOR s IN g.starts IF s <= c.byte_start]) END",

@@ -22,9 +22,7 @@ _AT_FIRST = 4
 _OF_DOCUMENT = "SELECT chunk_no, doc_id FROM chunks WHERE doc_id = $id"
 _CHUNKS_OF = {
     "chunk": "SELECT chunk_no, doc_id FROM chunks WHERE chunk_id = $id",
-    "message": _OF_DOCUMENT,
-    "document": _OF_DOCUMENT,
-    "conversation": _OF_DOCUMENT,
+    **dict.fromkeys(("message", "document", "conversation"), _OF_DOCUMENT),
     "attachment": "SELECT chunk_no, doc_id FROM chunks WHERE attachment_id = $id",
     "thread": "SELECT chunk_no, doc_id FROM chunks JOIN thread_tree ON message_id = doc_id WHERE thread_id = $id",
     "node": """
