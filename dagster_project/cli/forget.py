@@ -11,6 +11,7 @@ from dagster_project.cli.render.builds import BuildView
 from dagster_project.config.settings import load_settings
 from dagster_project.orchestration.instance import open_instance
 from dagster_project.orchestration.outcomes import BuildResult
+from dagster_project.orchestration.upkeep.erasure import STAYS
 from dagster_project.orchestration.upkeep.forget import Target, find
 from dagster_project.orchestration.upkeep.forget import forget as erase_all
 
@@ -42,10 +43,9 @@ def forget(names: tuple[str, ...], config: Path | None, as_json: bool, yes: bool
     with open_instance(settings) as instance, BuildView(show=not as_json) as view:
         result = erase_all(settings, instance, target, tell=view.step)
     if as_json:
-        facts = {"erased": dict(result.erased), "left_out": dict(result.left_out)}
-        click.echo(
-            json.dumps(target.as_json() | facts | {"version": (result.published or {}).get("version")})
-        )
+        facts = {"erased": dict(result.erased), "left_out": dict(result.left_out), "stays": STAYS}
+        version = {"version": (result.published or {}).get("version")}
+        click.echo(json.dumps(target.as_json() | facts | version))
     else:
         _print_result(result)
 
@@ -73,3 +73,4 @@ def _print_result(result: BuildResult) -> None:
     erased = ", ".join(f"{count:,} {what}" for what, count in result.erased.items())
     version = (result.published or {}).get("version")
     click.echo(f"Forgotten. Version {version} is the only one; also erased: {erased}.")
+    click.echo(f"Names stay in {STAYS}.")

@@ -5,6 +5,7 @@ every file that may hold it is written again or deleted, whether or not it does;
 """
 
 import json
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -25,6 +26,7 @@ from dagster_project.orchestration.asset_jobs import whole_assets
 from dagster_project.orchestration.upkeep.caches import prune_answers, used_hashes
 from dagster_project.system.dagster_internals import AssetKeyTable, SqlEventLogStorageTable
 from dagster_project.system.globs import write_atomically
+from transforms.hashing import text_hash
 
 _BUSY_SECONDS = 60.0
 _INDEX = "index"
@@ -32,6 +34,9 @@ MADE_ON_REQUEST = ("search_results", "evaluation_queries", "evaluation_relevance
 """Tables that no build makes."""
 _TEXTS = ("preview", "latest_context")
 """Metadata of materializations that show rows and blocks."""
+_PARTITION = re.compile(r"[^\s\"'`|/\\]+/[^\s\"'`|/\\]+")
+STAYS = "headers and quotes of other mails, ids in eval/ and receipts, quarantine, settings and the names of their sources"
+"""The places where names stay: others wrote them, a changed proof proves nothing, or a source still holds the text."""
 
 
 def begin(settings: Settings) -> None:
@@ -61,20 +66,21 @@ def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
     for extra in extras():
         if extra.folder and extra not in enabled(settings):
             shutil.rmtree(settings.root / extra.folder, ignore_errors=True)
+    is_sqlite = instance.event_log_storage.is_run_sharded
+    history = sorted(Path(instance.root_directory).rglob("*.db")) if is_sqlite else []
     counts = {
         "vectors": make_embedding_cache(settings).prune(used_hashes(settings)),
         "answers": prune_answers(settings),
         "previews": _erase_previews(instance),
+        "names": sum(_erase_names(file, forgotten) for file in history),
         "reports": _erase_reports(settings.root / "eval"),
     }
     # The next build or search writes readings of documents, copies of remote files and narrowed versions.
-    for folder in (
-        settings.root / "cache" / "documents",
-        settings.root / "cache" / "lake",
-        settings.root / LENSES,
-    ):
-        shutil.rmtree(folder, ignore_errors=True)
-    for file in (*(settings.root / "cache").rglob("*.sqlite"), *_event_files(instance)):
+    for name in ("cache/documents", "cache/lake", LENSES):
+        shutil.rmtree(settings.root / name, ignore_errors=True)
+    for name in ("chats.json", "files.json"):
+        (settings.root / "cache" / name).unlink(missing_ok=True)
+    for file in (*(settings.root / "cache").rglob("*.sqlite"), *history):
         with closing(sqlite3.connect(file, timeout=_BUSY_SECONDS)) as connection:
             connection.execute("VACUUM")  # free pages keep their text
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -130,6 +136,27 @@ def _event_files(instance: dg.DagsterInstance) -> list[Path]:
     is_sqlite = instance.event_log_storage.is_run_sharded
     folder = Path(instance.root_directory) / "history" / "runs"
     return sorted(f for f in folder.glob("*.db") if not f.name.startswith(".")) if is_sqlite else []
+
+
+def _erase_names(file: Path, forgotten: Forgotten) -> int:
+    """Put hashes in the place of forgotten partitions' keys in a file of Dagster; how many values were changed."""
+
+    def hashed(match: re.Match[str]) -> str:
+        is_gone = forgotten.has("partition", match[0]) or forgotten.has("source", match[0].partition("/")[0])
+        return f"forgotten/{text_hash(match[0])}" if is_gone else match[0]
+
+    with closing(sqlite3.connect(file, timeout=_BUSY_SECONDS)) as connection, connection:
+        connection.create_function(
+            "named", 1, lambda v: _PARTITION.sub(hashed, v) if isinstance(v, str) else v
+        )
+        statements = connection.execute(_RENAMING).fetchall()
+        return sum(connection.execute(statement).rowcount for (statement,) in statements)
+
+
+_RENAMING = """
+SELECT printf('UPDATE "%w" SET "%w" = named("%w") WHERE "%w" <> named("%w")', t.name, c.name, c.name, c.name, c.name)
+FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table' AND (c.type = 'TEXT' OR c.type LIKE 'VARCHAR%')
+"""
 
 
 def _erase(connection: Connection, table: Table, column: Column[Any]) -> int:
