@@ -65,19 +65,15 @@ class EmbeddingTotals:
         """The figures that are shown with the asset."""
         texts = self.texts + self.retained
         return {
-            "texts": texts,
-            "embedded": self.embedded,
+            "texts": texts, "embedded": self.embedded,
             "reuse_ratio": round(1 - self.embedded / texts, 6) if texts else 1.0,
-            RETAINED: round(self.reuse, 6),
-            "calls": self.calls,
-            "tokens": self.tokens,
-            "truncated_texts": self.truncated,
-            "estimated_cost_usd": round(self.dollars, 6),
+            RETAINED: round(self.reuse, 6), "calls": self.calls, "tokens": self.tokens,
+            "truncated_texts": self.truncated, "estimated_cost_usd": round(self.dollars, 6),
             **{f"screened_{kind}": count for kind, count in sorted(self.finds.items())},
             **({"held_back_texts": self.held} if self.held else {}),
             **({"refused_texts": len(self.refused)} if self.refused else {}),
             **({embedding.PAID_TWICE: self.paid_twice} if self.paid_twice else {}),
-        }
+        }  # fmt: skip
 
 
 class VectorParts:

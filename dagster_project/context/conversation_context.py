@@ -91,19 +91,13 @@ class ContextResult:
     def as_json(self) -> dict[str, Any]:
         """The output of `weft context --json`."""
         return {
-            "outcome": self.outcome,
-            "version": self.manifest["index_version"],
-            "seconds": round(self.seconds, 6),
-            "queries": self.queries,
-            "results": self.results,
-            "documents": self.documents,
-            "tokens": self.manifest["block_tokens"],
-            "budget_tokens": self.manifest["budget_tokens"],
-            "stopped": self.manifest["stopped"],
-            "completeness": self.completeness.model_dump(mode="json"),
-            "block": self.block,
+            "outcome": self.outcome, "version": self.manifest["index_version"],
+            "seconds": round(self.seconds, 6), "queries": self.queries, "results": self.results,
+            "documents": self.documents, "tokens": self.manifest["block_tokens"],
+            "budget_tokens": self.manifest["budget_tokens"], "stopped": self.manifest["stopped"],
+            "completeness": self.completeness.model_dump(mode="json"), "block": self.block,
             "manifest": dict(self.manifest),
-        }
+        }  # fmt: skip
 
 
 def read_conversation(

@@ -133,20 +133,15 @@ class BuildResult:
         """The output of `weft build --json`."""
         return {
             "outcome": "PUBLISHED" if self.published else "UNCHANGED",
-            "partitions": len(self.plan.partitions),
-            "made": sorted(self.plan.stale),
-            "removed": sorted(self.plan.vanished),
-            "slow": sorted(self.slow),
-            "damaged": dict(self.plan.damaged),
-            "broken": dict(self.plan.broken),
+            "partitions": len(self.plan.partitions), "made": sorted(self.plan.stale),
+            "removed": sorted(self.plan.vanished), "slow": sorted(self.slow),
+            "damaged": dict(self.plan.damaged), "broken": dict(self.plan.broken),
             "interrupted": [asdict(interrupted) for interrupted in self.interrupted],
             "clock_behind_seconds": self.clock_behind.total_seconds() if self.clock_behind else 0.0,
-            "erased": dict(self.erased),
-            "left_out": dict(self.left_out),
+            "erased": dict(self.erased), "left_out": dict(self.left_out),
             "published": dict(self.published) if self.published else None,
-            "stages": {k: dict(v) for k, v in self.stages.items()},
-            "embedding": dict(self.embedding),
+            "stages": {k: dict(v) for k, v in self.stages.items()}, "embedding": dict(self.embedding),
             "fetched": {name: outcome.as_json() for name, outcome in self.fetched.items()},
             "failed_checks": {f"{c.asset}.{c.check}": dict(c.figures) for c in self.failed_checks},
             "seconds": round(self.seconds, 3),
-        }
+        }  # fmt: skip

@@ -63,17 +63,10 @@ def literal(text: object) -> str:
 
 
 _SQL_TYPES = {
-    pa.string(): "VARCHAR",
-    pa.large_string(): "VARCHAR",
-    pa.int64(): "BIGINT",
-    pa.int32(): "INTEGER",
-    pa.bool_(): "BOOLEAN",
-    pa.float32(): "FLOAT",
-    pa.float64(): "DOUBLE",
-    pa.uint64(): "UBIGINT",
-    TIME: "TIMESTAMPTZ",
-    SPAN: "STRUCT(byte_start BIGINT, byte_end BIGINT, role VARCHAR)",
-}
+    pa.string(): "VARCHAR", pa.large_string(): "VARCHAR", pa.int64(): "BIGINT", pa.int32(): "INTEGER",
+    pa.bool_(): "BOOLEAN", pa.float32(): "FLOAT", pa.float64(): "DOUBLE", pa.uint64(): "UBIGINT",
+    TIME: "TIMESTAMPTZ", SPAN: "STRUCT(byte_start BIGINT, byte_end BIGINT, role VARCHAR)",
+}  # fmt: skip
 
 
 def sql_type(type_: pa.DataType) -> str:

@@ -183,18 +183,12 @@ def manifest(compilation: CompiledBlock, facts: Mapping[str, Any]) -> dict[str, 
 def _manifest_entry(passage: Passage) -> dict[str, Any]:
     text, start, end = passage.shown
     return {
-        "chunk_id": passage.chunk_id,
-        "doc_id": passage.doc_id,
-        "place": passage.place,
-        "byte_start": start,
-        "byte_end": end,
-        "lines": list(passage.shown_lines),
-        "expanded": passage.expanded,
-        "cut": passage.cut,
-        "text_sha256": bytes_sha256(text.encode()),
+        "chunk_id": passage.chunk_id, "doc_id": passage.doc_id, "place": passage.place, "byte_start": start,
+        "byte_end": end, "lines": list(passage.shown_lines), "expanded": passage.expanded,
+        "cut": passage.cut, "text_sha256": bytes_sha256(text.encode()),
         "similarity": passage.similarity if passage.similarity is None else round(passage.similarity, 6),
         "score": passage.score if passage.score is None else round(passage.score, 6),
-    }
+    }  # fmt: skip
 
 
 def reproduce_block(recorded: Mapping[str, Any], passages: Mapping[str, Passage]) -> str:

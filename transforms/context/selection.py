@@ -127,16 +127,11 @@ def window_context(
         question = "\x00".join(queries.get_column("text"))
         rows.append(
             {
-                "window_id": window,
-                "index_version": facts["index_version"],
-                "outcome": CONTEXT if best else NO_HITS,
-                "query_count": len(queries),
-                "result_count": len(shown_candidates(candidates)),
-                "document_count": len(documents),
-                "final_count": len(best),
-                "block": related_posts(best, _PASSAGE_CHARS),
-                "records": [_record(p) for p in best],
-                "compiled": compilation.block,
+                "window_id": window, "index_version": facts["index_version"],
+                "outcome": CONTEXT if best else NO_HITS, "query_count": len(queries),
+                "result_count": len(shown_candidates(candidates)), "document_count": len(documents),
+                "final_count": len(best), "block": related_posts(best, _PASSAGE_CHARS),
+                "records": [_record(p) for p in best], "compiled": compilation.block,
                 "manifest": json.dumps(
                     context_manifest(
                         compilation,
@@ -147,7 +142,7 @@ def window_context(
                     sort_keys=True,
                 ),
             }
-        )
+        )  # fmt: skip
     return CONVERSATION_CONTEXT.from_rows(rows)
 
 

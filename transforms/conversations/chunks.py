@@ -54,21 +54,13 @@ def conversation_attachments(
             rows.append(
                 {
                     "attachment_id": base if counts[base] == 1 else parts_hash((base, str(counts[base]))),
-                    "message_id": owner,
-                    "source": source,
-                    "partition": partition,
-                    "part_index": len(rows),
-                    "filename": name,
-                    "declared_type": file.declared_type or _UNKNOWN_TYPE,
-                    "content_class": "other" if text is None else "text",
-                    "text": text,
-                    "page_starts": page_starts,
-                    "char_count": len(text or ""),
-                    "byte_count": file_text.byte_count,
-                    "reason": file_text.reason,
-                    "lane": "fast",
+                    "message_id": owner, "source": source, "partition": partition, "part_index": len(rows),
+                    "filename": name, "declared_type": file.declared_type or _UNKNOWN_TYPE,
+                    "content_class": "other" if text is None else "text", "text": text,
+                    "page_starts": page_starts, "char_count": len(text or ""),
+                    "byte_count": file_text.byte_count, "reason": file_text.reason, "lane": "fast",
                 }
-            )
+            )  # fmt: skip
     return ATTACHMENTS.from_rows(rows)
 
 
@@ -94,22 +86,15 @@ def attachment_chunks(attachment: Mapping[str, Any], chat_title: str) -> Iterato
         part = text[segment.start : segment.end].strip("\n")
         if SUBSTANCE.search(part):
             yield {
-                "source_kind": "attachment",
-                "source": attachment["source"],
-                "partition": attachment["partition"],
-                "doc_id": attachment["message_id"],
-                "attachment_id": attachment["attachment_id"],
-                "parent_id": attachment["message_id"],
-                "chunk_kind": "attachment_segment",
-                "title": title,
-                "heading_path": [],
-                "text_display": part,
-                "text_embed": f"{title}\n\n{part}",
-                "text_lex": part,
+                "source_kind": "attachment", "source": attachment["source"],
+                "partition": attachment["partition"], "doc_id": attachment["message_id"],
+                "attachment_id": attachment["attachment_id"], "parent_id": attachment["message_id"],
+                "chunk_kind": "attachment_segment", "title": title, "heading_path": [], "text_display": part,
+                "text_embed": f"{title}\n\n{part}", "text_lex": part,
                 "spans": [
                     {"byte_start": offsets(segment.start), "byte_end": offsets(segment.end), "role": "own"}
                 ],
-            }
+            }  # fmt: skip
 
 
 def exclusion(attachment: Mapping[str, Any]) -> dict[str, Any]:

@@ -124,23 +124,17 @@ def conversation_messages(chat: Chat, window: Window, source: str, partition: st
     rows = len(window.entries)
     turns = range(window.first, window.first + rows)
     columns: dict[str, list[Any]] = {
-        "conversation_id": [conversation] * rows,
-        "doc_id": [window_id(conversation, window.key)] * rows,
-        "source": [source] * rows,
-        "partition": [partition] * rows,
-        "window": [window.key] * rows,
-        "title": [chat.title or chat.name] * rows,
-        "turn": list(turns),
-        "sent_at": [e.at for e in window.entries],
-        "author": [e.author or None for e in window.entries],
-        "text": [e.text for e in window.entries],
-        "kind": [e.kind for e in window.entries],
+        "conversation_id": [conversation] * rows, "doc_id": [window_id(conversation, window.key)] * rows,
+        "source": [source] * rows, "partition": [partition] * rows, "window": [window.key] * rows,
+        "title": [chat.title or chat.name] * rows, "turn": list(turns),
+        "sent_at": [e.at for e in window.entries], "author": [e.author or None for e in window.entries],
+        "text": [e.text for e in window.entries], "kind": [e.kind for e in window.entries],
         "message_key": [e.key or None for e in window.entries],
         "answers_key": [e.answers or None for e in window.entries],
         "answered_turn": [window.answered.get(n) for n in turns],
         "reaction_count": [e.reactions for e in window.entries],
         "is_edited": [e.is_edited for e in window.entries],
-    }
+    }  # fmt: skip
     return CONVERSATION_MESSAGES.from_columns(columns)
 
 

@@ -171,25 +171,17 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
     created, modified = (_time(fields, names, defects) for names in (_CREATED, _MODIFIED))
     title = _text_field(fields.get("title")) or _title(parsed, stored, kind, file.path)
     return {
-        "doc_id": f"{source}:{file.path}",
-        "path": file.path,
-        "title": title or file_name(file.path),
-        "has_own_title": bool(title),
-        "format": kind,
+        "doc_id": f"{source}:{file.path}", "path": file.path, "title": title or file_name(file.path),
+        "has_own_title": bool(title), "format": kind,
         "doc_type": ", ".join(map(_unlinked, _listed(fields.get("type")))) or None,
         "description": _text_field(fields.get("description")),
         "tags": list(_tags(fields, stored.text, front.body_start, parsed if kind == "markdown" else None)),
         "aliases": _listed(fields.get("aliases", fields.get("alias"))),
         "frontmatter": json.dumps(header, ensure_ascii=False) if header else None,
-        "created_at": created or _named_day(file_name(file.path)),
-        "modified_at": modified,
-        "text": stored.text,
-        "body_start": front.body_start,
-        "page_starts": stored.page_starts,
-        "picture": stored.picture,
-        "content_hash": text_hash(stored.text),
-        "defects": defects,
-    }
+        "created_at": created or _named_day(file_name(file.path)), "modified_at": modified,
+        "text": stored.text, "body_start": front.body_start, "page_starts": stored.page_starts,
+        "picture": stored.picture, "content_hash": text_hash(stored.text), "defects": defects,
+    }  # fmt: skip
 
 
 def _stored_text(file: RawFile, kind: str) -> Converted:

@@ -101,22 +101,18 @@ def report(
     right = judgements.grades.filter((pl.col("level") == quality.MAIN[1]) & (pl.col("grade") > 0))
     lost = losses(runs, right.select("query_id", doc_id="item"), quality.stages_of(runs, profiles))
     return {
-        "format": FORMAT,
-        "order": list(profiles),
+        "format": FORMAT, "order": list(profiles),
         "profiles": {name: dict(changed) for name, changed in profiles.items()},
         "stages": [s for s in STAGES if s in set(runs["stage"])],
         "stages_of": quality.stages_of(runs, profiles),
         "measures": [*MEASURES, COVERAGE, *(PASSAGE_MEASURES if judgements.passages.height else ())],
-        "confidence": quality.CONFIDENCE,
-        "labels": _label_counts(runs, answerable, profiles),
-        "losses": counts(lost, profiles),
-        "corpus": retrieved_measures(runs, facts),
+        "confidence": quality.CONFIDENCE, "labels": _label_counts(runs, answerable, profiles),
+        "losses": counts(lost, profiles), "corpus": retrieved_measures(runs, facts),
         "summary": quality.summary(values, tags),
         "comparisons": quality.comparisons(values, baseline, others),
         "queries": _query_reports(queries, judgements, runs, values, lost, tags),
-        "not_measured": sorted(set(queries["query_id"]) - answerable),
-        "entries": _entry_counts(judgements),
-    }
+        "not_measured": sorted(set(queries["query_id"]) - answerable), "entries": _entry_counts(judgements),
+    }  # fmt: skip
 
 
 def before_and_after(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,28 +138,24 @@ def before_and_after(first: Mapping[str, Any], second: Mapping[str, Any]) -> dic
     ]
     values = pl.DataFrame(rows, schema=quality.QUALITY, orient="row")
     return {
-        **second,
-        "order": list(names),
+        **second, "order": list(names),
         "profiles": {n: side["profiles"][baselines[n]] for n, side in sides.items()},
         "stages_of": {n: side["stages_of"][baselines[n]] for n, side in sides.items()},
         "labels": {n: side["labels"][baselines[n]] for n, side in sides.items()},
         "losses": {n: side["losses"][baselines[n]] for n, side in sides.items()},
         "summary": quality.summary(values, {q["id"]: q["tags"] for q in queries}),
-        "comparisons": quality.comparisons(values, "before", ["after"]),
-        "queries": queries,
+        "comparisons": quality.comparisons(values, "before", ["after"]), "queries": queries,
         "not_measured": sorted(set(by_id["before"]) ^ set(by_id["after"])),
         "corpus": {
             "index": second["corpus"]["index"],
             "retrieved": {n: side["corpus"]["retrieved"].get(baselines[n], {}) for n, side in sides.items()},
         },
-        "texts": {
-            kind: {**first["texts"][kind], **second["texts"][kind]} for kind in ("documents", "chunks")
-        },
+        "texts": {kind: {**first["texts"][kind], **second["texts"][kind]} for kind in ("documents", "chunks")},
         "timing": {
             "made_at": second["timing"]["made_at"],
             "latency": {n: side["timing"]["latency"].get(baselines[n], {}) for n, side in sides.items()},
         },
-    }
+    }  # fmt: skip
 
 
 def _query_reports(

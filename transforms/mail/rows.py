@@ -97,18 +97,11 @@ def _identity(mail: ParsedMail, data: bytes) -> dict[str, Any]:
         parent = None if parent == ident else parent
         refs = [ref for ref in refs if ref != ident]
     return {
-        "message_id": ident,
-        "header_message_id": header_id,
-        "text_hash": text,
-        "content_hash": parts_hash((text, *hashes)) if hashes else text,
-        "part_hashes": hashes,
-        "in_reply_to": parent,
-        "refs": refs,
-        "subject": subject,
-        "subject_norm": norm,
-        "from_name": from_name,
-        "from_addr": from_addr,
-    }
+        "message_id": ident, "header_message_id": header_id, "text_hash": text,
+        "content_hash": parts_hash((text, *hashes)) if hashes else text, "part_hashes": hashes,
+        "in_reply_to": parent, "refs": refs, "subject": subject, "subject_norm": norm,
+        "from_name": from_name, "from_addr": from_addr,
+    }  # fmt: skip
 
 
 def _people(fields: dict[str, list[str]]) -> dict[str, Any]:
@@ -199,18 +192,11 @@ def _attachment_row(
         "attachment_id": parts_hash(
             (mail["message_id"], mail["content_hash"], str(part.position), bytes_sha256(data))
         ),
-        "message_id": mail["message_id"],
-        "part_index": part.position,
-        "filename": part.filename,
-        "declared_type": part.declared_type,
-        "content_class": content.content_class,
-        "text": content.text,
-        "page_starts": content.page_starts,
-        "char_count": chars,
-        "byte_count": len(data),
-        "reason": content.reason,
-        "lane": "slow" if chars > longest else "fast",
-    }
+        "message_id": mail["message_id"], "part_index": part.position, "filename": part.filename,
+        "declared_type": part.declared_type, "content_class": content.content_class, "text": content.text,
+        "page_starts": content.page_starts, "char_count": chars, "byte_count": len(data),
+        "reason": content.reason, "lane": "slow" if chars > longest else "fast",
+    }  # fmt: skip
     return row, content.had_nul
 
 

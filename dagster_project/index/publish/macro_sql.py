@@ -60,22 +60,16 @@ def _search_text(search: SearchSettings, term_settings: TermSettings) -> dict[st
         humps = f"regexp_replace({humps}, {literal(hump)}, '\\1_\\2', 'g')"
     return {
         "weights": ", ".join(f"{field}_weight := {_double(weight)}" for field, weight in weights.items()),
-        "k_one": _double(bm25.K1),
-        "b": _double(bm25.B),
+        "k_one": _double(bm25.K1), "b": _double(bm25.B),
         "frequency": " + ".join(f"{field}_weight * p.{field}_tf" for field in weights),
         "length": " + ".join(f"{field}_weight * l.{field}_length" for field in weights),
         "mean": " + ".join(f"{field}_weight * avg(l.{field}_length)" for field in weights),
         "all_lengths": " + ".join(f"l.{field}_length" for field in weights),
         "stop": ", ".join(map(literal, terms.stems(list(search.stopwords), term_settings))),
-        "cut": str(terms.MAX_TERM_CHARS),
-        "part_chars": str(terms.PART_CHARS),
-        "humps": humps,
-        "unspaced": UNSPACED,
-        "word": terms.WORD,
-        "compound": terms.COMPOUND,
-        "diff_prefix": terms.DIFF_PREFIX,
-        "host": terms.HOST,
-    }
+        "cut": str(terms.MAX_TERM_CHARS), "part_chars": str(terms.PART_CHARS), "humps": humps,
+        "unspaced": UNSPACED, "word": terms.WORD, "compound": terms.COMPOUND,
+        "diff_prefix": terms.DIFF_PREFIX, "host": terms.HOST,
+    }  # fmt: skip
 
 
 def _double(value: float) -> str:

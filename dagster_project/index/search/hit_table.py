@@ -61,11 +61,8 @@ class SearchResult:
         for row in rows:
             row["effective_at"] = row["effective_at"] and row["effective_at"].isoformat()
         return {
-            "outcome": "HITS" if rows else "NO_RESULTS",
-            "version": version,
-            "vector_path": self.vector_path,
-            "seconds": round(self.seconds, 6),
-            "completeness": self.completeness.model_dump(mode="json"),
+            "outcome": "HITS" if rows else "NO_RESULTS", "version": version, "vector_path": self.vector_path,
+            "seconds": round(self.seconds, 6), "completeness": self.completeness.model_dump(mode="json"),
             "queries": [
                 {
                     "query": q.original,
@@ -76,7 +73,7 @@ class SearchResult:
                 }
                 for i, (q, label) in enumerate(zip(queries, self.labels, strict=True))
             ],
-        }
+        }  # fmt: skip
 
 
 def without_hits(

@@ -18,21 +18,13 @@ def picture_chunks(documents: pa.Table) -> pa.Table:
     return chunks_from_rows(
         [
             {
-                "chunk_id": parts_hash((PICTURE, doc_id, text, picture)),
-                "source_kind": "document",
-                "source": source,
-                "partition": partition,
-                "doc_id": doc_id,
-                "parent_id": doc_id,
-                "chunk_kind": PICTURE,
-                "chunk_index": 0,
-                "chunk_count": 1,
-                "title": title,
-                "text_display": text.strip(),
-                "text_embed": picture,
+                "chunk_id": parts_hash((PICTURE, doc_id, text, picture)), "source_kind": "document",
+                "source": source, "partition": partition, "doc_id": doc_id, "parent_id": doc_id,
+                "chunk_kind": PICTURE, "chunk_index": 0, "chunk_count": 1, "title": title,
+                "text_display": text.strip(), "text_embed": picture,
                 "spans": [{"byte_start": 0, "byte_end": len(text.encode()), "role": "own"}],
                 "chunker": f"{PICTURE}-{VERSION}",
             }
             for doc_id, source, partition, title, text, picture in rows_of(documents, *columns)
         ]
-    )
+    )  # fmt: skip

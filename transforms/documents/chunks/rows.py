@@ -51,21 +51,12 @@ class ChunkRows:
         count = len(segments)
         columns: tuple[Iterable[Any], ...] = (
             [self._chunk_id(header.scope, text) for header, text in zip(headers, texts, strict=True)],
-            [document.source] * count,
-            [document.partition] * count,
-            [document.doc_id] * count,
-            [document.nodes[segment.node].node_id for segment in segments],
-            range(count),
-            [count] * count,
-            [header.headings for header in headers],
-            [header.title for header in headers],
-            texts,
-            embedded,
-            self._wide(document, segments),
-            map(len, texts),
-            self._are_code(document, segments),
+            [document.source] * count, [document.partition] * count, [document.doc_id] * count,
+            [document.nodes[segment.node].node_id for segment in segments], range(count), [count] * count,
+            [header.headings for header in headers], [header.title for header in headers], texts, embedded,
+            self._wide(document, segments), map(len, texts), self._are_code(document, segments),
             map(text_hash, embedded),
-        )
+        )  # fmt: skip
         for column, values in zip(self.columns.values(), columns, strict=True):
             column.extend(values)
         self._place(document, segments)

@@ -171,9 +171,7 @@ def counts_of_bucket(tables: BucketTables) -> pa.Table:
     pairs, bodies = quoted_sample(blocks, tree), tables.messages.select(["message_id", "body"])
     anchors = anchors_in_parent(pairs, bodies, chunks)
     shares = [
-        *_chunk_measures(chunks),
-        *_duplicates(chunks),
-        *_mail_measures(chunks, stored["doc_id"], lists),
+        *_chunk_measures(chunks), *_duplicates(chunks), *_mail_measures(chunks, stored["doc_id"], lists),
         *_thread_measures(tree, pl.DataFrame(tables.attachments), lists),
         _share(
             "quoted_lines_in_parent",
@@ -188,7 +186,7 @@ def counts_of_bucket(tables: BucketTables) -> pa.Table:
             _one(),
         ),
         _defects(tables.messages, lists),
-    ]
+    ]  # fmt: skip
     rows = pl.concat([f.with_columns(pl.col("numerator", "denominator").cast(pl.Int64)) for f in shares])
     return MEASURE_COUNTS.conform(rows.sort(MEASURE_COUNTS.key).select(MEASURE_COUNTS.names).to_arrow())
 
