@@ -56,7 +56,7 @@ def test_wrong_settings_are_not_valid_and_the_reason_is_one_line(clone: Path):
     wrong.write_text('[[sources]]\nname = "a"\nkind = "mbx"\npath = "."\n')
     done = dagster(clone, *VALIDATE, WEFT_CONFIG=str(wrong))
     assert done.returncode == 1
-    assert f"{wrong}: sources.0.kind: must be one of" in done.stdout
+    assert f"{wrong}:3: source a: sources.0.kind: must be one of" in done.stdout
     assert "pydantic" not in done.stdout
 
 
