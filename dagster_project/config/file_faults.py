@@ -81,15 +81,12 @@ def explain(
     for fault in error.errors():
         # Behind the number of a source, the library names the kind that it took it for.
         steps = [p for i, p in enumerate(fault["loc"]) if not (i == 2 and fault["loc"][0] == "sources")]
-        place = f"{path}: file"
         steps += ["kind"] if (is_of_kind := fault["type"].startswith("union_tag")) else []
-        if steps:
-            is_missing = fault["type"] in ("missing", "union_tag_not_found")
-            place = _place(path, raw, ".".join(map(str, steps)), is_missing=is_missing)
+        is_missing, position = fault["type"] in ("missing", "union_tag_not_found"), ".".join(map(str, steps))
+        place = _place(path, raw, position, is_missing=is_missing) if steps else f"{path}: file"
         if is_of_kind:
-            lines.append(
-                f"{place}: must be one of {', '.join(sorted(REMOTES if 'fetch' in steps else kinds))}"
-            )
+            known = REMOTES if "fetch" in steps else kinds
+            lines.append(f"{place}: must be one of {', '.join(sorted(known))}")
         elif fault["type"] == "extra_forbidden":
             key = ".".join(step for step in steps if isinstance(step, str) and step not in REMOTES)
             nearest = get_close_matches(key, dotted_keys(settings, internal=False), 1, 0.8)
