@@ -171,7 +171,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         HERE, (*HERE, "--queries", "WORK/hostile.yaml"), (*HERE, "--profile", NAMED), (*HERE, "--tag", NAMED),
     ],
     "eval init": [(*HERE, f"WORK/new{NAMED[:40]}.yaml"), (*HERE, "WORK/truth.yaml")],
-    "eval compare": [("REPORT", "REPORT"), (f"WORK/none{NAMED}", "REPORT")],
+    "eval compare": [("REPORT", "REPORT"), (f"WORK/none{NAMED}", "REPORT")], "eval lens": [(*HERE, NAMED, "CONFIG")],
     "eval sweep": [(*HERE, "--set", "rrf_k=10,60"), (*HERE, "--set", f"{NAMED}=1"), (*HERE, "--measure", NAMED)],
     # They serve until they are interrupted: what they say is that they cannot begin.
     "serve": [("--config", f"WORK/none{NAMED}"), ("--port", NAMED), (*HERE, "--host", NAMED)],
@@ -183,7 +183,7 @@ CALLS = {name: calls for name, calls in CALLS.items() if name.split()[0] in COMM
 SHOWING = {
     "search", "context", "sql", "get", "similar", "graph stripe", "graph ask", "doctor",
     "cache import", "eval run", "eval init", "eval compare", "eval sweep", "serve", "graph serve", "mcp",
-    "mcp skill", "ui", "backfill", "build", "init", "verify", "serve tokens",
+    "mcp skill", "ui", "backfill", "build", "init", "verify", "serve tokens", "eval lens",
 }  # fmt: skip
 """Commands that do print a steering sign's escape: the test would pass for an output without any."""
 
