@@ -183,7 +183,7 @@ CALLS = {name: calls for name, calls in CALLS.items() if name.split()[0] in COMM
 SHOWING = {
     "search", "context", "sql", "get", "similar", "graph stripe", "graph ask", "doctor",
     "cache import", "eval run", "eval init", "eval compare", "eval sweep", "serve", "graph serve", "mcp",
-    "mcp skill", "ui", "backfill", "build", "init", "verify", "serve tokens", "eval lens",
+    "mcp skill", "ui", "backfill", "build", "init", "verify", "serve tokens",
 }  # fmt: skip
 """Commands that do print a steering sign's escape: the test would pass for an output without any."""
 
