@@ -33,7 +33,8 @@ def _place(path: Path, raw: Any, position: str, *, is_missing: bool = False) -> 
     for key, number in steps[: -1 if is_missing else None]:
         head = re.compile(rf'\s*(?:\[+(?:[\w-]+\.)*)?"?{re.escape(key)}"?\s*[=\]]')
         at = ([n for n, line in enumerate(lines, 1) if n > at and head.match(line)][number:] or [at])[0]
-    named = raw["sources"][steps[0][1]].get("name") if position.startswith("sources.") else None
+    source = raw["sources"][steps[0][1]] if position.startswith("sources.") else None
+    named = source.get("name") if isinstance(source, dict) else None
     return f"{path}{f':{at}' * bool(at)}: {f'source {named}: ' * bool(named)}{position}"
 
 
@@ -74,9 +75,7 @@ def _keys(value: object, position: str = "", key: str = "") -> Iterator[tuple[st
 def explain(
     path: Path, raw: object, error: ValidationError, kinds: Collection[str], settings: type[BaseModel]
 ) -> str:
-    """One line per fault: file, line, source, entry, fault and, for unknown names, the nearest of `settings`.
-
-    `kinds` are the kinds of source."""
+    """A line per fault: file, line, source (of `kinds`), entry, fault and, for unknown names, the nearest of `settings`."""
     lines = []
     for fault in error.errors():
         # Behind the number of a source, the library names the kind that it took it for.

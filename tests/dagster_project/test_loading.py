@@ -72,15 +72,11 @@ def test_settings_in_the_folder_go_before_the_sample(workspace: Workspace, monke
     assert shown(defs())["lake"] == {"uri": workspace.settings.lake_uri}
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (None, "no settings file at"),
-        ("[[sources]", "is not valid TOML"),
-        ('[[sources]]\nname = "a"\nkind = "mbx"\npath = "."\n', "sources.0.kind: must be one of"),
-    ],
-    ids=["missing", "no TOML", "wrong"],
-)
+@pytest.mark.parametrize(("text", "reason"), [
+    pytest.param(None, "no settings file at", id="missing"), pytest.param("[[sources]", "is not valid TOML", id="no TOML"),
+    pytest.param('[[sources]]\nname = "a"\nkind = "mbx"\npath = "."\n', "sources.0.kind: must be one of", id="wrong"),
+    pytest.param('sources = ["x"]', "weft.toml:1: sources.0", id="no table"),
+])  # fmt: skip
 def test_settings_that_do_not_load_are_one_asset_that_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, reason: str
 ):
