@@ -93,10 +93,10 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 @pytest.fixture(scope="session")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+def once(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Once:
     """Gives a workspace built of the same files, once for all processes of a run of the tests; for reading only."""
     own = tmp_path_factory.getbasetemp()
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    shared = own.parent if hasattr(pytestconfig, "workerinput") else own
 
     def built(work: Workspace) -> Workspace:
         place = shared / f"built-{work.digest[:16]}"
