@@ -1,6 +1,6 @@
 """Writes docs/tables.md, docs/settings.md, docs/commands.md and pictures from the declarations in the code.
 
-And docs/performance.md from the figures that were measured.
+And docs/performance.md from the figures that were measured, and the page of each extra in its folder.
 
     python docs/generate.py
 
@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 import dagster as dg
 import pyarrow as pa
 from commands import commands_page
+from extras import extra_pages
 from memory_page import memory_page
 from performance import performance_page, scale_plot, stages_plot
 from pictures import layered_svg, without_shortcuts
@@ -486,6 +487,7 @@ PAGES = {
     "images/scale.svg": scale_plot,
     "images/stages.svg": stages_plot,
     "images/topics.svg": topics_plot,
+    **extra_pages(),
 }
 
 
