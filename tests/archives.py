@@ -238,10 +238,15 @@ def differences(one: Path, other: Path) -> dict[str, int]:
         for name, folder in (("one", one), ("other", other)):
             connection.execute(f"ATTACH '{(folder / 'CURRENT').resolve()}' AS {name} (READ_ONLY)")
         tables = "SELECT table_name FROM duckdb_tables() WHERE database_name = '{}'"
-        names = [{r[0] for r in connection.execute(tables.format(n)).fetchall()} for n in ("one", "other")]
-        assert names[0] == names[1]
+        keys = "SELECT table_name || constraint_text FROM duckdb_constraints() WHERE database_name = '{}'"
+        names, others, declared, other_declared = (
+            {row[0] for row in connection.execute(statement.format(name)).fetchall()}
+            for statement in (tables, keys)
+            for name in ("one", "other")
+        )
+        assert (names, declared) == (others, other_declared)
         found = {}
-        for table in sorted(names[0]):
+        for table in sorted(names):
             left_out = PUBLISHED_ANEW.get(table)
             columns = f"* EXCLUDE ({', '.join(left_out)})" if left_out else "*"
             where = (
@@ -258,7 +263,7 @@ def differences(one: Path, other: Path) -> dict[str, int]:
             ).fetchone() or (0,)
             if count:
                 found[table] = count
-    whole = "manifest" in names[0]
+    whole = "manifest" in names
     return found | (
         _other_arrays((one / "CURRENT").resolve(), (other / "CURRENT").resolve()) if whole else {}
     )

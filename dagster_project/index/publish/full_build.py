@@ -73,6 +73,8 @@ class IndexBuild:
             self.phases.step("publish_vectors", rows["embeddings"])
             self.phases.begin("search_index")
             self._check()
+            for table, key in () if self._is_update else table_sql.PRIMARY_KEYS.items():
+                connection.execute(f"ALTER TABLE {table} ADD PRIMARY KEY ({key})")
             with self._one_transaction():
                 macro_sql.create(connection, self.settings.search, self.settings.terms)
                 macro_sql.comment(connection, self.further_views)

@@ -7,6 +7,10 @@ SELECT count(*) - count(DISTINCT chunk_key) FROM chunks
 SELECT count(*) - count(DISTINCT doc_id) FROM documents
 -- name: a node has one row
 SELECT count(*) - count(DISTINCT node_id) FROM nodes
+-- name: a person's address has one row
+SELECT count(*) - count(DISTINCT addr) FROM people
+-- name: a thread has one row
+SELECT count(*) - count(DISTINCT thread_id) FROM threads
 -- name: a window has one row
 SELECT count(*) - count(DISTINCT doc_id) FROM conversation_windows
 -- name: a chunk belongs to a message, a document or a window

@@ -44,6 +44,14 @@ PARTITIONED = (
 )  # fmt: skip
 """The tables that the lake holds by partition."""
 
+PRIMARY_KEYS = {
+    "people": "addr",
+    "threads": "thread_id",
+    "documents": "doc_id",
+    "conversation_windows": "doc_id",
+}
+"""The declared keys: of tables that have far fewer rows than mails, since DuckDB keeps an index for each."""
+
 COMPRESSED_COLUMNS = {
     "chunks": ("text_display", "text_embed", *(c for c in terms.COLUMN_OF.values() if c.endswith("_lex")))
 }
@@ -93,13 +101,6 @@ _OWN = " + ".join(f"{field}_length" for field in bm25.FIELDS if field not in ("c
 RULES_SQL = SqlFile(__file__, "rules.sql", unembedded=UNEMBEDDED, unauthored=UNAUTHORED, own_length=_OWN)
 VIEWS = SqlFile(__file__, "views.sql")
 
-_FIELD_NAMES = {
-    "title": "the title", "text": "the authored text", "quote": "the quoted text",
-    "context": "the added context", "file": "the names of changed files",
-    "function": "the functions of hunk headers", "added": "added lines", "removed": "removed lines",
-    "rest": "texts of a mail in no chunk",
-}  # fmt: skip
-
 _ADDED_COLUMNS = {
     "quarantine": {"first_seen": "when a published version held the row for the first time"},
     "chunks": {
@@ -115,13 +116,9 @@ def _of_lake(table: Table, published: str) -> tuple[str, dict[str, str]]:
     if published in PARTITIONED:
         columns[PARTITION.name] = PARTITION.comment
     if published in IN_PARTS:
-        columns["bucket"] = (
-            "part of the lake that the row is of: a bucket of mails, or a table made as a whole"
-        )
+        columns["bucket"] = "part of the lake that holds the row: a bucket of mails, or a whole table"
     if published in CODED:
-        columns["reason_code"] = (
-            "the code at the start of `reason`, to group by; docs/tables.md explains each"
-        )
+        columns["reason_code"] = "code at the start of `reason`, to group by; docs/tables.md explains it"
     return table.comment, columns | _ADDED_COLUMNS.get(published, {})
 
 
@@ -139,11 +136,6 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     "backlinks": ("The links that lead to a mail, document or node, its own to itself left out.",
         {"to_id": "Message-ID, document or node that is referred to",
         **{c.name: c.comment for c in LINKS.columns if c.name != "to_id"}}),
-    "postings": ("The inverted index: how often each field of a chunk has a term. Sorted by term, but for postings since "
-        "the file was last made as a whole.", {"term_id": "the term", "chunk_key": "the chunk",
-        **{tf: f"occurrences in {_FIELD_NAMES[field]}" for field, tf in _TF.items()}}),
-    "chunk_lengths": ("Terms per chunk and field, for length normalisation.", {"chunk_key": "the chunk",
-        **{f"{field}_length": f"terms of {name}" for field, name in _FIELD_NAMES.items()}}),
     "semantic_chunks": ("The chunks of mails and attachments with the columns of the pginbox design.",
         {"id": "the chunk", "source_kind": "message or attachment", "source_id": "attachment, else Message-ID",
         "message_id": "the mail", "attachment_id": "the attachment; null for the body",

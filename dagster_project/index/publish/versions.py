@@ -13,7 +13,7 @@ CURRENT = "CURRENT"
 """The link to the current version, in the folder of the published files."""
 LENSES = "lenses"
 """The folder of the files of lenses, beside that of the published files."""
-LAYOUT = "15"
+LAYOUT = "16"
 """Version of the published tables; rows of a file of another layout are not reused."""
 
 _NEEDED = {"manifest", "chunks", "postings", "terms", "embeddings"}

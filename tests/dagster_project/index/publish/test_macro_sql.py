@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dagster_project.extras.registry import extra_parts
+from dagster_project.index.publish import table_sql
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
 from tests.archives import Mail, Once, Workspace
@@ -26,29 +27,18 @@ MAILS = [
     Mail(2, f"> {QUOTED}\n\n{ANSWER}", "Re: Compaction", reply_to=1),
     Mail(3, f"> > {QUOTED}\n> {ANSWER}\n\nBoth agree with my measurements.", "Re: Compaction", reply_to=2),
     Mail(4, "Na\u00efve \u00c9COLE readers were reading about vacuuming and the C# index.", "Other"),
-    Mail(
-        5,
-        f"{TEXT}\n\nI disagree with these four dead records and their indexing.",
-        "Re: Compaction",
-        reply_to=1,
-        sender="bob@example.org",
-    ),
+    Mail(5, f"{TEXT}\n\nI disagree with these four dead records and their indexing.", "Re: Compaction",
+        reply_to=1, sender="bob@example.org"),
     Mail(6, "the " * 12 + "of a", "the"),
-    Mail(
-        10,
-        "\u6e29\u5ba4\u306f\u5f8c\u3067\u5efa\u3066\u308b\u3002PostgreSQL\u7528\u306e\u9ed2\u732b",
-        "\u6e29\u5ba4",
-    ),
+    Mail(10, "\u6e29\u5ba4\u306f\u5f8c\u3067\u5efa\u3066\u308b\u3002PostgreSQL\u7528\u306e\u9ed2\u732b", "\u6e29\u5ba4"),
     Mail(7, "> nothing of my own", "Re: Other", reply_to=4),
     Mail(8, "> ...", "Re: Other", reply_to=4),
-    Mail(
-        9,
-        "So that ships see the harbour in fog, a stronger bulb burns in it.\n\nSigned-off-by: Ann <ann@example.org>\n---\n"
-        "diff --git a/lantern.c b/lantern.c\n--- a/lantern.c\n+++ b/lantern.c\n@@ -1,200 +1,200 @@ int lantern(void)\n"
+    Mail(9, "So that ships see the harbour in fog, a stronger bulb burns in it.\n\n"
+        "Signed-off-by: Ann <ann@example.org>\n---\ndiff --git a/lantern.c b/lantern.c\n--- a/lantern.c\n+++ b/lantern.c\n"
+        "@@ -1,200 +1,200 @@ int lantern(void)\n"
         + "".join(f"-\tlantern_glow({n});\n+\tlantern_glow_bright(bulb, {n});\n" for n in range(200)),
-        "[PATCH] lantern: glow bright in harbour fog",
-    ),
-]
+        "[PATCH] lantern: glow bright in harbour fog"),
+]  # fmt: skip
 Rows = list[dict[str, Any]]
 
 
@@ -216,7 +206,7 @@ def test_readiness_says_what_search_cannot_find_and_why(published: duckdb.DuckDB
     assert len({r["published_at"] for r in rows.values()}) == 1
 
 
-def test_every_table_view_column_and_macro_has_a_comment(published: duckdb.DuckDBPyConnection):
+def test_names_have_comments_and_the_declared_keys_are_there(published: duckdb.DuckDBPyConnection):
     for kind, name in (
         ("tables", "table_name"),
         ("views", "view_name"),
@@ -226,6 +216,11 @@ def test_every_table_view_column_and_macro_has_a_comment(published: duckdb.DuckD
             published, f"SELECT {name} FROM duckdb_{kind}() WHERE NOT internal AND coalesce(comment, '') = ''"
         )
         assert silent == [], kind
+    keys = asked(
+        published,
+        "SELECT table_name, constraint_column_names FROM duckdb_constraints() WHERE constraint_type = 'PRIMARY KEY'",
+    )
+    assert {k["table_name"]: ", ".join(k["constraint_column_names"]) for k in keys} == table_sql.PRIMARY_KEYS
     macros = asked(
         published,
         "SELECT function_name AS name, comment FROM duckdb_functions() "
