@@ -19,7 +19,7 @@ from transforms.schemas.mail import ATTACHMENTS
 from transforms.settings.conversations import ConversationSettings
 from transforms.text.passages import CountTokens
 from transforms.text.segments import section_segments
-from transforms.text.spans import SUBSTANCE, ByteOffsets, Offsets
+from transforms.text.spans import SUBSTANCE, Offsets
 
 _SEGMENT_CHARS = 8000
 """A longer text is split, as that of an attachment of mail is."""
@@ -80,7 +80,7 @@ def _masked(file: FileText, chat: Chat) -> tuple[str | None, list[int] | None]:
 
 def attachment_chunks(attachment: Mapping[str, Any], chat_title: str) -> Iterator[dict[str, Any]]:
     """The rows of the chunks of one row of `conversation_attachments`, without ids and positions."""
-    text, offsets = attachment["text"], ByteOffsets(attachment["text"])
+    text, offsets = attachment["text"], Offsets(attachment["text"])
     title = f"{chat_title} · {attachment['filename']}"
     for segment in section_segments(text, _SEGMENT_CHARS):
         part = text[segment.start : segment.end].strip("\n")

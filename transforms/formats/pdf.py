@@ -4,7 +4,8 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import takewhile
 
 import pypdfium2
@@ -13,8 +14,11 @@ from PIL import Image
 
 from transforms.formats.converted import Converted, FormatError, heading, is_section, own_title, paged, plain
 from transforms.formats.pdf_lines import LIGATURES, Line, page_lines
+from transforms.text.visible import Picture, picture_text
 
 MAX_PAGES = 20_000
+_PAGE_SIDES, _PAGE_QUALITY = (1200, 2400), 85
+"""Pixels that such a picture is wide and high at most, and the quality of its JPEG."""
 _SCAN_CHARS = 16
 """Letters of a page's text layer below which a page that shows a picture is a scan."""
 _DPI = 300
@@ -68,11 +72,29 @@ def pdf_markdown(data: bytes, ocr: Ocr | None = None) -> Converted:
     Headings are those of the outline, below the title; without an outline lines in larger letters. Running heads and
     page numbers are dropped but for the first of each. Pages without a text layer are read by `ocr`, if there is one.
     """
+    with _opened(data) as document:
+        return _markdown(document, ocr)
+
+
+def pdf_page(data: bytes, number: int) -> Converted:
+    """The page of a PDF with that number, from 1, as a `picture` alone; FormatError if the PDF lacks it."""
+    with _opened(data) as document:
+        if not 1 <= number <= len(document):
+            raise FormatError(f"no_page: it has {len(document)} pages, and none is number {number}")
+        page = document[number - 1]
+        scale = min(side / max(size, 1) for side, size in zip(_PAGE_SIDES, page.get_size(), strict=True))
+        out = io.BytesIO()
+        page.render(scale=scale).to_pil().convert("RGB").save(out, "JPEG", quality=_PAGE_QUALITY)
+    return Converted("", [], picture=picture_text(Picture("image/jpeg", out.getvalue())))
+
+
+@contextmanager
+def _opened(data: bytes) -> Iterator[pypdfium2.PdfDocument]:
     try:
         with pypdfium2.PdfDocument(data) as document:
             if len(document) > MAX_PAGES:
                 raise FormatError(f"too_large: {len(document)} pages, the cap is {MAX_PAGES}")
-            return _markdown(document, ocr)
+            yield document
     except pypdfium2.PdfiumError as error:
         if _PASSWORD in str(error).lower():
             raise FormatError("encrypted: it opens with a password only") from error

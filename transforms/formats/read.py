@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 
 from transforms.formats.books import epub_markdown, notebook_markdown
 from transforms.formats.calendars import calendar_markdown
-from transforms.formats.converted import Converted, FormatError
+from transforms.formats.converted import PAGE, Converted, FormatError
 from transforms.formats.office import docx_markdown, opendocument_markdown, pptx_markdown, sheets_markdown
-from transforms.formats.pdf import Ocr, pdf_markdown
+from transforms.formats.pdf import Ocr, pdf_markdown, pdf_page
 from transforms.formats.pictures import picture_markdown
 
 _READERS: Mapping[str, Callable[[bytes], Converted]] = {
@@ -18,7 +18,9 @@ _READERS: Mapping[str, Callable[[bytes], Converted]] = {
 def read_format(data: bytes, kind: str, ocr: Ocr | None = None, *, is_seen: bool = False) -> Converted:
     """A file of one of `settings.documents.CONVERTED_FORMATS` as Markdown; FormatError if it has no text to be read.
 
-    A picture that `is_seen` is kept with its text, and need not have one."""
+    A picture that `is_seen` is kept with its text, and need not have one. `page 7` is that page of a PDF as a picture."""
+    if kind.startswith(PAGE):
+        return pdf_page(data, int(kind.removeprefix(PAGE)))
     if kind == "pdf":
         return pdf_markdown(data, ocr)
     try:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from transforms.languages import OR, UNSPACED
 from transforms.settings.search import TermSettings
-from transforms.text.spans import ByteOffsets
+from transforms.text.spans import Offsets
 from transforms.text.terms import identifier_parts, stems
 
 _WORD, _SPACED_WORD = re.compile(r"\w+", re.ASCII), re.compile(rf"[^\W{UNSPACED}]+")
@@ -141,7 +141,7 @@ def stored_ranges(
     ranges: list[tuple[int, int]] = []
     words: list[str] = []
     for first, text in stored:
-        offsets = ByteOffsets(text)
+        offsets = Offsets(text)
         for start, end, _ in _matches(text, matching):
             ranges.append((first + offsets(start), first + offsets(end)))
             words.append(text[start:end].lower())

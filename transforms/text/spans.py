@@ -68,30 +68,6 @@ class Span(NamedTuple):
     role: str
 
 
-class ByteOffsets:
-    """Maps characters of a text to UTF-8 bytes; in ASCII text they are equal.
-
-    >>> ByteOffsets("año")(2)
-    3"""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.is_ascii = text.isascii()
-        self.last: tuple[int, int] = (0, 0)
-
-    def __call__(self, char: int) -> int:
-        """The byte offset of a character; cheap near the previous call's character."""
-        if self.is_ascii:
-            return char
-        at, byte = self.last
-        if char >= at:
-            byte += len(self.text[at:char].encode())
-        else:
-            byte -= len(self.text[char:at].encode())
-        self.last = (char, byte)
-        return byte
-
-
 def merged_ranges(spans: Iterable[Span]) -> list[tuple[int, int]]:
     """The ranges of spans in order, adjacent ones joined.
 
@@ -131,6 +107,10 @@ class Offsets:
         if not text.isascii():
             self._inner = np.flatnonzero(np.frombuffer(text.encode(), np.int8) < -64)
             self._owners = self._inner - np.arange(1, len(self._inner) + 1)
+
+    def __call__(self, char: int) -> int:
+        """The byte at which a character begins."""
+        return char if self._inner is None else char + int(np.searchsorted(self._owners, char))
 
     def bytes(self, chars: Sequence[int]) -> list[int]:
         """The bytes at which these characters begin."""

@@ -83,6 +83,7 @@ def web_app(
         warmed.cancel()
         for each in sites.values():
             each.pool.close()
+            each.readers.close()
 
     guards = [Middleware(OwnPages, hosts=hosts), Middleware(SafeHeaders)]
     guards.append(Middleware(PersonRequired, token=token or "", settings=settings, header=person_header))

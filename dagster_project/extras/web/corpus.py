@@ -98,13 +98,8 @@ def _quality(path: Path, _changed: int) -> Quality | None:
         report = read_report(path)
     except GroundTruthError:
         return None
-    rows = {
-        row["measure"]: row
-        for row in report["summary"]
-        if row["tag"] is None
-        and (row["stage"], row["level"]) == MAIN
-        and row["profile"] == report["order"][0]
-    }
+    main, names = (None, *MAIN, report["order"][0]), ("tag", "stage", "level", "profile")
+    rows = {row["measure"]: row for row in report["summary"] if tuple(row[n] for n in names) == main}
     return Quality(
         datetime.fromisoformat(report["timing"]["made_at"]),
         report["index"]["version"],
@@ -125,24 +120,11 @@ def month_plot(rows: Sequence[dict[str, Any]], author: str | None = None) -> Plo
         at = row["year"] * 12 + row["month"] - 1
         height = (_HEIGHT - _FLOOR) * row["count"] / most
         since, after = (date(month // 12, month % 12 + 1, 1) for month in (at, at + 1))
-        columns.append(
-            _Column(
-                round((at - first) * step, 2),
-                round(_HEIGHT - _FLOOR - height, 2),
-                round(max(step * 0.86, 0.6), 2),
-                round(height, 2),
-                f"{since:%B %Y}: {row['count']:,} mails",
-                with_parameters(
-                    "/",
-                    {
-                        "kind": "message",
-                        "from": author,
-                        "since": str(since),
-                        "until": str(after - timedelta(1)),
-                    },
-                ),
-            )
-        )
+        values = {"kind": "message", "from": author, "since": since, "until": after - timedelta(1)}
+        place = ((at - first) * step, _HEIGHT - _FLOOR - height, max(step * 0.86, 0.6), height)
+        text = f"{since:%B %Y}: {row['count']:,} mails"
+        x, y, wide, high = (round(n, 2) for n in place)
+        columns.append(_Column(x, y, wide, high, text, with_parameters("/", values)))
     return Plot(_WIDTH, _HEIGHT, columns, _labels(first, last, step), most)
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -51,10 +51,10 @@ _HUES = 8
 
 @dataclass(frozen=True)
 class _Document:
-    """A document: its row, its HTML, the headings of its outline, and the links to it."""
+    """A document: its row, the HTML of its text, of a PDF by its pages, the headings of its outline, the links to it."""
 
     row: Mapping[str, Any]
-    html: Markup
+    pages: list[Markup]
     outline: list[dict[str, Any]]
     backlinks: list[dict[str, Any]]
 
@@ -95,10 +95,12 @@ def document_page(
     }
     if row["format"] == "text":
         body = Markup(text.html(row["body_start"], len(text.data)))
-        html = Markup('<pre class="text">{}</pre>').format(body)
+        pages = [Markup('<pre class="text">{}</pre>').format(body)]
     else:
-        html = markdown_html(text, row["body_start"], slugs, targets, doc_id if has_files else None)
-    return _Document(row, html, outline, ask(_BACKLINKS, {"id": doc_id}).to_pylist())
+        starts = (row["page_starts"] if row["format"] == "pdf" else None) or [row["body_start"]]
+        spans = pairwise([*starts, len(text.data)])
+        pages = [markdown_html(text, slugs, targets, doc_id if has_files else None, span) for span in spans]
+    return _Document(row, pages, outline, ask(_BACKLINKS, {"id": doc_id}).to_pylist())
 
 
 def chat_page(ask: Ask, doc_id: str, cited: tuple[int, int] | None) -> _Chat:

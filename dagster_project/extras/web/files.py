@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote
@@ -15,10 +16,13 @@ from dagster_project.extras.web.question import PICTURES
 from dagster_project.extras.web.site import Site, parameter
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.sources.raw_mail import readable_mail
+from dagster_project.sources.reading_files import TooLargeError, bounded
 from dagster_project.sources.trees import matcher
 from transforms.errors import DisclosureLimitError, QueryError, SourceError, UnknownIdError, shortened
+from transforms.formats.converted import PAGE, FormatError
 from transforms.mail.mbox import mbox_entry
 from transforms.mail.mime import parsed_mail
+from transforms.text.visible import picture_of
 
 _PLACES = "SELECT source, place, message_id, raw_bytes FROM messages WHERE message_id = $id ORDER BY source"
 _ATTACHED = "SELECT message_id, part_index, byte_count, filename FROM attachments WHERE attachment_id = $id"
@@ -90,24 +94,34 @@ def thread_mbox(site: Site, request: Request, index: SearchIndex) -> Response:
 
 
 def attached(site: Site, request: Request, index: SearchIndex) -> Response:
-    """The bytes of an attachment of a mail."""
+    """The bytes of an attachment of a mail; with `?page=N` that page of a PDF as a picture."""
     _refuse_unseen(site, index)
     rows = index.ask(_ATTACHED, {"id": parameter(request)}).to_pylist()
     if not rows:
         raise UnknownIdError(f"the index holds no attachment {shortened(parameter(request))!r}")
     (row,) = rows
-    parsed = parsed_mail(_mail(site, index, row["message_id"]))
+    data = _part(_mail(site, index, row["message_id"]), row)
+    if "page" in request.query_params:
+        return _page_picture(site, request, lambda: data)
+    kind, name = media_type(data[:_HEAD_BYTES]), row["filename"] or f"part-{row['part_index']}"
+    return _saved(data, name, kind or _BYTES, "inline" if kind else "attachment")
+
+
+def _part(mail: bytes, row: dict[str, Any]) -> bytes:
+    """The part of a mail that is a row of `attachments`."""
+    parsed = parsed_mail(mail)
     for part in parsed.parts if parsed else ():
         if part.position == row["part_index"] and part.data and len(part.data) == row["byte_count"]:
-            kind, name = media_type(part.data[:_HEAD_BYTES]), row["filename"] or f"part-{part.position}"
-            return _saved(part.data, name, kind or _BYTES, "inline" if kind else "attachment")
+            return part.data
     raise SourceError(
         "the mail has no file of its own at that place: it is a text, or a mail inside the mail"
     )
 
 
 def document_file(site: Site, request: Request, index: SearchIndex) -> Response:
-    """The file of a document; with `?embeds=NAME` a picture that it embeds, beside it or anywhere in its source."""
+    """The file of a document; with `?embeds=NAME` a picture that it embeds, beside it or anywhere in its source.
+
+    With `?page=N` that page of a PDF as a picture."""
     _refuse_unseen(site, index)
     rows = index.ask(_DOCUMENT, {"id": parameter(request)}).to_pylist()
     if not rows:
@@ -123,6 +137,9 @@ def document_file(site: Site, request: Request, index: SearchIndex) -> Response:
         raise SourceError(
             f"source {source.name}: {shortened(name or rows[0]['path'])} is not there to be shown"
         )
+    if "page" in request.query_params:
+        cap = site.settings.documents.max_file_bytes
+        return _page_picture(site, request, lambda: bounded(file, cap, "the cap"))
     with file.open("rb") as stream:
         kind = media_type(stream.read(_HEAD_BYTES))
     if name is not None and not (kind or "").startswith("image/"):
@@ -133,6 +150,21 @@ def document_file(site: Site, request: Request, index: SearchIndex) -> Response:
         filename=file.name,
         content_disposition_type="inline" if kind else "attachment",
     )
+
+
+def _page_picture(site: Site, request: Request, read: Callable[[], bytes]) -> Response:
+    """The page of a PDF that a request names, drawn in a process of its own."""
+    number = request.query_params["page"]
+    if not (number.isascii() and number.isdigit() and len(number) < 6):
+        raise QueryError(f"page takes a number, not {shortened(number)!r}")
+    try:
+        with site.drawing:
+            converted = site.readers.read(read(), f"{PAGE}{int(number)}")
+    except (FormatError, TooLargeError, OSError) as fault:
+        raise SourceError(f"page {number} of this file cannot be shown: {fault}") from fault
+    image = picture_of(converted.picture or "")
+    assert image is not None
+    return Response(image.data, media_type=image.media_type)
 
 
 def _refuse_unseen(site: Site, index: SearchIndex) -> None:

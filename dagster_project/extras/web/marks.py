@@ -135,22 +135,23 @@ _ELEMENTS = {
 
 def markdown_html(
     text: Marked,
-    body_start: int,
-    slugs: Mapping[int, str],
-    targets: Mapping[int, str],
+    slugs: Mapping[int, str] = {},
+    targets: Mapping[int, str] = {},
     shown_of: str | None = None,
+    span: tuple[int, int] | None = None,
 ) -> Markup:
-    """The HTML of a stored text from byte `body_start` on.
+    """The HTML of a stored text, or of a span of its bytes.
 
     `slugs` has the anchor of the heading that begins at a byte, `targets` the page that the link at a byte leads to.
     Pictures beside the document `shown_of` are shown; all others are links, as all are if it is None. A text that nests too
     deep to be parsed is shown as it is."""
-    body = text.data[body_start:].decode()
+    first, last = span or (0, len(text.data))
+    body = text.data[first:last].decode()
     if parse(body).defect:
-        return Markup("<pre>{}</pre>").format(Markup(text.html(body_start, len(text.data))))
+        return Markup("<pre>{}</pre>").format(Markup(text.html(first, last)))
     writer = _Writer(text, slugs, targets, shown_of)
-    for event, span in events_with_range(body, options=DIALECT):
-        writer.add(event, span["start"] + body_start, span["end"] + body_start)
+    for event, place in events_with_range(body, options=DIALECT):
+        writer.add(event, place["start"] + first, place["end"] + first)
     return Markup("".join(writer.parts))
 
 

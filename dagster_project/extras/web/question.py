@@ -36,13 +36,13 @@ def page_of(kind: str, id_: str, byte_start: int | None = None, byte_end: int | 
     return f"{address}#{quote(slug)}" if slug else address
 
 
-def file_of(kind: str, id_: str, embeds: str = "") -> str:
-    """Where the file of an attachment or document is, or a picture that the document embeds.
+def file_of(kind: str, id_: str, embeds: str = "", page: int | None = None) -> str:
+    """Where the file of an attachment or document is, a picture that it embeds, or a page of a PDF as a picture.
 
     >>> file_of("document", "notes:a b.md", "x.png")
     '/document-file/notes%3Aa%20b.md?embeds=x.png'"""
     address = ("/file/" if kind == "attachment" else "/document-file/") + quote(id_, safe="")
-    return f"{address}?embeds={quote(embeds, safe='')}" if embeds else address
+    return with_parameters(address, {"embeds": embeds, "page": page})
 
 
 def page_of_hit(hit: Mapping[str, Any]) -> str:

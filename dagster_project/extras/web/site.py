@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
@@ -20,6 +21,7 @@ from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.outgoing.receipts import Disclosed, Receipts, Seen
 from dagster_project.outgoing.screen import fault_text
+from dagster_project.sources.document_readers import DocumentReaders
 from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms import errors
 from transforms.conversations.pseudonyms import short_pseudonyms
@@ -101,6 +103,8 @@ def ago(at: datetime | None) -> str:
 FOLDER = Path(__file__).parent
 SECONDS = 20.0
 """Seconds until a question is given up."""
+_DRAWN_AT_ONCE = 2
+"""Pages of PDF that are drawn side by side, each in a process that may take `read_memory_bytes`."""
 View = Callable[["Site", Request, SearchIndex], Response]
 """Makes the answer to a request from the index, in a thread of the pool."""
 
@@ -118,6 +122,9 @@ class Site:
         self.receipts = Receipts(settings.root)
         self.reports = None if lens else settings.root / "eval"
         self.pool = IndexPool(settings.root / "index", lambda: open_index(settings, lens=lens))
+        drawn = settings.documents.model_copy(update={"ocr": None, "read_seconds": seconds})
+        self.readers = DocumentReaders(drawn, settings.root / "cache" / "documents")
+        self.drawing = BoundedSemaphore(_DRAWN_AT_ONCE)
         loader = FileSystemLoader(FOLDER / "templates")
         self.templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
         self.templates.globals |= {  # pyrefly: ignore[bad-assignment]  # its type is that of the defaults

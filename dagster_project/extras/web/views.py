@@ -1,6 +1,7 @@
 """The views of search and of mail: the data of each page."""
 
 from collections.abc import Iterable
+from itertools import pairwise
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from dagster_project.extras.web import corpus, documents, files, mails, patches, results
 from dagster_project.extras.web.mail_parts import plain_parts
 from dagster_project.extras.web.mails import card
-from dagster_project.extras.web.marks import Marked
+from dagster_project.extras.web.marks import Marked, markdown_html
 from dagster_project.extras.web.question import page_of, question_of
 from dagster_project.extras.web.site import Site, cited_bytes, parameter
 from dagster_project.index.search.explain import explanation
@@ -144,9 +145,14 @@ def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
     (row,) = rows.to_pylist()
     text = Marked(row["text"] or "", cited_bytes(request))
     _note(request, [(row["attachment_id"], row["text"])])
-    parts = plain_parts(text, is_diff=row["content_class"] == "patch") if row["text"] else []
     has_file = row["kind"] == "message" and site.shows_files(index)
-    return site.page("attachment.html", request, index, attachment=row, parts_of=parts, has_file=has_file)
+    is_pdf = has_file and row["page_starts"] and (row["filename"] or "").lower().endswith(".pdf")
+    spans = pairwise([*row["page_starts"], len(text.data)]) if is_pdf else ()
+    pages = [markdown_html(text, span=span) for span in spans]
+    parts = plain_parts(text, is_diff=row["content_class"] == "patch") if row["text"] and not pages else []
+    return site.page(
+        "attachment.html", request, index, attachment=row, parts_of=parts, has_file=has_file, pages=pages
+    )
 
 
 def series(site: Site, request: Request, index: SearchIndex) -> Response:

@@ -9,7 +9,7 @@ from transforms.mail.chunks.drafts import Draft, Drafts
 from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import binary_ranges, diff_segments, file_starts, first_diff, header_lines
 from transforms.text.segments import TextSegment, code_segments, section_segments, sql_segments
-from transforms.text.spans import SUBSTANCE, ByteOffsets, Span, display_text, merged_ranges
+from transforms.text.spans import SUBSTANCE, Offsets, Span, display_text, merged_ranges
 
 BINARY_CLASSES = frozenset({"archive", "other"})
 KIND = "attachment_segment"
@@ -24,7 +24,7 @@ def emit_attachment(part: Mapping[str, Any], drafts: Drafts, settings: ChunkSett
     if text is None:
         drafts.exclude(0, part["byte_count"], "binary" if content_class in BINARY_CLASSES else "no_text")
         return
-    offsets = ByteOffsets(text)
+    offsets = Offsets(text)
     if not text.strip():
         drafts.exclude(0, offsets(len(text)), "empty")
         return
@@ -39,7 +39,7 @@ def emit_attachment(part: Mapping[str, Any], drafts: Drafts, settings: ChunkSett
         _add(Draft(KIND, display_text(text, spans), content_class=content_class), spans, drafts, offsets)
 
 
-def _add(draft: Draft, spans: list[Span], drafts: Drafts, offsets: ByteOffsets) -> None:
+def _add(draft: Draft, spans: list[Span], drafts: Drafts, offsets: Offsets) -> None:
     """Add a draft, or exclude its spans if its text has no substance."""
     if SUBSTANCE.search(draft.own):
         drafts.add(draft, spans, offsets)
@@ -52,7 +52,7 @@ def has_many_files(text: str | None) -> bool:
     return text is not None and len(file_starts(text, 0, len(text))) > PATCH_FILES
 
 
-def _emit_patch(text: str, drafts: Drafts, offsets: ByteOffsets, settings: ChunkSettings) -> None:
+def _emit_patch(text: str, drafts: Drafts, offsets: Offsets, settings: ChunkSettings) -> None:
     """Add a patch by file and hunk; a patch of many files is slow and gets a record of the files, too."""
     is_slow = has_many_files(text)
     if is_slow:

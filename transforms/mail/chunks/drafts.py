@@ -10,7 +10,7 @@ from transforms.hashing import parts_hash, text_hashes
 from transforms.schemas.chunks import UNAUTHORED
 from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import DIFF_MARK, HUNK_FUNCTION, diff_columns
-from transforms.text.spans import ByteOffsets, Span
+from transforms.text.spans import Offsets, Span
 
 QUOTE_SIGNS = r"(?m)^[ \t]*(?:(?:>[ \t]?)+|[A-Za-z]{1,4}>+ ?|\|(?: |$))"
 """Marks of quoted lines; a pattern for Python and Polars."""
@@ -70,7 +70,7 @@ class Drafts:
         self.counts.append(0)
         self.rests.append([])
 
-    def add(self, draft: Draft, spans: list[Span], offsets: ByteOffsets) -> None:
+    def add(self, draft: Draft, spans: list[Span], offsets: Offsets) -> None:
         """Add one chunk to the open document."""
         self.rows.append(draft)
         self.counts[-1] += 1

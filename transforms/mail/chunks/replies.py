@@ -18,7 +18,7 @@ from transforms.schemas.chunks import UNAUTHORED
 from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import binary_ranges, diff_segments, first_diff, is_diff_text
 from transforms.text.segments import SENTENCE, SPACES, ProseLimits, TextSegment, prose_segments
-from transforms.text.spans import SUBSTANCE, ByteOffsets, Span, display_text
+from transforms.text.spans import SUBSTANCE, Offsets, Span, display_text
 
 MARKS = re.compile(QUOTE_SIGNS)
 QUOTED_HEADER = re.compile(
@@ -80,7 +80,7 @@ class Body:
     ) -> None:
         self.body, self.is_reply, self.body_format, self.settings = body, is_reply, body_format, settings
         self.kinds, self.depths, self.edges = blocks
-        self.offsets = ByteOffsets(body)
+        self.offsets = Offsets(body)
         self.reviewed = ReviewedPlaces(body)
         self.exclusions: list[tuple[int, int, str]] = []
 

@@ -361,7 +361,7 @@ def test_a_chat_is_read_by_its_days_and_cited(chromium: Any, base: str):
         ("serve-phone", f"/?q={QUERY}", PHONE, True),
         ("serve-corpus", "/corpus", DESK, False),
         ("serve-person", "/p/marta@quern.example", DESK, False),
-    ],
+    ],  # fmt: skip
 )
 def test_a_picture_of_the_pages(
     chromium: Any, shipped: Workspace, name: str, address: str | None, size: dict[str, int], dark: bool

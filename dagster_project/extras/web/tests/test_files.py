@@ -20,13 +20,15 @@ from starlette.testclient import TestClient
 from dagster_project.extras.web.app import web_app
 from dagster_project.extras.web.files import media_type
 from dagster_project.extras.web.html_mail import html_mail
-from dagster_project.extras.web.question import file_of
+from dagster_project.extras.web.question import file_of, page_of
 from tests.archives import Workspace
 from tests.examples import examples
+from tests.format_files import Text, pdf
 from transforms.settings.models import SafetySettings
 
 BASE = "http://127.0.0.1:8320"
 SCRIPT = b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>"
+PLAN = pdf([[Text("The kiln is fired at dawn")], [Text("The glaze runs at noon", size=40)]])
 NOTE = "# Kiln\n\n![[glow.png|300]] ![far](https://far.example/x.png) ![[../secret.png]] ![[drawn.svg]]\n"
 
 
@@ -58,7 +60,10 @@ def files(once: object, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         {"name": "dev", "kind": "eml", "path": "mail", "list_id": "dev"},
         {"name": "notes", "kind": "vault", "path": "notes", "exclude": ["private/"]},
     )
-    work.write("0.eml", mail(0, "From here on\n", glow_png=picture(), drawn_svg=SCRIPT, odd_png=b"GIF? no"))
+    work.write(
+        "0.eml",
+        mail(0, "From here on\n", glow_png=picture(), drawn_svg=SCRIPT, odd_png=b"GIF? no", plan_pdf=PLAN),
+    )
     work.write("1.eml", mail(1, "> From here on\nYes.\n"))
     work.write("2.eml", sent())
     work.put("notes/kiln/Kiln.md", NOTE)
@@ -66,6 +71,7 @@ def files(once: object, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     for name in ("notes/art/Glow.png", "notes/private/p.png", "notes/.hidden/h.png", "secret.png"):
         work.put(name, "").write_bytes(picture())
     work.put("notes/art/drawn.svg", SCRIPT.decode())
+    work.put("notes/art/plan.pdf", "").write_bytes(PLAN)
     (work.folder / "notes" / "art" / "link.png").symlink_to("../../secret.png")
     return once(work)  # type: ignore[operator, no-any-return]
 
@@ -101,6 +107,20 @@ def test_a_note_shows_its_own_pictures_alone(web: TestClient):
         "../secret.png", "../../secret.png", "p.png", "h.png", "link.png", "drawn.svg", "/etc/x.png", "a\x00.png",
     ]:  # fmt: skip
         assert web.get(file_of("document", "notes:kiln/Kiln.md", name)).status_code == 404, name
+
+
+def test_a_pdf_is_shown_page_by_page_beside_its_text(web: TestClient, files: Workspace):
+    ids = dict(files.sql("SELECT filename, attachment_id FROM attachments"))
+    for kind, id_ in (("document", "notes:art/plan.pdf"), ("attachment", ids["plan.pdf"])):
+        page = web.get(page_of(kind, id_, 4, 8)).text
+        assert '<mark id="cited">kiln</mark>' in page and "glaze runs" in page
+        shown = [web.get(source).content for source in re.findall(r'<img loading="lazy" src="([^"]*)"', page)]
+        sizes = [Image.open(io.BytesIO(data), formats=["JPEG"]).size for data in shown]
+        assert sizes == [(1200, 1553)] * 2 and shown[0] != shown[1]
+        for number, status in (("0", 404), ("3", 404), ("-1", 400), ("²", 400), ("9" * 9, 400), ("", 400)):
+            assert web.get(f"{file_of(kind, id_)}?page={number}").status_code == status
+    others = (file_of("attachment", ids["drawn.svg"]), file_of("document", "notes:kiln/Kiln.md"))
+    assert [web.get(f"{file}?page=1").status_code for file in others] == [404, 404]
 
 
 def test_a_thread_is_saved_as_mbox(web: TestClient, files: Workspace, tmp_path: Path):
@@ -146,14 +166,8 @@ def test_nothing_of_a_file_is_shown_where_answers_are_masked(files: Workspace):
     )
     own = file_of("document", "notes:kiln/Kiln.md")
     with TestClient(web_app(masked), base_url=BASE) as web:
-        sent_html = "/html/h0@example.org"
-        for address in (
-            f"/mbox/{thread}",
-            file_of("attachment", first),
-            sent_html,
-            own,
-            f"{own}?embeds=glow.png",
-        ):
+        own_files = (own, f"{own}?embeds=glow.png", f"{own}?page=1", file_of("attachment", first))
+        for address in (f"/mbox/{thread}", "/html/h0@example.org", *own_files):
             assert web.get(address).status_code == 403
         mails = ("/m/k0@example.org", "/m/h0@example.org", f"/t/{thread}")
         for page in (*mails, "/d/notes%3Akiln%2FKiln.md", f"/a/{first}"):

@@ -15,17 +15,14 @@ from dagster_project.extras.web.question import page_of
 from tests.examples import examples
 
 HOSTILE = (
-    "<script>alert(1)</script>",
-    '<img src=x onerror="alert(1)">',
+    "<script>alert(1)</script>", '<img src=x onerror="alert(1)">',
     "<svg onload=alert(1)><iframe src=javascript:alert(1)>",
-    "<style>body{display:none}</style><base href=//evil.example>",
-    "\"><a href='javascript:alert(1)'>x</a>",
+    "<style>body{display:none}</style><base href=//evil.example>", "\"><a href='javascript:alert(1)'>x</a>",
     "[a](javascript:alert(1)) ![b](data:text/html,x) [c](vbscript:x) <javascript:alert(1)>",
     "[d]( JaVaScRiPt&#58;alert(1)) [e](file:///etc/passwd) [f](//evil.example/x)",
-    "`<b>` **<i>x</i>** | <td> | \n|---|\n| <script>1</script> |",
-    "```html\n<script>alert(1)</script>\n```",
+    "`<b>` **<i>x</i>** | <td> | \n|---|\n| <script>1</script> |", "```html\n<script>alert(1)</script>\n```",
     "# <h1 onclick=alert(1)>\n\n[^1]\n\n[^1]: <script>x</script>",
-)
+)  # fmt: skip
 ELEMENT = re.compile(r"<(?!/)([a-z0-9]+)([^>]*)>")
 LEAVING = (
     *(f"{before}{slashes}evil.example/p" for before in ("", "\t", "\n", "\x01", " ", "\u200b") for slashes in (
@@ -78,7 +75,7 @@ def test_hostile_text_stays_text(text: str):
     ):
         html = marked.html(0, len(marked.data))
         require_inert(html, PLAIN)
-        require_inert(str(markdown_html(Marked(text, marked.cited), 0, {}, {})), PROSE)
+        require_inert(str(markdown_html(Marked(text, marked.cited))), PROSE)
         for part in plain_parts(Marked(text), is_diff=True):
             require_inert(str(part.html) + "".join(f.html for f in part.files), PLAIN)
     require_inert(str(highlighted(text, [[0, 4], [6, 9]])), PLAIN)
@@ -92,7 +89,7 @@ def test_a_link_that_looks_like_the_servers_own_stays_on_it(address: str):
         f"[x]({address})", f"[x](<{address}>)", f"[x]: <{address}>\n\n[x]", f"<{address}>", f"![x](<{address}>)",
         f"[[{address}|x]]", "".join(f"&#{ord(letter)};" for letter in f"[x](<{address}>)"), f"[x](<{quoted}>)",
     ):  # fmt: skip
-        html = str(markdown_html(Marked(text), 0, {}, {}))
+        html = str(markdown_html(Marked(text)))
         require_inert(html, PROSE)
         assert "href" not in html, html
     html = Marked("here", None, [Address(0, 4, address)]).html(0, 4)
@@ -105,7 +102,7 @@ def test_a_link_that_looks_like_the_servers_own_stays_on_it(address: str):
 )
 @examples(300)
 def test_no_text_makes_an_element_of_its_own(text: str, at: int):
-    require_inert(str(markdown_html(Marked(text, (at, at + 7)), 0, {}, {})), PROSE)
+    require_inert(str(markdown_html(Marked(text, (at, at + 7)))), PROSE)
     marked = Marked(text, (at, at + 7))
     require_inert(marked.html(0, len(marked.data)), PLAIN)
 
@@ -254,7 +251,7 @@ def test_markdown_has_anchors_links_and_marks():
     )
     at = len(text[: text.index("Ölstand")].encode())
     html = str(
-        markdown_html(Marked(text, (at, at + 8)), 0, {0: "top"}, {text.index("[the"): "/d/docs%3Afaq.md"})
+        markdown_html(Marked(text, (at, at + 8)), {0: "top"}, {text.index("[the"): "/d/docs%3Afaq.md"})
     )
     assert '<h2 id="top">Top</h2>' in html
     assert '<a href="/d/docs%3Afaq.md">the faq</a>' in html
@@ -274,11 +271,11 @@ def test_a_quote_of_a_mail_that_no_source_holds_leads_nowhere():
 def test_a_callouts_title_has_its_own_line_and_a_picture_with_a_width_its_name():
     text = "> [!tip] Drift\n> of cells\n> > [!info]\n> > more\n\n> plain\n> quote\n\n"
     text += "![[plot.png|400x300]] ![[plot.png|Plot]]"
-    html = str(markdown_html(Marked(text), 0, {}, {text.index("![["): "/d/plot"}))
+    html = str(markdown_html(Marked(text), {}, {text.index("![["): "/d/plot"}))
     assert "[!tip] Drift<br>of cells" in html and "[!info]<br>more" in html and "plain\nquote" in html
     assert '<a href="/d/plot">plot.png</a>' in html and "Plot" in html and "400" not in html
 
 
 def test_a_document_that_nests_too_deep_is_shown_as_it_stands():
-    html = str(markdown_html(Marked("> " * 2_000 + "<b>"), 0, {}, {}))
+    html = str(markdown_html(Marked("> " * 2_000 + "<b>")))
     assert html.startswith("<pre>") and "&lt;b&gt;" in html
