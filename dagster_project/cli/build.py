@@ -128,7 +128,7 @@ def _watch(settings: Settings) -> None:
 @JSON
 @explained
 def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
-    """Ask Dagster's daemon to build the archives of SOURCES, or of all sources, behind the runs of every hour.
+    """Ask Dagster's daemon to build the archives of SOURCES, or of all sources, while the hourly runs go on.
 
     One publish follows at the end. Without a daemon, `weft build` does the same in this terminal. If a source cannot
     be read, the command asks for the others and ends with exit code 4."""

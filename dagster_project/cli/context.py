@@ -48,9 +48,9 @@ class _TextFile(click.Path):
 @CONFIG
 @JSON
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read the conversation from standard input.")
-@click.option("--window", metavar="ID", help="A window of an indexed conversation, as the build asks for it.")
+@click.option("--window", metavar="ID", help="In place of FILE: a window of an indexed conversation.")
 @click.option("--where", metavar="CONDITIONS", help="Find only this, as 'source:notes OR kind:message'.")
-@click.option("--later", is_flag=True, help="Also texts later than the conversation, or of the same chat.")
+@click.option("--later", is_flag=True, help="Take later texts, too, and texts of the same chat.")
 @click.option(
     "--budget",
     type=click.IntRange(64),
@@ -78,9 +78,9 @@ class _TextFile(click.Path):
     "--session",
     "session_name",
     metavar="NAME",
-    help="A turn of this session: passages that it has shown stay out.",
+    help="Continue this session: leave out passages that it has shown.",
 )
-@click.option("--again", is_flag=True, help="With --session: also passages that the session has shown.")
+@click.option("--again", is_flag=True, help="With --session: show those passages again, too.")
 @click.option("--turn", type=click.IntRange(1), help="With --session: print the block of this turn again.")
 @click.option(
     "--explain", "explains", is_flag=True, help="Print stages, queries and omissions in place of the block."

@@ -20,7 +20,7 @@ from transforms.evaluation.report import before_and_after
 SWEEP = Command(
     "dagster_project.cli.sweeps:sweep",
     OTHERS,
-    "Try every combination of settings; print quality against cost, the frontier marked, and write it as JSON.",
+    "Try every combination of settings; print their quality and cost, mark the best, and write all as JSON.",
 )
 """A sweep builds; the other commands need not load its modules."""
 

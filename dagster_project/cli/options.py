@@ -155,13 +155,13 @@ def filtered(command: Callable[..., None]) -> Callable[..., None]:
 _SEARCH_OPTIONS = (
     click.option("--profile", type=TEXT_TYPE, help="Search by this profile, of the settings or built in."),
     click.option("--expand", type=click.Choice(get_args(Expansion)), multiple=True,
-        help="Also show texts around a hit; several times for more."),
+        help="Also show texts around a hit; give it several times for more."),
     click.option("--diversity", type=click.FloatRange(0, 1), help="0: by score alone; 1: as unlike as can be."),
     click.option("--rerank", type=click.Choice(["as_set", "features", "off"]),
-        help="As [rerank] says, by features, or not."),
+        help="Rerank as [rerank] says, by features, or not at all."),
     click.option("--per-document", type=click.IntRange(1), help="Hits of one mail or document."),
     click.option("--threads", is_flag=True, help="Show a thread once, by its best mail."),
-    click.option("--weak", is_flag=True, help="Show the nearest hits though nothing is near."),
+    click.option("--weak", is_flag=True, help="Show the nearest hits even if none is near."),
     click.option("--strict", is_flag=True, help="Only near hits, before the scores fall steeply."),
 )  # fmt: skip
 

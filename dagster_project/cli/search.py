@@ -65,7 +65,7 @@ from transforms.settings.search import SearchOptions
     type=click.IntRange(1),
     default=10,
     show_default=True,
-    help="Hits of each stage, and hits that it dropped, at most this many.",
+    help="At most this many hits, and as many dropped ones, of each stage.",
 )
 @searched
 @filtered
@@ -130,7 +130,7 @@ def _explain(result: Explanation, as_json: bool, rows: int) -> None:
 @click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Hits.")
 @explained
 def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
-    """Find the nearest mails, documents and windows of conversations to ID, without ID's own.
+    """Find the mails, documents and windows of conversations that are nearest to ID.
 
     ID is one that `weft get` takes, but not a citation with bytes."""
     with closing(open_index(load_settings(config))) as index:

@@ -101,7 +101,7 @@ def skill(folders: tuple[Path, ...]) -> None:
 @CONFIG
 @JSON
 @click.option("--last", type=click.IntRange(1), help="Only this many, the newest.")
-@click.option("--new-key", is_flag=True, help="Before, change the key that signs; a receipt announces it.")
+@click.option("--new-key", is_flag=True, help="First change the key that signs; a receipt says so.")
 @explained
 def receipts(part: str, config: Path | None, as_json: bool, last: int | None, new_key: bool) -> None:
     """List the texts that assistants were shown, and verify that no receipt was changed, added or removed.

@@ -32,7 +32,7 @@ JOIN (SELECT unnest($ids) AS message_id, generate_subscripts($ids, 1) AS n) USIN
 @click.argument("statement", type=TEXT_TYPE)
 @CONFIG
 @JSON
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a line of names.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header line.")
 @click.option("--lake", is_flag=True, help="Ask the tables of the lake in place of the published index.")
 @click.option(
     "--to",
@@ -47,7 +47,7 @@ def sql(
 ) -> None:
     """Run one SQL STATEMENT on the published index, read-only.
 
-    Beside the macros of the file it may call search_semantic('some words', 10), the chunks nearest in meaning."""
+    It may call the macros of the file, and search_semantic('some words', 10) for the chunks nearest in meaning."""
     settings = load_settings(config)
     if file:
         if as_json or as_csv:

@@ -65,7 +65,7 @@ def sweep(
     builds: tuple[str, ...],
     quiet: bool,
 ) -> None:
-    """Try every combination of settings; print quality against cost, the frontier marked, and write it as JSON."""
+    """Try every combination of settings; print their quality and cost, mark the best, and write all as JSON."""
     if measure not in MEASURES:
         raise SettingsError(f"--measure {measure}: known are {', '.join(MEASURES)}")
     if not axes and not builds:

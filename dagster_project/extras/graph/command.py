@@ -73,7 +73,7 @@ def print_prompted(hits: Sequence[Prompted]) -> None:
 @click.option("--technical", is_flag=True, help="Begin with the first code, not with the first text.")
 @explained
 def stripe(document: str, config: Path | None, as_json: bool, count: int, technical: bool) -> None:
-    """Show the N chunks that represent DOCUMENT best; more chunks begin with those of fewer.
+    """Show the N chunks that represent DOCUMENT best; a longer list begins with the shorter one.
 
     DOCUMENT is the id of a document, its path, or the end of its path."""
     folder = load_settings(config).root / "index"
@@ -159,7 +159,7 @@ class _GraphFiles(StaticFiles):
 def serve(config: Path | None, host: str, port: int) -> None:
     """Serve the exported graph of documents over HTTP, read-only, until interrupted.
 
-    Programs may read it, and pages of the origins in `graph.origins`."""
+    Every program may read it, but web pages only if `graph.origins` lists their origin."""
     settings = load_settings(config)
     listener = listening(host, port)
     app = graph_app(

@@ -37,8 +37,8 @@ def lens(
 ) -> None:
     """Ask this workspace and that of the settings file OTHER the same queries under the lens NAME.
 
-    Compared byte for byte are sources, hits, documents, threads and a block of context, as an assistant gets them.
-    Without files, the queries are drawn from both indexes, from hidden texts too. Exit code 7 if an answer differs."""
+    It compares byte for byte what an assistant gets: sources, hits, documents, threads and a block of context.
+    Without files, it draws queries from both indexes, also from hidden texts. Exit code 7 if an answer differs."""
     here = load_settings(config)
     shared = {part: getattr(here, part) for part in ("lenses", "search", "context", "safety", "mcp")}
     pair = here, load_settings(other).model_copy(update=shared)

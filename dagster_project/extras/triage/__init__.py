@@ -7,7 +7,7 @@ EXTRA = Extra(
         "triage": Command(
             "dagster_project.extras.triage.command:triage",
             "Search and read",
-            "Print the summary, findings and gaps of each issue, the newest first, and earlier ones that it may repeat.",
+            "Print the summary, findings and gaps of each issue, and earlier ones that it may repeat; newest first.",
             next="says what came in, and what of it is known",
             next_for="issues",
         )

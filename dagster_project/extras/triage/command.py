@@ -72,7 +72,7 @@ def triage(
     since: datetime | None,
     limit: int,
 ) -> None:
-    """Print the summary, findings and gaps of each issue, the newest first, and earlier ones that it may repeat.
+    """Print the summary, findings and gaps of each issue, and earlier ones that it may repeat; newest first.
 
     NUMBERs name issues. Secrets, addresses of people and telephone numbers are masked in everything that is printed."""
     settings = load_settings(config)

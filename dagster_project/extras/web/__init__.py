@@ -7,7 +7,7 @@ EXTRA = Extra(
         "serve": Command(
             "dagster_project.extras.web.command:serve",
             "Start",
-            "Serve a page to search and read the published index in, until interrupted.",
+            "Serve web pages to search and read the published index, until interrupted.",
             next="opens a page to search and read in",
         )
     }

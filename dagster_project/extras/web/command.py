@@ -22,23 +22,23 @@ from dagster_project.servers.listening import listening
     "--port", type=click.IntRange(0, 65535), default=8320, show_default=True, help="Port; 0 takes a free one."
 )
 @click.option(
-    "--name", "names", multiple=True, help="A further name under which browsers ask, as search.example.org."
+    "--name", "names", multiple=True, help="A further host name of this server, as search.example.org."
 )
 @LENS
 @click.option(
     "--person-header",
     default="",
     metavar="HEADER[=PROXY]",
-    help="Header by which a proxy on this machine, or at that address, names who asks.",
+    help="Header in which a proxy on this machine, or at the address PROXY, names the person.",
 )
 @explained
 def serve(
     config: Path | None, host: str, port: int, names: tuple[str, ...], lens: str | None, person_header: str
 ) -> None:
-    """Serve a page to search and read the published index in, until interrupted.
+    """Serve web pages to search and read the published index, until interrupted.
 
     On the loopback interface anyone on this machine may read. Any other address or name needs a token in
-    WEFT_SERVE_TOKEN, which browsers ask for as a password, or tokens of persons; put a proxy with TLS before it."""
+    WEFT_SERVE_TOKEN, which browsers ask for as a password, or `weft serve tokens`; put a proxy with TLS before it."""
     context = click.get_current_context()
     if context.invoked_subcommand:
         context.obj = config
@@ -67,7 +67,7 @@ def serve(
 def tokens(
     part: str, name: str | None, config: Path | None, lens: str | None, until: datetime | None
 ) -> None:
-    """List, make and revoke tokens: with one, the person NAME may read, under a lens.
+    """List, make and revoke tokens; each lets the person NAME read, under a lens.
 
     `new` shows the token once; Weft keeps its hash. A server that runs sees each change at once. If there is a token,
     nobody reads without one. A token without --lens has the lens of the server."""
