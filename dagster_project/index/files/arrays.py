@@ -153,10 +153,10 @@ def write_arrays(
             for path in started.iterdir():
                 path.rename(aside / path.name)
         else:
+            (aside / FIRST).mkdir()
             with connection.cursor() as other, ThreadPoolExecutor(1) as executor:
                 other.execute("SET TimeZone = 'UTC'")
                 rows = executor.submit(write_chunk_rows, other, aside, int(facts["dimensions"]))
-                (aside / FIRST).mkdir()
                 _write_postings(connection, aside / FIRST, is_sorted=facts["postings_since_rebuild"] == "0")
                 rows.result()
         _write_terms(connection, aside / FIRST)
