@@ -59,7 +59,12 @@ class AttachedFiles:
         if not self.is_read(file):
             return FileText(None, f"binary: {file.name.rpartition('.')[2].lower()}")
         try:
-            data = self._bytes(file.place)
+            content = self.content(file.place)
+            data = (
+                content
+                if isinstance(content, bytes)
+                else bounded(content, self.settings.max_file_bytes, "the cap")
+            )
         except (TooLargeError, ChatFormatError, OSError) as error:
             return FileText(None, str(error) if isinstance(error, ChatFormatError) else why_unreadable(error))
         kind = document_kind(data, file.name, file.declared_type)
@@ -104,8 +109,11 @@ class AttachedFiles:
             self._members()[place][1] if self.export.format == "zip" else self._digest(self._folder / place)
         )
 
-    def _bytes(self, place: str) -> bytes:
+    def content(self, place: str) -> Path | bytes:
+        """The path of a file at a place, or its bytes if it is in a zip; ChatFormatError if the export lacks it."""
+        if not self._is_there(place):
+            raise ChatFormatError(_MISSING)
         if self.export.format != "zip":
-            return bounded(self._folder / place, self.settings.max_file_bytes, "the cap")
+            return self._folder / place
         with self._archive() as archive:
             return archive.read(self._members()[place][0])

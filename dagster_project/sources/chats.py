@@ -50,7 +50,7 @@ class ChatFiles:
     ) -> list[SourcePartition]:
         """A partition per window of the source's chats, and one of unreadable exports, if there are any."""
         self._digest = digest
-        exports = self._exports[source.name] = list(self._exports_of_source(source, digest))
+        exports = self._exports[source.name] = list(self.exports_of_source(source, digest))
         if self._listings is None:
             self._listings = globs.recall(self._memory_file)
         by_partition: dict[str, str] = {}
@@ -58,7 +58,7 @@ class ChatFiles:
         used: dict[str, Any] = {}
         for export in exports:
             listed = self._listings.get(export.digest)
-            if listed is None or self._files(export).state(listed["files"]) != listed["state"]:
+            if listed is None or self.files(export).state(listed["files"]) != listed["state"]:
                 self._read.pop(export.digest, None)
                 listed = self._listed(export)
             used[export.digest] = listed
@@ -89,9 +89,9 @@ class ChatFiles:
             elif partition.name in {name for name, _ in listed["windows"]}:
                 # Under pseudonyms the names in a file are to be written nowhere.
                 reader = partial(convert, keep=not export.source.pseudonyms)
-                text = partial(self._files(export).text, convert=reader)
+                text = partial(self.files(export).text, convert=reader)
                 for chat in self.chats(export):
-                    for name, window in self._windows(chat, export.source):
+                    for name, window in self.windows(chat, export.source):
                         if name == partition.name:
                             own = (chat, window, partition.source, partition.key)
                             rows.append(conversations.conversation_messages(*own))
@@ -102,7 +102,7 @@ class ChatFiles:
             conversations.quarantine_rows(faults, partition.source, partition.key),
         )
 
-    def _exports_of_source(
+    def exports_of_source(
         self, source: ConversationSourceSettings, digest: Callable[[Path], str]
     ) -> Iterator[chat_exports.Export]:
         """The exports of a source in order of name; SourceError if there is none."""
@@ -137,22 +137,22 @@ class ChatFiles:
     def _listed(self, export: chat_exports.Export) -> dict[str, Any]:
         chats = self.chats(export)
         windows = [
-            [name, window.fingerprint]
-            for chat in chats
-            for name, window in self._windows(chat, export.source)
+            [name, window.fingerprint] for chat in chats for name, window in self.windows(chat, export.source)
         ]
-        files = self._files(export)
+        files = self.files(export)
         named_files = (f for chat in chats for entry in chat.entries for f in entry.files if files.is_read(f))
         places = sorted({place for file in named_files for place in file.places})
         faults = sum(len(chat.faults) for chat in chats)
         return {"windows": windows, "faults": faults, "files": places, "state": files.state(places)}
 
-    def _files(self, export: chat_exports.Export) -> AttachedFiles:
+    def files(self, export: chat_exports.Export) -> AttachedFiles:
+        """The files that lie with an export."""
         return AttachedFiles(export, self.settings.documents, self._digest)
 
-    def _windows(
+    def windows(
         self, chat: Chat, source: ConversationSourceSettings
     ) -> Iterator[tuple[str, conversations.Window]]:
+        """The windows of a chat, each after the name of its partition."""
         stem = globs.partition_name(chat.name)
         for window in conversations.windows(chat, source.windows, source.timezone):
             yield f"{stem}.{window.key}", window
@@ -169,7 +169,7 @@ class ChatFiles:
                 chats = list(reader.chats(export))
             except chat_exports.BROKEN as error:
                 chats = [chat_exports.unread(export.name, error)]
-            files = self._files(export)
+            files = self.files(export)
             self._read[export.digest] = [
                 conversations.masked_chat(_with_files(chat, files), pseudonym) for chat in chats
             ]
@@ -198,7 +198,7 @@ class ChatFiles:
                 with contextlib.suppress(SourceError):
                     exports += [
                         export
-                        for export in self._exports_of_source(source, lambda file: "")
+                        for export in self.exports_of_source(source, lambda file: "")
                         if any(f.resolve().is_relative_to(path.resolve()) for f in export.files)
                     ]
         return exports

@@ -120,7 +120,7 @@ class FileSources:
         if isinstance(source, ConversationSourceSettings):
             return [
                 (partition, [])
-                for partition in self.chats.partitions(source, lambda path: self._identify(path)[0])
+                for partition in self.chats.partitions(source, lambda path: self.identify(path)[0])
             ]
         if isinstance(source, DocumentSourceSettings):
             return list(self._folders_of(source))
@@ -270,7 +270,7 @@ class FileSources:
         for partition, part in sorted(
             tree_parts(tree, "whole" if source.kind == "issues" else source.grain).items()
         ):
-            files = [_File(f.path, f.name, f.fault or self._identify(f.path)[0], f.fault) for f in part]
+            files = [_File(f.path, f.name, f.fault or self.identify(f.path)[0], f.fault) for f in part]
             fingerprint = parts_hash([source.kind, *(p for file in files for p in (file.name, file.digest))])
             yield SourcePartition(source.name, partition, None, fingerprint, source.source_type), files
 
@@ -278,7 +278,7 @@ class FileSources:
         grouped: dict[tuple[str, str | None], list[_File]] = {}
         assigned: list[tuple[_File, str | None]] = []
         for path, name, fault, folder in mail_places.mail_paths(source, self.settings):
-            digest, month = (fault, None) if fault else self._identify(path, dated=source.kind != "mbox")
+            digest, month = (fault, None) if fault else self.identify(path, dated=source.kind != "mbox")
             assigned.append(
                 (
                     _File(path, name, digest, fault, folder),
@@ -305,12 +305,12 @@ class FileSources:
             )
             yield SourcePartition(source.name, short[name], list_id, fingerprint), files
 
-    def _identify(self, path: Path, *, dated: bool = False) -> tuple[str, str | None]:
+    def identify(self, path: Path, *, dated: bool = False) -> tuple[str, str | None]:
         """Hash of the file's bytes, and if it is a `dated` single mail the month of its Date header."""
         state = _state(path)
         if isinstance(state, str):
             return state, None
-        last = self._memory.get(str(path))
+        last = self._states.get(str(path)) or self._memory.get(str(path))
         if last and last[:4] == state:
             self._states[str(path)] = last
             return str(last[4]), last[5] if isinstance(last[5], str) else None

@@ -17,7 +17,7 @@ from transforms.schemas.conversations import CONVERSATION_MESSAGES, CONVERSATION
 from transforms.schemas.operations import QUARANTINE
 from transforms.settings.conversations import WindowSettings
 
-VERSION = "7"
+VERSION = "8"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FORGED = re.compile(r"^(?=\\*## Message )", re.M)
 _HEADER = re.compile(r"^## Message \d+\n\*\*Author:\*\* .*\n\*\*Timestamp:\*\* .*\n\n?", re.M)
@@ -133,7 +133,7 @@ def conversation_messages(chat: Chat, window: Window, source: str, partition: st
         "answers_key": [e.answers or None for e in window.entries],
         "answered_turn": [window.answered.get(n) for n in turns],
         "reaction_count": [e.reactions for e in window.entries],
-        "is_edited": [e.is_edited for e in window.entries],
+        "is_edited": [e.is_edited for e in window.entries], "file_count": [len(e.files) for e in window.entries],
     }  # fmt: skip
     return CONVERSATION_MESSAGES.from_columns(columns)
 

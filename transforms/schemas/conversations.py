@@ -30,6 +30,7 @@ CONVERSATION_MESSAGES = Table(
             "turn of that message in the conversation, in whatever window; null if the export does not have it"),
         required("reaction_count", pa.int64(), "reactions, each person's counted"),
         required("is_edited", pa.bool_(), "true if the export says that the text was changed"),
+        required("file_count", pa.int64(), "files that it names, which `attachments` has in the same order"),
     ),
 )  # fmt: skip
 

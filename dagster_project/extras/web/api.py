@@ -216,7 +216,7 @@ def description() -> dict[str, Any]:
                 "get": _operation("sources", "The contents of the index by source", "SourceList")
                 | {"parameters": []}
             },
-        },
+        },  # fmt: skip
         "components": {"schemas": schemas["$defs"]},
     }
 

@@ -49,11 +49,9 @@ def glance(ask: Ask) -> dict[str, Any]:
     """How much there is, and the latest threads, documents and chats."""
     (counts,) = _rows(ask, _SQL("counts"))
     return {
-        "counts": counts,
-        "threads": _rows(ask, _SQL("recent")),
-        "documents": _rows(ask, _SQL("documents")),
+        "counts": counts, "threads": _rows(ask, _SQL("recent")), "documents": _rows(ask, _SQL("documents")),
         "chats": _rows(ask, _SQL("chats")),
-    }
+    }  # fmt: skip
 
 
 def set_aside(ask: Ask) -> list[dict[str, Any]]:
@@ -67,13 +65,10 @@ def overview(ask: Ask) -> dict[str, Any]:
     people = _rows(ask, _SQL("people"))
     most = max((row["count"] for row in people), default=1)
     return {
-        "counts": counts,
-        "months": month_plot(_rows(ask, _SQL("months"))),
-        "people": [{**row, "share": row["count"] / most} for row in people],
-        "threads": _rows(ask, _SQL("threads")),
-        "open": _rows(ask, _SQL("open")),
-        "sources": _rows(ask, _SQL("sources")),
-    }
+        "counts": counts, "months": month_plot(_rows(ask, _SQL("months"))),
+        "people": [{**row, "share": row["count"] / most} for row in people], "threads": _rows(ask, _SQL("threads")),
+        "open": _rows(ask, _SQL("open")), "sources": _rows(ask, _SQL("sources")),
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)

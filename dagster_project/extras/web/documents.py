@@ -1,9 +1,9 @@
 """Documents and chats as they are read: a document with its outline and backlinks, a chat by its days."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -40,10 +40,14 @@ SELECT doc_id, "window", first_at, last_at FROM conversation_windows
 WHERE conversation_id = $id ORDER BY first_at, doc_id
 """
 _TURNS = """
-SELECT c.turn, c.sent_at, c.author, c.text, c.kind, a.turn AS answered_turn, a.doc_id AS answered_doc,
+SELECT c.* EXCLUDE (answered_turn), a.turn AS answered_turn, a.doc_id AS answered_doc,
   a.author AS answered_author, a.text[:100] AS answered_text
 FROM conversations c LEFT JOIN conversations a ON a.conversation_id = c.conversation_id AND a.turn = c.answered_turn
 WHERE c.doc_id = $id ORDER BY c.turn
+"""
+_FILES = """
+SELECT attachment_id, filename, byte_count, reason, text IS NOT NULL AS has_text FROM attachments
+WHERE message_id = $id ORDER BY part_index
 """
 _HEAD = re.compile(rb"^## Message \d+\n\*\*Author:\*\* [^\n]*\n\*\*Timestamp:\*\* [^\n]*\n\n?", re.MULTILINE)
 _HUES = 8
@@ -61,12 +65,15 @@ class _Document:
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn of a chat: its row, its text, the number of its author's colour, whether the one before is by the same."""
+    """A turn of a chat: its row, its text, the number of its author's colour, whether the one before is by the same.
+
+    `files` are rows of `attachments`, the files that it names."""
 
     row: Mapping[str, Any]
     html: Markup
     hue: int
     goes_on: bool
+    files: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -110,19 +117,21 @@ def chat_page(ask: Ask, doc_id: str, cited: tuple[int, int] | None) -> _Chat:
         raise UnknownIdError(f"the index holds no chat {shortened(doc_id)!r}")
     (row,) = rows
     text = Marked(row["markdown"], cited)
-    turns = ask(_TURNS, {"id": doc_id}).to_pylist()
+    turns, files = (ask(statement, {"id": doc_id}).to_pylist() for statement in (_TURNS, _FILES))
     days = [
         (day, list(of_day))
-        for day, of_day in groupby(_turns(text, turns), key=lambda turn: turn.row["sent_at"].date())
+        for day, of_day in groupby(
+            _turns(text, turns, iter(files)), key=lambda turn: turn.row["sent_at"].date()
+        )
     ]
     return _Chat(row, days, ask(_WINDOWS, {"id": row["conversation_id"]}).to_pylist())
 
 
-def _turns(text: Marked, rows: list[dict[str, Any]]) -> list[Turn]:
+def _turns(text: Marked, rows: list[dict[str, Any]], files: Iterator[dict[str, Any]]) -> list[Turn]:
     """The turns with the texts of messages from the window's Markdown, so that citations can be marked in them."""
     heads = list(_HEAD.finditer(text.data))
-    ends = [head.start() for head in heads[1:]] + [len(text.data)]
-    ranges = iter([(head.end(), end) for head, end in zip(heads, ends, strict=True)])
+    ends = [*(head.start() for head in heads[1:]), len(text.data)]
+    ranges = ((head.end(), end) for head, end in zip(heads, ends, strict=False))  # none of media alone
     authors = dict.fromkeys(row["author"] for row in rows)
     hues = {author: number % _HUES for number, author in enumerate(authors)}
     turns: list[Turn] = []
@@ -133,5 +142,7 @@ def _turns(text: Marked, rows: list[dict[str, Any]]) -> list[Turn]:
             html = Markup(text.html(start, start + len(text.data[start:end].rstrip())))
         before = (turns[-1].row["kind"], turns[-1].row["author"]) if turns else None
         goes_on = before == ("message", row["author"]) and row["kind"] == "message"
-        turns.append(Turn(row, html, hues[row["author"]], goes_on))
+        # An index of an older version does not say how many files a turn has.
+        own = list(islice(files, row.get("file_count", 0)))
+        turns.append(Turn(row, html, hues[row["author"]], goes_on, own))
     return turns

@@ -104,7 +104,7 @@ def histogram(times: Sequence[datetime], question: Question) -> list[Bar]:
             counts[number],
             counts[number] / most,
             question.address(since=since.isoformat(), until=until.isoformat()),
-        )
+        )  # fmt: skip
         for number, (since, until) in enumerate(
             (first, last - timedelta(1)) for first, last in pairwise(edges)
         )

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote
@@ -11,12 +11,13 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 
 from dagster_project.config.settings import USUALLY_EXCLUDED, DocumentSourceSettings
+from dagster_project.extras.web.chat_files import chat_file, source_of
 from dagster_project.extras.web.html_mail import HtmlMail, html_mail, policy
 from dagster_project.extras.web.question import PICTURES
 from dagster_project.extras.web.site import Site, parameter
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.sources.raw_mail import readable_mail
-from dagster_project.sources.reading_files import TooLargeError, bounded
+from dagster_project.sources.reading_files import TooLargeError, bounded, open_file
 from dagster_project.sources.trees import matcher
 from transforms.errors import DisclosureLimitError, QueryError, SourceError, UnknownIdError, shortened
 from transforms.formats.converted import PAGE, FormatError
@@ -25,7 +26,9 @@ from transforms.mail.mime import parsed_mail
 from transforms.text.visible import picture_of
 
 _PLACES = "SELECT source, place, message_id, raw_bytes FROM messages WHERE message_id = $id ORDER BY source"
-_ATTACHED = "SELECT message_id, part_index, byte_count, filename FROM attachments WHERE attachment_id = $id"
+_ATTACHED = """
+SELECT source, partition, message_id, part_index, byte_count, filename FROM attachments WHERE attachment_id = $id
+"""
 _THREAD = """
 SELECT t.message_id, m.effective_at, m.raw_bytes FROM thread_tree t JOIN messages m USING (message_id)
 WHERE t.thread_id = $id ORDER BY t.position
@@ -35,10 +38,11 @@ _SHOWN = (
     (rb"\x89PNG\r\n\x1a\n", "image/png"), (rb"\xff\xd8\xff", "image/jpeg"), (rb"GIF8[79]a", "image/gif"),
     (rb"RIFF....WEBP", "image/webp"), (rb"%PDF-", "application/pdf"), (rb"ID3|\xff[\xf2\xf3\xfb]", "audio/mpeg"),
     (rb"OggS", "audio/ogg"), (rb"fLaC", "audio/flac"), (rb"RIFF....WAVE", "audio/wav"),
-    (rb"....ftypM4A", "audio/mp4"), (rb"....ftyp(?:isom|iso2|mp4[12]|avc1|M4V|qt)", "video/mp4"),
+    (rb"....ftypM4A", "audio/mp4"), (rb"....ftyp(?:isom|iso2|mp4[12]|avc1|M4V|qt|3gp.)", "video/mp4"),
     (rb"\x1aE\xdf\xa3", "video/webm"),
 )  # fmt: skip
 """How files begin that a browser shows without running anything in them; all others, SVG and HTML too, are to save."""
+MEDIA = r"(?:image|audio|video)/"
 _HEAD_BYTES, _BYTES = 16, "application/octet-stream"
 _MOST_BYTES = 256 << 20
 _MOST_LOOKED_AT = 200_000
@@ -94,25 +98,26 @@ def thread_mbox(site: Site, request: Request, index: SearchIndex) -> Response:
 
 
 def attached(site: Site, request: Request, index: SearchIndex) -> Response:
-    """The bytes of an attachment of a mail; with `?page=N` that page of a PDF as a picture."""
+    """The file that a mail or a chat has attached; with `?page=N` that page of a PDF as a picture.
+
+    Of a chat whose people have pseudonyms only pictures, sounds and films: in others may be names."""
     _refuse_unseen(site, index)
     rows = index.ask(_ATTACHED, {"id": parameter(request)}).to_pylist()
     if not rows:
         raise UnknownIdError(f"the index holds no attachment {shortened(parameter(request))!r}")
     (row,) = rows
-    data = _part(_mail(site, index, row["message_id"]), row)
-    if "page" in request.query_params:
-        return _page_picture(site, request, lambda: data)
-    kind, name = media_type(data[:_HEAD_BYTES]), row["filename"] or f"part-{row['part_index']}"
-    return _saved(data, name, kind or _BYTES, "inline" if kind else "attachment")
+    name = row["filename"] or f"part-{row['part_index']}"
+    if (chats := source_of(site, row["source"])) is None:
+        return _sent(site, request, _part(_mail(site, index, row["message_id"]), row), name)
+    return _sent(site, request, chat_file(site, chats, row), name, only=MEDIA if chats.pseudonyms else "")
 
 
 def _part(mail: bytes, row: dict[str, Any]) -> bytes:
     """The part of a mail that is a row of `attachments`."""
     parsed = parsed_mail(mail)
-    for part in parsed.parts if parsed else ():
-        if part.position == row["part_index"] and part.data and len(part.data) == row["byte_count"]:
-            return part.data
+    for leaf in parsed.parts if parsed else ():
+        if leaf.position == row["part_index"] and leaf.data and len(leaf.data) == row["byte_count"]:
+            return leaf.data
     raise SourceError(
         "the mail has no file of its own at that place: it is a text, or a mail inside the mail"
     )
@@ -137,29 +142,36 @@ def document_file(site: Site, request: Request, index: SearchIndex) -> Response:
         raise SourceError(
             f"source {source.name}: {shortened(name or rows[0]['path'])} is not there to be shown"
         )
+    return _sent(site, request, file, file.name, only="image/" if name is not None else "")
+
+
+def _sent(site: Site, request: Request, file: Path | bytes, name: str, *, only: str = "") -> Response:
+    """A file to show or to save, or the page of it that a request names; SourceError unless its type matches `only`."""
+    try:
+        with BytesIO(file[:_HEAD_BYTES]) if isinstance(file, bytes) else open_file(file) as stream:
+            kind = media_type(stream.read(_HEAD_BYTES))
+    except OSError as error:
+        raise SourceError(f"{shortened(name)} cannot be read: {error}") from error
+    if not re.match(only, kind or ""):
+        raise SourceError(f"{shortened(name)} is not of a kind that is shown here")
     if "page" in request.query_params:
-        cap = site.settings.documents.max_file_bytes
-        return _page_picture(site, request, lambda: bounded(file, cap, "the cap"))
-    with file.open("rb") as stream:
-        kind = media_type(stream.read(_HEAD_BYTES))
-    if name is not None and not (kind or "").startswith("image/"):
-        raise SourceError(f"source {source.name}: {shortened(name)} is not a picture that is shown")
-    return FileResponse(
-        file,
-        media_type=kind or _BYTES,
-        filename=file.name,
-        content_disposition_type="inline" if kind else "attachment",
-    )
+        return _page_picture(site, request, file)
+    disposition = "inline" if kind else "attachment"
+    if isinstance(file, bytes):
+        return _saved(file, name, kind or _BYTES, disposition)
+    return FileResponse(file, media_type=kind or _BYTES, filename=name, content_disposition_type=disposition)
 
 
-def _page_picture(site: Site, request: Request, read: Callable[[], bytes]) -> Response:
+def _page_picture(site: Site, request: Request, file: Path | bytes) -> Response:
     """The page of a PDF that a request names, drawn in a process of its own."""
     number = request.query_params["page"]
     if not (number.isascii() and number.isdigit() and len(number) < 6):
         raise QueryError(f"page takes a number, not {shortened(number)!r}")
+    cap = site.settings.documents.max_file_bytes
     try:
         with site.drawing:
-            converted = site.readers.read(read(), f"{PAGE}{int(number)}")
+            data = file if isinstance(file, bytes) else bounded(file, cap, "the cap")
+            converted = site.readers.read(data, f"{PAGE}{int(number)}")
     except (FormatError, TooLargeError, OSError) as fault:
         raise SourceError(f"page {number} of this file cannot be shown: {fault}") from fault
     image = picture_of(converted.picture or "")

@@ -135,7 +135,7 @@ def _mails(
                 attachments[message_id],
                 series.get(message_id),
                 _ancestors(nodes, message_id),
-            )
+            )  # fmt: skip
         )
     return mails
 

@@ -12,6 +12,10 @@ from transforms.retrieval.query_language import storable
 
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 """Ends of the names of pictures that pages show."""
+_MEDIA = {
+    "img": PICTURES, "audio": (".opus", ".ogg", ".oga", ".mp3", ".m4a", ".wav", ".flac"),
+    "video": (".mp4", ".m4v", ".mov", ".webm", ".3gp"),
+}  # fmt: skip
 CITED = "cited"
 """Fragment of the first cited byte on a page."""
 _PAGES = {
@@ -43,6 +47,14 @@ def file_of(kind: str, id_: str, embeds: str = "", page: int | None = None) -> s
     '/document-file/notes%3Aa%20b.md?embeds=x.png'"""
     address = ("/file/" if kind == "attachment" else "/document-file/") + quote(id_, safe="")
     return with_parameters(address, {"embeds": embeds, "page": page})
+
+
+def medium_of(name: str | None) -> str | None:
+    """The element that shows a file of that name, `img`, `audio` or `video`; None for other files.
+
+    >>> medium_of("PTT-1.opus"), medium_of("a.svg")
+    ('audio', None)"""
+    return next((kind for kind, ends in _MEDIA.items() if (name or "").lower().endswith(ends)), None)
 
 
 def page_of_hit(hit: Mapping[str, Any]) -> str:
@@ -91,16 +103,10 @@ class Question:
             if name in values and values[name] not in choices:
                 raise QueryError(f"{name} takes {', '.join(choices)}, not {shortened(values[name])!r}")
         return Filters(
-            list_id=values.get("list"),
-            source=values.get("source"),
-            kind=values.get("kind"),
-            since=bound("since", values.get("since")),
-            until=bound("until", values.get("until"), is_end=True),
-            author=values.get("from"),
-            path=values.get("path"),
-            tag=values.get("tag"),
-            has=values.get("has"),
-        )
+            list_id=values.get("list"), source=values.get("source"), kind=values.get("kind"),
+            since=bound("since", values.get("since")), until=bound("until", values.get("until"), is_end=True),
+            author=values.get("from"), path=values.get("path"), tag=values.get("tag"), has=values.get("has"),
+        )  # fmt: skip
 
     def address(self, path: str = "/", **changes: str | int | None) -> str:
         """The address that asks the same with some parameters changed; without them the first page."""

@@ -103,17 +103,13 @@ def results(index: SearchIndex, question: Question) -> Results:
     counted = ranked.hits.get_column("chunk_no").to_list() if listed is None else listed[:MOST_ROWS].tolist()
     before = question.address(start=max(0, question.start - _PER_PAGE) or None)
     return Results(
-        groups=groups,
-        facets=facets(index.ask, counted, question),
-        understood=result.understood[0],
+        groups=groups, facets=facets(index.ask, counted, question), understood=result.understood[0],
         warning=_LABELS.get(result.labels[0]),
         meant=[(word, question.address(q=word)) for word in result.understood[0].meant],
         weaker=question.address(weak="1") if result.understood[0].nearest else None,
-        milliseconds=(time.perf_counter() - start) * 1000,
-        completeness=result.completeness.line(),
-        previous=before if question.start else None,
-        next=question.address(start=end) if len(rows) > end else None,
-    )
+        milliseconds=(time.perf_counter() - start) * 1000, completeness=result.completeness.line(),
+        previous=before if question.start else None, next=question.address(start=end) if len(rows) > end else None,
+    )  # fmt: skip
 
 
 def newest_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -138,13 +134,10 @@ def hit_groups(index: SearchIndex, question: Question, rows: Sequence[Mapping[st
     groups: dict[str, list[_Hit]] = {}
     for row in rows:
         hit = _Hit(
-            row,
-            page_of_hit(row),
-            Markup(short_pseudonyms(highlighted(row["snippet"], row["highlights"]))),
-            _badges(row, classes.get(row["chunk_no"])),
-            _bars(row, most),
+            row, page_of_hit(row), Markup(short_pseudonyms(highlighted(row["snippet"], row["highlights"]))),
+            _badges(row, classes.get(row["chunk_no"])), _bars(row, most),
             question.address("/why", id=row["chunk_id"]),
-        )
+        )  # fmt: skip
         groups.setdefault(row["thread_id"] or row["chunk_id"], []).append(hit)
     return [_group(hits, question) for hits in groups.values()]
 
@@ -247,7 +240,7 @@ def why_page(result: Explanation, ident: str | None) -> Why:
                 reason=moment.reason if moment else None,
                 best=best,
                 strength=min(1.0, max(0.0, (score or 0.0) / best)) if best > 0 else 0.0,
-            )
+            )  # fmt: skip
         )
     answer, milliseconds = result.fate.answer if result.fate else None, result.seconds * 1000
     return Why(result.query, result.label, result.understood, milliseconds, answer, views, result.ways(_ROWS))

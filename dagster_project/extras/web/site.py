@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, Lock
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
@@ -21,7 +21,9 @@ from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.outgoing.receipts import Disclosed, Receipts, Seen
 from dagster_project.outgoing.screen import fault_text
+from dagster_project.sources.chats import ChatFiles
 from dagster_project.sources.document_readers import DocumentReaders
+from dagster_project.sources.file_sources import FileSources
 from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms import errors
 from transforms.conversations.pseudonyms import short_pseudonyms
@@ -122,14 +124,17 @@ class Site:
         self.receipts = Receipts(settings.root)
         self.reports = None if lens else settings.root / "eval"
         self.pool = IndexPool(settings.root / "index", lambda: open_index(settings, lens=lens))
+        cache = settings.root / "cache"
+        self.chats = ChatFiles(settings, cache / "chats.json")
+        self.sources = FileSources(settings, cache / "files.json", self.chats, lambda *_: [])
         drawn = settings.documents.model_copy(update={"ocr": None, "read_seconds": seconds})
-        self.readers = DocumentReaders(drawn, settings.root / "cache" / "documents")
-        self.drawing = BoundedSemaphore(_DRAWN_AT_ONCE)
+        self.readers = DocumentReaders(drawn, cache / "documents")
+        self.drawing, self.reading_chats = BoundedSemaphore(_DRAWN_AT_ONCE), Lock()
         loader = FileSystemLoader(FOLDER / "templates")
         self.templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
         self.templates.globals |= {  # pyrefly: ignore[bad-assignment]  # its type is that of the defaults
             "page_of": question.page_of, "with_parameters": question.with_parameters, "ago": ago,
-            "pictures": question.PICTURES, "file_of": question.file_of,
+            "medium_of": question.medium_of, "file_of": question.file_of,
         }  # fmt: skip
         self.templates.filters |= {
             "day": _day, "minute": _minute, "count": "{:,}".format, "bytes": _size, "sentence": _sentence,

@@ -9,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from dagster_project.extras.web import corpus, documents, files, mails, patches, results
+from dagster_project.extras.web.chat_files import source_of
 from dagster_project.extras.web.mail_parts import plain_parts
 from dagster_project.extras.web.mails import card
 from dagster_project.extras.web.marks import Marked, markdown_html
-from dagster_project.extras.web.question import page_of, question_of
+from dagster_project.extras.web.question import medium_of, page_of, question_of
 from dagster_project.extras.web.site import Site, cited_bytes, parameter
 from dagster_project.index.search.explain import explanation
 from dagster_project.index.search.lookup import reading
@@ -85,19 +86,12 @@ def mail(site: Site, request: Request, index: SearchIndex) -> Response:
     _note(request, ((node["message_id"], node["subject"]) for node in thread.tree))
     _note(request, ((row["from_id"], row["subject"]) for row in backlinks))
     return site.page(
-        "mail.html",
-        request,
-        index,
-        thread=thread,
-        mail=first,
-        around=thread.around(id_),
-        series=patches.versions(ask, first.series),
-        backlinks=backlinks,
-        has_files=site.shows_files(index),
+        "mail.html", request, index, thread=thread, mail=first, around=thread.around(id_),
+        series=patches.versions(ask, first.series), backlinks=backlinks, has_files=site.shows_files(index),
         sent=files.html_of(site, index, id_, is_read=request.query_params.get("view") == "html"),
         pictures_too="?pictures=1" if request.query_params.get("pictures") == "1" else "",
         reply=mails.reply_address(first),
-    )
+    )  # fmt: skip
 
 
 def stored_text(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -126,15 +120,10 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     if not is_tree:
         _note(request, ((of.row["message_id"], of.row["body"]) for of in page.mails))
     return site.page(
-        "tree.html" if is_tree else "thread.html",
-        request,
-        index,
-        thread=page,
-        card=results.hit_passages(hits),
-        has_files=site.shows_files(index),
-        start=first,
+        "tree.html" if is_tree else "thread.html", request, index, thread=page, card=results.hit_passages(hits),
+        has_files=site.shows_files(index), start=first,
         next=first + mails.PER_PAGE if first + mails.PER_PAGE < len(page.tree) else None,
-    )
+    )  # fmt: skip
 
 
 def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -145,7 +134,8 @@ def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
     (row,) = rows.to_pylist()
     text = Marked(row["text"] or "", cited_bytes(request))
     _note(request, [(row["attachment_id"], row["text"])])
-    has_file = row["kind"] == "message" and site.shows_files(index)
+    of_chat = _of_chat(site, index, row["source"])
+    has_file = of_chat["has_files"] and (not of_chat["only_media"] or medium_of(row["filename"]) is not None)
     is_pdf = has_file and row["page_starts"] and (row["filename"] or "").lower().endswith(".pdf")
     spans = pairwise([*row["page_starts"], len(text.data)]) if is_pdf else ()
     pages = [markdown_html(text, span=span) for span in spans]
@@ -153,6 +143,12 @@ def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
     return site.page(
         "attachment.html", request, index, attachment=row, parts_of=parts, has_file=has_file, pages=pages
     )
+
+
+def _of_chat(site: Site, index: SearchIndex, source: str) -> dict[str, bool]:
+    """Whether files of a source are shown, and whether of those only media, as of a chat with pseudonyms."""
+    chats = source_of(site, source)
+    return {"has_files": site.shows_files(index), "only_media": chats is not None and chats.pseudonyms}
 
 
 def series(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -201,7 +197,7 @@ def chat(site: Site, request: Request, index: SearchIndex) -> Response:
     """A window of a chat by its days."""
     page = documents.chat_page(index.ask, parameter(request), cited_bytes(request))
     _note(request, [(page.row["doc_id"], page.row["markdown"])])
-    return site.page("chat.html", request, index, chat=page)
+    return site.page("chat.html", request, index, chat=page, **_of_chat(site, index, page.row["source"]))
 
 
 def person(site: Site, request: Request, index: SearchIndex) -> Response:

@@ -16,7 +16,7 @@ SECRETS = (
 """Kinds of secrets, the first ones before the later where two find the same bytes."""
 FIND_KINDS = (*SECRETS, "email", "phone")
 
-_Looks = Callable[[bytes, int], Iterable[forms.Find]]
+_Looks = Callable[[bytes, int], Iterable[forms.Find] | forms.Find | None]
 _BEGIN = 3
 """Bytes by which a word is looked up; all words but `@` have as many."""
 _AT_SIGN = ord("@")
@@ -161,19 +161,17 @@ def _words(kinds: frozenset[str]) -> tuple[list[str], dict[bytes, list[tuple[byt
     """The words to look for, and by the first three bytes of each, in lower case, the functions that look at its place."""
     looks: list[tuple[str, _Looks]] = []
     if kinds.intersection(SECRETS):
+        looks += [(prefix, partial(forms.token_at, form=form)) for prefix, form in forms.forms().items()]
         looks += [
-            (prefix, _once(partial(forms.token_at, form=form))) for prefix, form in forms.forms().items()
-        ]
-        looks += [
-            (core, _once(partial(forms.coded_token_at, core=core.encode(), meanings=meanings)))
+            (core, partial(forms.coded_token_at, core=core.encode(), meanings=meanings))
             for core, meanings in forms.coded_prefixes().items()
         ]
         looks += named.NAMES.items()
-        looks += [(word, _once(forms.block_at)) for word in ("-----begin", "---- begin")]
-        looks += [(word, _once(forms.block_before)) for word in ("-----end", "---- end")]
-        looks += [("private-lines:", _once(forms.putty_at))]
+        looks += [(word, forms.block_at) for word in ("-----begin", "---- begin")]
+        looks += [(word, forms.block_before) for word in ("-----end", "---- end")]
+        looks += [("private-lines:", forms.putty_at)]
     if "email" in kinds:
-        looks += [(word, _once(personal.written_email_at)) for word in _WRITTEN_AT]
+        looks += [(word, personal.written_email_at) for word in _WRITTEN_AT]
     if "phone" in kinds:
         looks += [(word, personal.phones_at) for word in _PHONES]
     by_begin: dict[bytes, list[tuple[bytes, _Looks]]] = {}
@@ -183,18 +181,11 @@ def _words(kinds: frozenset[str]) -> tuple[list[str], dict[bytes, list[tuple[byt
     return sorted({word for word, _ in looks} | ({"@"} if "email" in kinds else set())), by_begin
 
 
-def _once(look: Callable[[bytes, int], forms.Find | None]) -> _Looks:
-    def looked(data: bytes, at: int) -> Iterable[forms.Find]:
-        find = look(data, at)
-        return (find,) if find else ()
-
-    return looked
-
-
 def _at(data: bytes, at: int, looks: Mapping[bytes, list[tuple[bytes, _Looks]]]) -> Iterator[forms.Find]:
     for word, look in looks.get(data[at : at + _BEGIN].lower(), ()):
         if len(word) <= _BEGIN or data[at : at + len(word)].lower() == word:
-            yield from look(data, at)
+            finds = look(data, at) or ()
+            yield from (finds,) if isinstance(finds, forms.Find) else finds
 
 
 def _formless(data: bytes) -> Iterator[forms.Find]:

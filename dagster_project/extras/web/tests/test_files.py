@@ -22,20 +22,27 @@ from dagster_project.extras.web.files import media_type
 from dagster_project.extras.web.html_mail import html_mail
 from dagster_project.extras.web.question import file_of, page_of
 from tests.archives import Workspace
+from tests.dagster_project.sources.test_chat_exports import written, zipped
 from tests.examples import examples
 from tests.format_files import Text, pdf
 from transforms.settings.models import SafetySettings
 
 BASE = "http://127.0.0.1:8320"
 SCRIPT = b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>"
-PLAN = pdf([[Text("The kiln is fired at dawn")], [Text("The glaze runs at noon", size=40)]])
-NOTE = "# Kiln\n\n![[glow.png|300]] ![far](https://far.example/x.png) ![[../secret.png]] ![[drawn.svg]]\n"
 
 
 def picture() -> bytes:
     data = io.BytesIO()
     Image.new("RGB", (3, 2), "red").save(data, format="png")
     return data.getvalue()
+
+
+PLAN = pdf([[Text("The kiln is fired at dawn")], [Text("The glaze runs at noon", size=40)]])
+FILES = {
+    "glow.png": picture(), "odd.jpg": SCRIPT, "drawn.svg": SCRIPT, "plan.pdf": PLAN, "gone.png": b"",
+}  # fmt: skip
+CHAT = "".join(f"27.03.25, 18:0{n} - Ada: {name} (file attached)\n" for n, name in enumerate(FILES)).encode()
+NOTE = "# Kiln\n\n![[glow.png|300]] ![far](https://far.example/x.png) ![[../secret.png]] ![[drawn.svg]]\n"
 
 
 def mail(number: int, text: str, **files: bytes) -> bytes:
@@ -59,11 +66,15 @@ def files(once: object, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     work = Workspace(tmp_path_factory.mktemp("files") / "work").configure(
         {"name": "dev", "kind": "eml", "path": "mail", "list_id": "dev"},
         {"name": "notes", "kind": "vault", "path": "notes", "exclude": ["private/"]},
+        {"name": "veiled", "kind": "conversation", "path": "veiled"},
+        {"name": "open", "kind": "conversation", "path": "open", "pseudonyms": False},
     )
-    work.write(
-        "0.eml",
-        mail(0, "From here on\n", glow_png=picture(), drawn_svg=SCRIPT, odd_png=b"GIF? no", plan_pdf=PLAN),
-    )
+    for name in ("veiled", "open"):
+        chat = {"_chat.txt": CHAT} | {file: data for file, data in FILES.items() if data}
+        written(work.folder / name / "trip", chat)
+    written(work.folder / "open", {"packed.zip": zipped(chat)})
+    own = {"glow_png": picture(), "drawn_svg": SCRIPT, "odd_png": b"GIF? no", "plan_pdf": PLAN}
+    work.write("0.eml", mail(0, "From here on\n", **own))
     work.write("1.eml", mail(1, "> From here on\nYes.\n"))
     work.write("2.eml", sent())
     work.put("notes/kiln/Kiln.md", NOTE)
@@ -83,7 +94,7 @@ def web(files: Workspace) -> Iterator[TestClient]:
 
 
 def test_a_picture_is_shown_and_what_may_run_something_is_to_save(web: TestClient, files: Workspace):
-    ids = dict(files.sql("SELECT filename, attachment_id FROM attachments"))
+    ids = dict(files.sql("SELECT filename, attachment_id FROM attachments WHERE source = 'dev'"))
     page = web.get("/m/k0@example.org").text
     shown = web.get(file_of("attachment", ids["glow.png"]))
     assert f'<img class="thumbnail" loading="lazy" src="{file_of("attachment", ids["glow.png"])}"' in page
@@ -110,7 +121,7 @@ def test_a_note_shows_its_own_pictures_alone(web: TestClient):
 
 
 def test_a_pdf_is_shown_page_by_page_beside_its_text(web: TestClient, files: Workspace):
-    ids = dict(files.sql("SELECT filename, attachment_id FROM attachments"))
+    ids = dict(files.sql("SELECT filename, attachment_id FROM attachments WHERE source = 'dev'"))
     for kind, id_ in (("document", "notes:art/plan.pdf"), ("attachment", ids["plan.pdf"])):
         page = web.get(page_of(kind, id_, 4, 8)).text
         assert '<mark id="cited">kiln</mark>' in page and "glaze runs" in page
@@ -121,6 +132,29 @@ def test_a_pdf_is_shown_page_by_page_beside_its_text(web: TestClient, files: Wor
             assert web.get(f"{file_of(kind, id_)}?page={number}").status_code == status
     others = (file_of("attachment", ids["drawn.svg"]), file_of("document", "notes:kiln/Kiln.md"))
     assert [web.get(f"{file}?page=1").status_code for file in others] == [404, 404]
+
+
+def test_files_of_a_chat_are_shown_where_they_were_sent(web: TestClient, files: Workspace):
+    rows = files.sql("SELECT message_id, filename, attachment_id FROM attachments WHERE source <> 'dev'")
+    assert len(rows) == 3 * len(FILES)
+    for window, name, ident in rows:
+        is_veiled, answer = window.startswith("veiled"), web.get(file_of("attachment", ident))
+        given = {"glow.png"} if is_veiled else {"glow.png", "odd.jpg", "drawn.svg", "plan.pdf"}
+        assert answer.status_code == (200 if name in given else 404), name
+        is_shown = answer.headers.get("content-disposition", "").startswith("inline")
+        assert is_shown == (name in given & {"glow.png", "plan.pdf"})
+        assert name not in given or answer.content == FILES[name]
+        page = web.get(page_of("conversation", window)).text
+        assert (f'src="{file_of("attachment", ident)}"' in page) == (name in ("glow.png", "odd.jpg"))
+        assert (f"{name}, which the export does not hold" in page) == (name == "gone.png")
+        if name == "plan.pdf":
+            assert ('class="leaf"' in web.get(page_of("attachment", ident)).text) != is_veiled
+            assert web.get(file_of("attachment", ident, "", 1)).status_code == (404 if is_veiled else 200)
+    export = files.folder / "open" / "trip" / "_chat.txt"
+    export.write_bytes(CHAT + CHAT)
+    answers = [web.get(file_of("attachment", ident)).text for window, name, ident in rows if "glow" in name]
+    assert sum("build again" in answer for answer in answers) == 1
+    export.write_bytes(CHAT)
 
 
 def test_a_thread_is_saved_as_mbox(web: TestClient, files: Workspace, tmp_path: Path):
@@ -160,17 +194,16 @@ def test_folders_are_facets_and_what_was_set_aside_has_a_page(web: TestClient):
 
 def test_nothing_of_a_file_is_shown_where_answers_are_masked(files: Workspace):
     masked = files.settings.model_copy(update={"safety": SafetySettings(outputs="mask")})
-    (thread,), (first, *_) = (
-        files.column("SELECT thread_id FROM thread_tree WHERE message_id = 'k0@example.org'"),
-        files.column("SELECT attachment_id FROM attachments"),
-    )
+    (thread,) = files.column("SELECT thread_id FROM thread_tree WHERE message_id = 'k0@example.org'")
+    first, *_ = files.column("SELECT attachment_id FROM attachments WHERE filename = 'glow.png'")
     own = file_of("document", "notes:kiln/Kiln.md")
     with TestClient(web_app(masked), base_url=BASE) as web:
+        chat = page_of("conversation", files.column("SELECT min(doc_id) FROM conversation_windows")[0])
         own_files = (own, f"{own}?embeds=glow.png", f"{own}?page=1", file_of("attachment", first))
         for address in (f"/mbox/{thread}", "/html/h0@example.org", *own_files):
             assert web.get(address).status_code == 403
         mails = ("/m/k0@example.org", "/m/h0@example.org", f"/t/{thread}")
-        for page in (*mails, "/d/notes%3Akiln%2FKiln.md", f"/a/{first}"):
+        for page in (*mails, "/d/notes%3Akiln%2FKiln.md", f"/a/{first}", chat):
             shown = web.get(page).text
             assert not {w for w in ("/mbox/", "/file/", "-file/", "view=html", "mailto:") if w in shown}
 
@@ -223,9 +256,7 @@ def test_the_html_of_a_mail_is_shown_with_nothing_that_runs_or_asks_anybody(web:
         assert "javascript:" not in shown.text and "glows" in shown.text and "free" in shown.text
 
 
-@given(
-    st.text(st.sampled_from("<>/\"'= \nabsxcriptyle!-&;:#"), max_size=60), st.sampled_from(["", "<style>"])
-)
+@given(st.text("<>/\"'= \nabsxcriptyle!-&;:#", max_size=60), st.sampled_from(["", "<style>"]))
 @examples(200)
 def test_no_html_of_a_mail_keeps_what_runs(text: str, before: str):
     data = b"Content-Type: text/html\n\n" + f"{before}{text}".encode()

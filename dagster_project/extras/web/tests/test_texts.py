@@ -68,11 +68,8 @@ def as_a_browser_reads(address: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_stays_text(text: str):
-    for marked in (
-        Marked(text),
-        Marked(text, (3, 12)),
-        Marked(text, (0, 9_999), [Address(0, 5, "javascript:x")]),
-    ):
+    cited = Marked(text, (0, 9_999), [Address(0, 5, "javascript:x")])
+    for marked in (Marked(text), Marked(text, (3, 12)), cited):
         html = marked.html(0, len(marked.data))
         require_inert(html, PLAIN)
         require_inert(str(markdown_html(Marked(text, marked.cited))), PROSE)
@@ -96,10 +93,7 @@ def test_a_link_that_looks_like_the_servers_own_stays_on_it(address: str):
     assert html == "here"
 
 
-@given(
-    st.text(alphabet=st.sampled_from("<>\"'&[]()!`*_|#/\\: \nabsjvrcitp=én-^~%0"), max_size=80),
-    st.integers(0, 90),
-)
+@given(st.text("<>\"'&[]()!`*_|#/\\: \nabsjvrcitp=én-^~%0", max_size=80), st.integers(0, 90))
 @examples(300)
 def test_no_text_makes_an_element_of_its_own(text: str, at: int):
     require_inert(str(markdown_html(Marked(text, (at, at + 7)))), PROSE)
@@ -141,12 +135,7 @@ def test_links_lead_to_pages_and_to_the_web_alone():
     )
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "javascript:alert(1)", "data:text/html,x", "vbscript:x", "//evil.example", "file:///etc", "java\nscript:x",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("address", ["vbscript:x", "file:///etc", *LEAVING], ids=ascii)
 def test_odd_schemes_are_not_followed(address: str):
     assert not followed(address)
 
@@ -182,10 +171,9 @@ def blocks() -> list[dict[str, object]]:
     ]  # fmt: skip
     rows, at = [], 0
     for kind, text in cuts:
-        rows.append(
-            {"kind": kind, "quote_depth": int(kind == "quote"), "byte_start": at, "byte_end": at + len(text)}
-        )
-        at += len(text)
+        end = at + len(text)
+        rows.append({"kind": kind, "quote_depth": int(kind == "quote"), "byte_start": at, "byte_end": end})
+        at = end
     assert at == len(BODY)
     return rows
 
@@ -210,11 +198,9 @@ def test_a_mail_has_its_parts():
 
 def test_columns_stay_aligned_and_prose_does_not():
     body = "Hi all,\nwe measured it.\n\n    a    1\n    b    2\n\nThat is all.\n"
-    assert [(part.kind, str(part.html)) for part in parts_of("author", body)] == [
-        ("text", "Hi all,\nwe measured it."),
-        ("aligned", "    a    1\n    b    2"),
-        ("text", "That is all."),
-    ]
+    parts = [(part.kind, str(part.html)) for part in parts_of("author", body)]
+    assert parts[1:] == [("aligned", "    a    1\n    b    2"), ("text", "That is all.")]
+    assert parts[0] == ("text", "Hi all,\nwe measured it.")
 
 
 def test_short_quotes_first_lines_lists_and_files_of_a_diff_are_told_apart():
