@@ -42,7 +42,7 @@ _SHOWN = (
     (rb"\x1aE\xdf\xa3", "video/webm"),
 )  # fmt: skip
 """How files begin that a browser shows without running anything in them; all others, SVG and HTML too, are to save."""
-MEDIA = r"(?:image|audio|video)/"
+_MEDIA = r"(?:image|audio|video)/"
 _HEAD_BYTES, _BYTES = 16, "application/octet-stream"
 _MOST_BYTES = 256 << 20
 _MOST_LOOKED_AT = 200_000
@@ -100,7 +100,7 @@ def thread_mbox(site: Site, request: Request, index: SearchIndex) -> Response:
 def attached(site: Site, request: Request, index: SearchIndex) -> Response:
     """The file that a mail or a chat has attached; with `?page=N` that page of a PDF as a picture.
 
-    Of a chat whose people have pseudonyms only pictures, sounds and films: in others may be names."""
+    A chat whose people have pseudonyms gives pictures, sounds and films alone: other files may hold names."""
     _refuse_unseen(site, index)
     rows = index.ask(_ATTACHED, {"id": parameter(request)}).to_pylist()
     if not rows:
@@ -109,7 +109,7 @@ def attached(site: Site, request: Request, index: SearchIndex) -> Response:
     name = row["filename"] or f"part-{row['part_index']}"
     if (chats := source_of(site, row["source"])) is None:
         return _sent(site, request, _part(_mail(site, index, row["message_id"]), row), name)
-    return _sent(site, request, chat_file(site, chats, row), name, only=MEDIA if chats.pseudonyms else "")
+    return _sent(site, request, chat_file(site, chats, row), name, only=_MEDIA if chats.pseudonyms else "")
 
 
 def _part(mail: bytes, row: dict[str, Any]) -> bytes:

@@ -185,8 +185,8 @@ def told(work: Workspace, lens: str, queries: Sequence[str], ids: Sequence[str])
     with pages(work.settings, lens=lens) as client:
         addresses = ["/", "/corpus", "/feed?q=mill", "/why?q=mill&id=m10@example.org", "/api/sources"]
         addresses += [f"{page}?q={q}" for q in queries for page in ("/", "/api/search")] + BROWSED
-        of_id = ("/m/", "/t/", "/d/", "/raw/", "/original/", "/api/thread?id=")
-        addresses += [f"{page}{i}" for i in ids for page in of_id]
+        of_id = ("m", "t", "d", "c", "a", "raw", "original", "file", "document-file", "mbox", "api/thread")
+        addresses += [f"/{page}{'?id=' if page[3:4] == '/' else '/'}{i}" for i in ids for page in of_id]
         for page in addresses:
             yield page, client.get(page).text
     under = ["--lens", lens, "--json", "--config", str(work.config)]
