@@ -4,7 +4,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -94,13 +94,11 @@ def _members(folder: Path, program: ProgramOfFolders) -> tuple[Path, ...]:
     return (mark, *sorted(p for p in folder.iterdir() if re.fullmatch(program.others, p.name)))
 
 
-def exports_at(
-    root: Path, source: ConversationSourceSettings
-) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
-    """Place, format and files of each export at or below `root`, without files that only accompany exports.
+def exports_at(top: Path, source: ConversationSourceSettings) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
+    """Place, format and files of each export at or below `top`, without files that only accompany exports.
 
     A folder that cannot be listed is an export of the format `closed`."""
-    places = [root]
+    places = [top]
     while places:
         place = places.pop()
         if not is_folder(place):
@@ -121,10 +119,18 @@ def exports_at(
             yield from channels
             if channels or source.format == "slack":
                 continue
+        beside = _beside({path.name for path in inside})
         for path in reversed(inside):
             is_known = is_folder(path) or source.format != "auto" or path.suffix.lower() in _SUFFIXES
-            if is_known and not (path.is_symlink() and is_folder(path)):
+            if is_known and path.name not in beside and not (path.is_symlink() and is_folder(path)):
                 places.append(path)
+
+
+def _beside(names: Collection[str]) -> set[str]:
+    """The names in a folder with these that accompany an export."""
+    return {name for p in FILE_PROGRAMS.values() if p.mark in names for name in p.beside} | {
+        f"{name}_Files" for name in names
+    }
 
 
 def _slack_channels(root: Path, inside: Sequence[Path]) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
@@ -159,10 +165,8 @@ def chat_names(exports: Sequence[tuple[str, str]]) -> list[str]:
 class ExportReader:
     """Reads exports under the caps of its settings."""
 
-    def __init__(
-        self, settings: ConversationSettings, mail_settings: MailSettings, thread_settings: ThreadSettings
-    ):
-        self.settings, self.mail, self.threads = settings, mail_settings, thread_settings
+    def __init__(self, settings: ConversationSettings, mail: MailSettings, threads: ThreadSettings):
+        self.settings, self.mail, self.threads = settings, mail, threads
 
     def chats(self, export: Export) -> Iterator[Chat]:
         """The chats of an export; one of BROKEN if it cannot be read at all."""
@@ -185,10 +189,11 @@ class ExportReader:
         """The chats of one file, whose names are or begin with `name`."""
         source, program = export.source, format_ if format_ in FILE_PROGRAMS else None
         if source.format == "auto" and not (format_ == "whatsapp" and looks_like_whatsapp(decoded(data))):
-            program = program_of(FILE_PROGRAMS, data[:_HEAD], suffix.lower()) or program
+            known = program_of(FILE_PROGRAMS, data[:_HEAD], suffix.lower())
+            program = known or (program if b'"messages"' in data else None)
         if program:
             yield from FILE_PROGRAMS[program].read(data, name, source.timezone)
-        elif format_ == _BY_CONTENT:
+        elif format_ in (_BY_CONTENT, "discord"):
             raise ChatFormatError(
                 f"no_chat: the file is no export of {', '.join(FILE_PROGRAMS)}; `format` of the source can name its program"
             )
@@ -203,9 +208,7 @@ class ExportReader:
             yield replace(chat, entries=entries, faults=[*faults, *chat.faults])
         else:
             files = [_IN_FOLDERS[format_].mark] if format_ in _IN_FOLDERS else _SLACK_FILES
-            raise ChatFormatError(
-                f"no_{format_}: its export is a folder with {' or '.join(files)}, not one file"
-            )
+            raise ChatFormatError(f"no_{format_}: its export is a folder with {' or '.join(files)}")
 
     def _zipped(self, export: Export) -> Iterator[Chat]:
         """The chats of a zip: the text of a WhatsApp export, the channels of a Slack one, or the files one by one."""
@@ -298,6 +301,11 @@ def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
         days = [n for n, p in places.items() if p.parent != top and p.parent.parent == top]
         if days:
             return "slack", [*(n for n, p in places.items() if p == top / "users.json"), *days]
+    inside: dict[str, set[str]] = {}
+    for place in map(PurePosixPath, names):
+        inside.setdefault(str(place.parent), set()).add(place.name)
+    beside = {str(PurePosixPath(f, n)) for f, own in inside.items() for n in _beside(own)}
+    names = [n for n in names if beside.isdisjoint(map(str, (PurePosixPath(n), *PurePosixPath(n).parents)))]
     kinds = {n: _FORMATS.get(PurePosixPath(n).suffix.lower()) for n in names}
     texts = [n for n in names if kinds[n] == "whatsapp"]
     texts.sort(key=lambda n: (not n.endswith("_chat.txt"), "WhatsApp" not in n, n))
@@ -312,9 +320,7 @@ def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
     raise ChatFormatError(f"no_chat: the archive holds no export of a chat{format_note}")
 
 
-def _threads(
-    data: bytes, name: str, settings: MailSettings, thread_settings: ThreadSettings
-) -> Iterator[Chat]:
+def _threads(data: bytes, name: str, settings: MailSettings, rules: ThreadSettings) -> Iterator[Chat]:
     """Each discussion of two and more mails in an mbox file as a chat."""
     mails, refused = messages.split_mbox(data, name=name)
     tables = messages.read_mail(
@@ -322,13 +328,11 @@ def _threads(
     )
     frame = pl.DataFrame(tables.messages).unique("message_id", keep="first", maintain_order=True)
     lists = frame.select("message_id", list_id=pl.lit(name)).to_arrow()
-    thread_tables = threads.build_threads(frame.to_arrow(), lists, thread_settings)
+    thread_tables = threads.build_threads(frame.to_arrow(), lists, rules)
     place = pl.DataFrame(thread_tables.tree.select(["message_id", "thread_id"]))
-    joined = frame.join(place, on="message_id").filter(pl.col("effective_at").is_not_null())
+    tree = frame.join(place, on="message_id").filter(pl.col("effective_at").is_not_null())
     people = frozenset(p for c in ("from_name", "from_addr") for p in frame.get_column(c).to_list() if p)
-    for (thread,), rows in joined.sort("effective_at", "message_id").group_by(
-        "thread_id", maintain_order=True
-    ):
+    for (thread,), rows in tree.sort("effective_at", "message_id").group_by("thread_id", maintain_order=True):
         if len(rows) > 1:
             entries = [
                 Entry(r["effective_at"], r["from_name"] or r["from_addr"] or "unknown", r["body"], "message")
@@ -346,9 +350,7 @@ def _table(data: bytes, suffix: str, name: str) -> tuple[pa.Table, list[Fault]]:
     if suffix == ".csv":
         parse = pa_csv.ParseOptions(newlines_in_values=True)
         names = pa_csv.open_csv(io.BytesIO(data), parse_options=parse).schema.names
-        convert = pa_csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-        )
+        convert = pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
         return pa_csv.read_csv(io.BytesIO(data), parse_options=parse, convert_options=convert), []
     return _json_lines(data, name)
 

@@ -136,9 +136,7 @@ class ChatFiles:
 
     def _listed(self, export: chat_exports.Export) -> dict[str, Any]:
         chats = self.chats(export)
-        windows = [
-            [name, window.fingerprint] for chat in chats for name, window in self.windows(chat, export.source)
-        ]
+        windows = [[name, w.fingerprint] for chat in chats for name, w in self.windows(chat, export.source)]
         files = self.files(export)
         named_files = (f for chat in chats for entry in chat.entries for f in entry.files if files.is_read(f))
         places = sorted({place for file in named_files for place in file.places})

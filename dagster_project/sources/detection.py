@@ -96,9 +96,7 @@ def _zipped(file: Path) -> Detected:
     try:
         form = zipped_format(file)
     except ChatFormatError as error:
-        raise SourceError(
-            f"{file}: {error}; unpack it, and give the folder, if it holds something else"
-        ) from error
+        raise SourceError(f"{file}: {error}; unpack other content, and give the folder") from error
     if form == "mbox":
         raise SourceError(f"{file}: it holds mail; unpack it, and give the folder")
     return _source(form, file, 1)
@@ -254,11 +252,9 @@ def _pattern(folder: Path, files: Sequence[Path]) -> str:
     start = os.path.commonprefix([_YEAR.split(name)[0] for name in names])
     end = os.path.commonprefix([name[::-1] for name in names])[::-1]
     end = end.lstrip("0123456789")
-    others = [
-        p.name for p in folder.iterdir() if is_file(p) and p not in files and not p.name.startswith(".")
-    ]
+    rest = [p.name for p in folder.iterdir() if is_file(p) and p not in files and not p.name.startswith(".")]
     pairs = (("", ""), (start, ""), ("", end), (start, end))
-    apart = (p for p in pairs if not any(n.startswith(p[0]) and n.endswith(p[1]) for n in others))
+    apart = (p for p in pairs if not any(n.startswith(p[0]) and n.endswith(p[1]) for n in rest))
     start, end = next(apart, pairs[-1])
     return f"{glob.escape(start)}*{glob.escape(end)}"
 

@@ -98,9 +98,7 @@ class FileSources:
                 self.broken[source.name] = f"{prefix}{fault}"
                 if len(self.broken) == len(self.settings.sources):
                     raise SourceError("\n".join(self.broken.values())) from fault
-                partitions = [
-                    (partition, []) for partition in self._parsed_partitions(source.name, source.source_type)
-                ]
+                partitions = [(p, []) for p in self._parsed_partitions(source.name, source.source_type)]
             self._partitions |= {partition.key: (partition, files) for partition, files in partitions}
         if self._states != self._memory:
             globs.remember(self._memory_file, json.dumps(self._states, sort_keys=True))
@@ -118,10 +116,7 @@ class FileSources:
                 )
             return []
         if isinstance(source, ConversationSourceSettings):
-            return [
-                (partition, [])
-                for partition in self.chats.partitions(source, lambda path: self.identify(path)[0])
-            ]
+            return [(p, []) for p in self.chats.partitions(source, lambda path: self.identify(path)[0])]
         if isinstance(source, DocumentSourceSettings):
             return list(self._folders_of(source))
         if source.kind == "public_inbox":
@@ -139,9 +134,7 @@ class FileSources:
             self.discover()
         assert self._partitions is not None
         if partition not in self._partitions:
-            raise SourceError(
-                f"partition {partition}: no file of the configured sources belongs to it any more"
-            )
+            raise SourceError(f"partition {partition}: no file of the configured sources belongs to it")
         partition_files = self._partitions[partition][0]
         if partition_files.source in self.broken:
             raise SourceError(self.broken[partition_files.source])
@@ -152,9 +145,7 @@ class FileSources:
         assert self._partitions is not None
         if partition.key in self._inboxes:
             return len(self._inboxes[partition.key]) * _TYPICAL_MAIL_BYTES
-        return sum(
-            file.path.stat().st_size for file in self._partitions[partition.key][1] if file.path.exists()
-        )
+        return sum(f.path.stat().st_size for f in self._partitions[partition.key][1] if f.path.exists())
 
     def mails(self, partition: SourcePartition) -> Iterable[RawMail]:
         """The mails of the partition's files in order of name, each file read under the caps of the settings.
@@ -198,13 +189,9 @@ class FileSources:
             grouped.setdefault(partition, []).append(mail)
         list_id = source.list_id or source.name
         for name, mails in sorted(grouped.items()):
-            fault_text = (
-                part for mail in mails for part in (mail.place, mail.blob, mail.fault) if part is not None
-            )
-            yield (
-                SourcePartition(source.name, name, list_id, parts_hash([source.kind, list_id, *fault_text])),
-                mails,
-            )
+            fault_text = (p for mail in mails for p in (mail.place, mail.blob, mail.fault) if p is not None)
+            fingerprint = parts_hash([source.kind, list_id, *fault_text])
+            yield SourcePartition(source.name, name, list_id, fingerprint), mails
 
     def stored_files(self, partition: SourcePartition) -> list[_File]:
         """The files that make up a partition; none of a public inbox or a chat."""
@@ -267,9 +254,8 @@ class FileSources:
         root, reads_pictures = self.settings.place(source), self.settings.documents.reads_pictures
         refuse_missing_ocr(self.settings.documents)
         tree = tree_files(source, root, self.settings.root, reads_pictures=reads_pictures)
-        for partition, part in sorted(
-            tree_parts(tree, "whole" if source.kind == "issues" else source.grain).items()
-        ):
+        grain = "whole" if source.kind == "issues" else source.grain
+        for partition, part in sorted(tree_parts(tree, grain).items()):
             files = [_File(f.path, f.name, f.fault or self.identify(f.path)[0], f.fault) for f in part]
             fingerprint = parts_hash([source.kind, *(p for file in files for p in (file.name, file.digest))])
             yield SourcePartition(source.name, partition, None, fingerprint, source.source_type), files
@@ -288,13 +274,10 @@ class FileSources:
         youngest = mail_places.youngest_year(month for _, month in assigned if month)
         for file, month in assigned:
             period = month and mail_places.period_of(month, source.grain, youngest)
-            grouped.setdefault(mail_places.mail_partition(source, file.name, file.folder, period), []).append(
-                file
-            )
+            own = mail_places.mail_partition(source, file.name, file.folder, period)
+            grouped.setdefault(own, []).append(file)
         units: dict[str, tuple[str | None, list[_File]]] = {}
-        for (period, list_id), files in sorted(
-            grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")
-        ):
+        for (period, list_id), files in sorted(grouped.items(), key=lambda one: (one[0][0], one[0][1] or "")):
             name = period if period not in units else globs.partition_name(f"{period}@{list_id or ''}")
             units[name] = list_id, files
         short = mail_places.without_source(source.name, units)

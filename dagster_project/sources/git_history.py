@@ -193,9 +193,7 @@ def history(repository: Path) -> list[Change]:
         if not any(change.came or change.removed for change in changes):
             raise _broken(repository, changes[0].fault or "no commit changes a mail") from None
     if begins := [change for change in changes if change.commit in _shallow(repository)]:
-        why = (
-            f"{repository.name} is a shallow clone that begins at commit {begins[0].commit}; fetch all of it"
-        )
+        why = f"{repository.name} is a shallow clone that begins at commit {begins[0].commit}; fetch it all"
         changes.insert(0, Change(f"before {begins[0].commit}", begins[0].at, fault=f"missing_history: {why}"))
     return changes
 

@@ -28,9 +28,7 @@ def source_mail(settings: Settings, source: str, place: str, message_id: str, ra
                 return data
     except OSError as error:
         raise SourceError(f"source {source}: {place} cannot be read: {error}") from error
-    raise SourceError(
-        f"source {source}: the mail is not at {place} any more; build again, or look for it there"
-    )
+    raise SourceError(f"source {source}: the mail is no longer at {place}; build again, or look for it there")
 
 
 def readable_mail(settings: Settings, places: Iterable[dict[str, Any]]) -> bytes:

@@ -4,7 +4,7 @@ import bz2
 import gzip
 import lzma
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,7 @@ from transforms.documents.files import RawFile
 from transforms.mail.messages import RawMail, id_and_author, split_mbox
 
 _FAULT = f"{FORGOTTEN}: `weft forget` was asked to; the source still holds it"
-_PACK: dict[str, Callable[[bytes], bytes]] = {
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-}
+_PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
 
 class RememberedSources(FileSources):

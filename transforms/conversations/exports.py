@@ -137,9 +137,7 @@ def decoded(data: bytes) -> str:
     try:
         return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ChatFormatError(
-            f"no_text: byte {error.start} is not UTF-8, as texts and exports are"
-        ) from error
+        raise ChatFormatError(f"no_text: byte {error.start} is not UTF-8, as exports are") from error
 
 
 def no_time(place: str, row: object) -> Fault:

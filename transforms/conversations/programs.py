@@ -11,12 +11,15 @@ class Program(NamedTuple):
     """A program whose export is one file; `looks_like` is asked of the first bytes of a file with one of the suffixes.
 
     `read` gives the chats of its bytes, whose names are or begin with the name given; times that name no zone are in the
-    zone given. It raises ChatFormatError if the file is another one."""
+    zone given. It raises ChatFormatError if the file is another one. Beside a file of the name `mark` the files and folders
+    `beside` are not chats."""
 
     suffixes: tuple[str, ...]
     looks_like: Callable[[bytes], bool]
     read: Callable[[bytes, str, str], Iterator[Chat]]
     has_zone: bool = True
+    mark: str = ""
+    beside: tuple[str, ...] = ()
 
 
 class ProgramOfFolders(NamedTuple):
@@ -30,7 +33,9 @@ class ProgramOfFolders(NamedTuple):
 
 
 PROGRAMS = {
-    "telegram": Program((".json",), discord.looks_like_telegram, discord.read_telegram),
+    "telegram": Program(
+        (".json",), discord.looks_like_telegram, discord.read_telegram, True, "result.json", ("files",)
+    ),
     "discord": Program((".json",), discord.looks_like_discord, discord.read_discord),
 }
 """Those of the core, by the name of the format in the settings."""

@@ -16,6 +16,7 @@ from transforms.conversations.exports import (
     kind_of,
     list_of,
     moment,
+    no_time,
     reaction_count,
 )
 
@@ -45,9 +46,7 @@ def read_slack(days: Iterable[tuple[str, bytes]], users: Sequence[Mapping[str, A
         for number, row in enumerate(rows):
             at = moment(row.get("ts")) if isinstance(row, Mapping) else None
             if at is None:
-                faults.append(
-                    Fault(f"{name}/{file}:{number}", "no_time: the message has no ts", repr(row).encode())
-                )
+                faults.append(no_time(f"{name}/{file}:{number}", row))
                 continue
             names.update(_names({"profile": row.get("user_profile")}))
             entries.append(entry := _entry(row, in_utc(at, "UTC"), people, channel))

@@ -61,9 +61,7 @@ def masked_chat(chat: Chat, pseudonym: Pseudonym | None) -> Chat:
         for e, text in zip(entries, texts, strict=True)
     ]
     masked_places = masked_texts([f.place for f in chat.faults], names, pseudonym)
-    faults = [
-        f._replace(place=masked_place) for f, masked_place in zip(chat.faults, masked_places, strict=True)
-    ]
+    faults = [f._replace(place=place) for f, place in zip(chat.faults, masked_places, strict=True)]
     return Chat(
         name,
         masked_entries,

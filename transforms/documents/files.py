@@ -29,7 +29,7 @@ from transforms.settings.documents import (
 )
 from transforms.text.charsets import decode_text
 
-VERSION = f"6.{FORMATS_VERSION}"
+VERSION = f"7.{FORMATS_VERSION}"
 
 WORD_LIST = "_keywords/words.md"
 """The path of a list of keywords of the folder around it, which search does not read."""
@@ -139,9 +139,7 @@ def _check(file: RawFile, printable: str, paths: set[str], settings: DocumentSet
     if len(file.data) > settings.max_document_bytes:
         raise _FileFaultError(f"too_large: {len(file.data)} bytes, the cap is {settings.max_document_bytes}")
     if kind == "rst" and len(file.data) > _MAX_RST_BYTES:
-        raise _FileFaultError(
-            f"too_large: {len(file.data)} bytes of reStructuredText, the cap is {_MAX_RST_BYTES}"
-        )
+        raise _FileFaultError(f"too_large: {len(file.data)} bytes of .rst, the cap is {_MAX_RST_BYTES}")
 
 
 def document_format(path: str) -> str | None:
@@ -314,11 +312,8 @@ def _time(fields: dict[str, Any], names: tuple[str, ...], defects: list[str]) ->
             continue
         iso = _SPACED_ZONE.sub("", value.strip().replace("/", "-"))
         try:
-            time = (
-                datetime.strptime(iso, "%d-%b-%Y")
-                if _NAMED_MONTH.fullmatch(iso)
-                else datetime.fromisoformat(iso)
-            )
+            is_named = _NAMED_MONTH.fullmatch(iso)
+            time = datetime.strptime(iso, "%d-%b-%Y") if is_named else datetime.fromisoformat(iso)
             return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
         except (ValueError, OverflowError):
             defects.append(f"time_unreadable: {name}")

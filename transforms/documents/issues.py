@@ -221,16 +221,12 @@ def _markdown(key: tuple[str, int], issue: _Issue) -> RawFile:
     is_request = any(record.get(name) for name in _REQUESTS) or "/pull/" in str(record.get("url"))
     title = " ".join(record["title"].split())
     front = {
-        "title": title,
-        "type": "pull_request" if is_request else "issue",
-        "number": number,
+        "title": title, "type": "pull_request" if is_request else "issue", "number": number,
         "state": {"opened": "open"}.get(state := str(record.get("state") or "").lower(), state),
-        "author": _author(record),
-        "tags": [name for name in names if isinstance(name, str)],
-        "created": _time(record, "created"),
-        "modified": _time(record, "updated"),
+        "author": _author(record), "tags": [name for name in names if isinstance(name, str)],
+        "created": _time(record, "created"), "modified": _time(record, "updated"),
         "url": next((u for n in ("html_url", "web_url", "url") if isinstance(u := record.get(n), str)), ""),
-    }
+    }  # fmt: skip
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in front.items() if value]
     parts = [
         "\n".join(("---", *lines, "---")),

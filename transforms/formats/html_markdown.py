@@ -16,16 +16,47 @@ _WITHOUT_PICTURES = ConversionOptions(extract_metadata=False, bullets="-", skip_
 _CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _PRESCAN_BYTES = 1024
 """Bytes in which a page says its charset (WHATWG HTML, 13.2.3.2)."""
+_CONFLUENCE = '<span id="title-text">'
+_FRAME = "#breadcrumb-section, #title-heading, .page-metadata, #footer, img[src^='images/icons/']"
+"""The parts of a page in an export of Confluence that are not its text."""
+_DAY = re.compile(
+    r"(?:(?P<month>[A-Z][a-z]{2}) (?P<day>\d\d?), |(?P<first>\d\d?) (?P<named>[A-Z][a-z]{2}) )(?P<year>\d{4})$"
+)
 
 
 def html_markdown(markup: str, *, has_pictures: bool = True) -> Converted | None:
-    """The page as Markdown; None if the converter gives up. Scripts, styles and navigation are dropped."""
+    """The page as Markdown; None if the converter gives up. Scripts, styles and navigation are dropped.
+
+    `fields` of a page that Confluence exported are its title, space, author, editor and time, which leave the text."""
+    shallow, fields = shallow_markup(markup), None
+    if _CONFLUENCE in markup:
+        shallow, fields = _without_frame(LexborHTMLParser(shallow))
     try:
-        result = convert(shallow_markup(markup), _OPTIONS if has_pictures else _WITHOUT_PICTURES)
+        result = convert(shallow, _OPTIONS if has_pictures else _WITHOUT_PICTURES)
     except ConversionError:
         return None
     defects = [w.message for w in result.warnings if str(w.kind) == "depth_limit_exceeded"]
-    return Converted(result.content or "", [f"nesting_too_deep: {message}" for message in defects])
+    title = heading(1, fields["title"]) if fields and fields["title"] else ""
+    text = "\n\n".join(filter(None, (title, result.content)))
+    return Converted(text, [f"nesting_too_deep: {message}" for message in defects], fields=fields)
+
+
+def _without_frame(page: LexborHTMLParser) -> tuple[str, dict[str, str]]:
+    """The markup of an exported page without what is around its text, and its properties by name."""
+    names = (
+        "#title-text", "#breadcrumbs .first", ".page-metadata .author", ".page-metadata .editor", ".page-metadata",
+    )  # fmt: skip
+    nodes = map(page.css_first, names)
+    title, space, author, editor, line = (" ".join(node.text().split()) if node else "" for node in nodes)
+    title = title.removeprefix(f"{space} : ").removesuffix(":")
+    fields = {"title": title, "space": space, "author": author, "editor": editor}
+    if day := _DAY.search(line):
+        is_changed = editor or " modified on " in line
+        date = f"{day['day'] or day['first']}-{day['month'] or day['named']}-{day['year']}"
+        fields["modified" if is_changed else "created"] = date
+    for node in page.css(_FRAME):
+        node.decompose()
+    return page.html or "", {name: value for name, value in fields.items() if value or name == "title"}
 
 
 def html_title(markup: str) -> str | None:
@@ -81,7 +112,5 @@ def _text(node: dict[str, Any]) -> str:
 
 def _name(node: dict[str, Any]) -> str:
     """A card in few words: its first line, file, address or label."""
-    lines = str(node.get("text") or node.get("file") or node.get("url") or node.get("label") or "").split(
-        "\n"
-    )
-    return lines[0].lstrip("# ")
+    rows = str(node.get("text") or node.get("file") or node.get("url") or node.get("label") or "").split("\n")
+    return rows[0].lstrip("# ")

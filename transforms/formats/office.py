@@ -5,6 +5,7 @@ import posixpath
 import re
 import zlib
 from collections.abc import Iterator
+from itertools import zip_longest
 from xml.etree.ElementTree import Element
 from xml.parsers.expat import ExpatError
 from zipfile import BadZipFile
@@ -259,16 +260,10 @@ def sheets_markdown(data: bytes) -> Converted:
         raise FormatError(f"unreadable: it is no workbook ({error})") from error
     parts: list[str] = []
     for name, rows in sheets:
-        texts = [[_cell_text(value) for value in row] for row in rows]
-        texts = [row for row in texts if any(row)]
-        columns = [
-            n for n in range(max(map(len, texts), default=0)) if any(n < len(r) and r[n] for r in texts)
-        ]
-        if columns:
-            parts += [
-                heading(2, name),
-                as_table([row[n] if n < len(row) else "" for n in columns] for row in texts),
-            ]
+        texts = [row for row in ([_cell_text(value) for value in row] for row in rows) if any(row)]
+        filled = zip_longest(*texts, fillvalue="")
+        if columns := [column for column in filled if any(column)]:
+            parts += [heading(2, name), as_table(zip(*columns, strict=True))]
     converted = Converted("\n\n".join(parts) + "\n", [])
     return zipped.with_core_properties(converted) if zipped else converted
 

@@ -279,9 +279,7 @@ def _size_headings(pages: list[list[Line]], pitch: float) -> dict[int, _Headings
     return headings
 
 
-def _together(
-    outline: dict[int, _Headings], by_size: dict[int, _Headings], pages: int
-) -> dict[int, _Headings]:
+def _together(outline: dict[int, _Headings], sizes: dict[int, _Headings], pages: int) -> dict[int, _Headings]:
     """The headings of an outline; of one with few entries for its pages, as of a deck, below them those by size."""
     levels = [level for page in outline.values() for of_line in page.values() for level, *_ in of_line]
     if len(levels) * _PAGES_OF_A_HEADING > pages:
@@ -289,7 +287,7 @@ def _together(
     printed = {
         _letters(text) for page in outline.values() for of_line in page.values() for _, text, _ in of_line
     }
-    for number, page in by_size.items():
+    for number, page in sizes.items():
         of_page = outline.setdefault(number, {})
         taken = {at + n for at, of_line in of_page.items() for *_, count in of_line for n in range(count)}
         for at, ((level, text, count),) in page.items():

@@ -129,7 +129,7 @@ def test_a_zip_that_is_no_export_is_refused_with_the_reason(
 def test_one_broken_file_of_a_zip_leaves_the_others(tmp_path: Path):
     written(tmp_path / "in", {"x.zip": zipped({"bad.json": b"{", "good.json": DISCORD})})
     bad, good = chats(tmp_path / "in")
-    assert [f.reason.split(":")[0] for f in bad.faults] == ["no_discord"]
+    assert [f.reason.split(":")[0] for f in bad.faults] == ["no_chat"]
     assert good.entries[0].text == "from Discord"
 
 

@@ -77,7 +77,7 @@ def test_a_message_keeps_all_its_lines():
             "\u200f\u05e9\u05dc\u05d5\u05dd",
         ),
         ("## Message 1: hi", "message", "## Message 1", "hi"),
-    ],
+    ],  # fmt: skip
 )
 def test_system_lines_media_and_odd_authors(said: str, kind: str, author: str, text: str):
     (entry,) = read_whatsapp(f"27.03.25, 18:02 - {said}\n", "chat", "UTC").entries

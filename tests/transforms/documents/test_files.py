@@ -67,22 +67,14 @@ def test_fields_at_the_top_of_restructuredtext_are_properties_and_stay_text():
 
 
 TAGS = [
-    ("list", "---\ntags: [a, '#b', a, A]\n---\n", ["a", "b"]),
-    ("commas", "---\ntags: a, b c,\n---\n", ["a", "b c"]),
-    ("marks", "---\ntags: '#a #b'\n---\n", ["a", "b"]),
-    ("one, and a number", "---\nTag: 2024\n---\n", ["2024"]),
-    ("nothing", "---\ntags:\n---\n", []),
-    (
-        "in the text",
-        "#one and (#no) x#no #two/three, #four-4\n- #fünf",
-        ["one", "two/three", "four-4", "fünf"],
-    ),
-    ("digits alone", "see #123, #1a #2024/05", ["1a"]),
+    ("list", "---\ntags: [a, '#b', a, A]\n---\n", ["a", "b"]), ("commas", "---\ntags: a, b c,\n---\n", ["a", "b c"]),
+    ("marks", "---\ntags: '#a #b'\n---\n", ["a", "b"]), ("one, and a number", "---\nTag: 2024\n---\n", ["2024"]),
+    ("nothing", "---\ntags:\n---\n", []), ( "in the text", "#one and (#no) x#no #two/three, #four-4\n- #fünf",
+    ["one", "two/three", "four-4", "fünf"], ), ("digits alone", "see #123, #1a #2024/05", ["1a"]),
     ("not in code", "`#no` \n```\n#no\n```\n\n    #no\n\n#yes", ["yes"]),
     ("not in comments, links, html", "%%#no%% [a #no](b#no) <!-- #no --> [[x #no]] #yes", ["yes"]),
-    ("headings are none", "# no\n#\n##no\n#yes", ["yes"]),
-    ("both", "---\ntags: [A]\n---\n#a #b", ["A", "b"]),
-]
+    ("headings are none", "# no\n#\n##no\n#yes", ["yes"]), ("both", "---\ntags: [A]\n---\n#a #b", ["A", "b"]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "tags"), [c[1:] for c in TAGS], ids=[c[0] for c in TAGS])
@@ -252,6 +244,21 @@ def test_the_text_of_a_page_is_markdown():
         "<pre><code class=language-py>g # h</code></pre><h2>I</h2>j"
     )
     assert row("n.html", page)["text"] == "# A\n\nb **c** [f](d.html#e)\n\n```py\ng # h\n```\n\n## I\n\nj\n"
+
+
+def test_a_page_of_confluence_is_its_content_and_the_frame_is_properties():
+    page = (
+        '<title>M : S</title><div id="breadcrumb-section"><ol id="breadcrumbs"><li class="first">Mill</ol></div>'
+        '<h1 id="title-heading"><span id="title-text"> Mill : Sluice </span></h1><div class="page-metadata">Created by '
+        '<span class="author"> Maud</span>, last modified by <span class="editor"> Jo</span> on Mar 02, 2021</div>'
+        '<p><a href="Gate_2.html">Gate</a><img src="images/icons/x.gif"><div id="footer">Confluence</div>'
+    )
+    made = row("Sluice_1.html", page)
+    assert made["text"] == "# Sluice\n\n[Gate](Gate_2.html)\n"
+    assert (made["title"], made["modified_at"].day, made["created_at"]) == ("Sluice", 2, None)
+    assert {"space": "Mill", "author": "Maud", "editor": "Jo"}.items() <= json.loads(
+        made["frontmatter"]
+    ).items()
 
 
 def test_the_text_of_restructured_text_is_markdown_and_keeps_what_docutils_does_not_know():

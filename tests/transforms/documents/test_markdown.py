@@ -11,23 +11,15 @@ from transforms.documents.frontmatter import frontmatter
 from transforms.documents.markdown import masked, parse
 
 HEADINGS = [
-    ("atx", "# A\n", [(1, "A", "# A\n")]),
-    ("closed atx", "## A ##  \nx", [(2, "A", "## A ##  \n")]),
-    ("indented by three", "   ### A\nx", [(3, "A", "   ### A\n")]),
-    ("indented by four", "    # A\n", []),
-    ("indented by a tab", "\t# A\n", []),
-    ("tab behind the mark", "#\tA\n", [(1, "A", "#\tA\n")]),
-    ("no blank behind the mark", "#A\n", []),
-    ("seven marks", "####### A\n", []),
-    ("empty", "#\n", [(1, "", "#\n")]),
+    ("atx", "# A\n", [(1, "A", "# A\n")]), ("closed atx", "## A ##  \nx", [(2, "A", "## A ##  \n")]),
+    ("indented by three", "   ### A\nx", [(3, "A", "   ### A\n")]), ("indented by four", "    # A\n", []),
+    ("indented by a tab", "\t# A\n", []), ("tab behind the mark", "#\tA\n", [(1, "A", "#\tA\n")]),
+    ("no blank behind the mark", "#A\n", []), ("seven marks", "####### A\n", []), ("empty", "#\n", [(1, "", "#\n")]),
     ("without a line end", "x\n\n# A", [(1, "A", "# A")]),
     ("setext", "A\n===\nB\n---\n", [(1, "A", "A\n===\n"), (2, "B", "B\n---\n")]),
-    ("setext over two lines", "A\n  b\n===\n", [(1, "A b", "A\n  b\n===\n")]),
-    ("rule, not setext", "A\n\n---\n", []),
-    ("in a quote", "> # A\n> x\n", [(1, "A", "> # A\n")]),
-    ("in a list", "- x\n\n  # A\n", [(1, "A", "  # A\n")]),
-    ("first in a list", "- # A\n  x\n", [(1, "A", "- # A\n")]),
-    ("in a fence", "```\n# A\n```\n", []),
+    ("setext over two lines", "A\n  b\n===\n", [(1, "A b", "A\n  b\n===\n")]), ("rule, not setext", "A\n\n---\n", []),
+    ("in a quote", "> # A\n> x\n", [(1, "A", "> # A\n")]), ("in a list", "- x\n\n  # A\n", [(1, "A", "  # A\n")]),
+    ("first in a list", "- # A\n  x\n", [(1, "A", "- # A\n")]), ("in a fence", "```\n# A\n```\n", []),
     ("in a tilde fence", "~~~sh\n# A\n```\n~~~\n# B\n", [(1, "B", "# B\n")]),
     ("in an unclosed fence", "```\n# A\n\n# B\n", []),
     ("in a fence of a list", "- ```\n  # A\n  ```\n- # B\n", [(1, "B", "- # B\n")]),
@@ -38,7 +30,7 @@ HEADINGS = [
     ("code, emphasis, entities", "# a `b*c` *d* &amp; \\# [e](f) ![g](h)\n", [(1, "a b*c d & # e g", None)]),
     ("html in it", "# a <b>c</b>\n", [(1, "a c", None)]),
     ("wiki links in it", "# [[Note|alias]] [[Other]]\n", [(1, "alias Other", None)]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "expected"), [case[1:] for case in HEADINGS], ids=[c[0] for c in HEADINGS])
@@ -65,23 +57,16 @@ def test_blocks_have_kinds_ranges_and_depths():
 
 
 LINKS = [
-    ("[a *b*](c.md)", [("markdown", "c.md", "a b")]),
-    ("[a][r]\n\n[r]: c.md", [("markdown", "c.md", "a")]),
-    ("[a](<b c.md>)", [("markdown", "b c.md", "a")]),
-    ("![alt](i.png)", [("image", "i.png", "alt")]),
+    ("[a *b*](c.md)", [("markdown", "c.md", "a b")]), ("[a][r]\n\n[r]: c.md", [("markdown", "c.md", "a")]),
+    ("[a](<b c.md>)", [("markdown", "b c.md", "a")]), ("![alt](i.png)", [("image", "i.png", "alt")]),
     ("[![i](i.png)](t.md)", [("markdown", "t.md", "i"), ("image", "i.png", "i")]),
     ("<https://x.y/z>", [("url", "https://x.y/z", "https://x.y/z")]),
     ("[[N]] [[N|a]] [[N#h]]", [("wiki", "N", "N"), ("wiki", "N", "a"), ("wiki", "N#h", "N#h")]),
-    ("![[N]] ![[i.png|100]]", [("embed", "N", "N"), ("embed", "i.png", "100")]),
-    ("`[[N]]` ``[a](b)``", []),
-    ("```\n[[N]]\n```", []),
-    ("    [[N]]", []),
-    ("%%[[N]]%% a [[M]]", [("wiki", "M", "M")]),
-    ("%%\n\n[[N]]\n\n%%\n", []),
-    ("`%%` [[N]] `%%`", [("wiki", "N", "N")]),
-    ("100%% [[N]]\n\nand 5%%", [("wiki", "N", "N")]),
-    ("\\[[N]]", []),
-]
+    ("![[N]] ![[i.png|100]]", [("embed", "N", "N"), ("embed", "i.png", "100")]), ("`[[N]]` ``[a](b)``", []),
+    ("```\n[[N]]\n```", []), ("    [[N]]", []), ("%%[[N]]%% a [[M]]", [("wiki", "M", "M")]),
+    ("%%\n\n[[N]]\n\n%%\n", []), ("`%%` [[N]] `%%`", [("wiki", "N", "N")]),
+    ("100%% [[N]]\n\nand 5%%", [("wiki", "N", "N")]), ("\\[[N]]", []),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "expected"), LINKS, ids=[case[0] for case in LINKS])
@@ -224,19 +209,12 @@ def test_headings_are_those_of_another_parser(text: str):
 
 
 HOSTILE = {
-    "quotes": ">" * 100_000,
-    "brackets": "[" * 100_000,
-    "wiki brackets": "[[" * 100_000,
-    "nested images": "![" * 50_000 + "a](x)" * 50_000,
-    "nested list": "- " * 100_000,
-    "emphasis": "*a_ " * 50_000,
-    "backticks": "".join("`" * n + " " for n in range(500)),
-    "comments": "%% a\n" * 50_000 + "%%\n" * 50_001,
-    "open tags": "<a " * 50_000,
-    "lazy lines": ">" * 900 + "a\n" + "a\n" * 50_000,
-    "wide table": "|" + "a|" * 30_000 + "\n|" + "-|" * 30_000 + "\n",
-    "carriage returns": "# a\r" * 50_000,
-}
+    "quotes": ">" * 100_000, "brackets": "[" * 100_000, "wiki brackets": "[[" * 100_000,
+    "nested images": "![" * 50_000 + "a](x)" * 50_000, "nested list": "- " * 100_000, "emphasis": "*a_ " * 50_000,
+    "backticks": "".join("`" * n + " " for n in range(500)), "comments": "%% a\n" * 50_000 + "%%\n" * 50_001,
+    "open tags": "<a " * 50_000, "lazy lines": ">" * 900 + "a\n" + "a\n" * 50_000,
+    "wide table": "|" + "a|" * 30_000 + "\n|" + "-|" * 30_000 + "\n", "carriage returns": "# a\r" * 50_000,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", some(HOSTILE, each=3))

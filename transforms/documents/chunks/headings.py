@@ -83,28 +83,16 @@ def _row(document: Document, position: int, body: _Body) -> dict[str, Any]:
     code = bool(document.outline.code) and document.code_share(start, body.end) >= CODE_SHARE
     flat = document.offsets.bytes([offset for span in ranges for offset in span])
     return {
-        "identity": ("document", document.doc_id, "node", node.title),
-        "source_kind": "document",
-        "source": document.source,
-        "partition": document.partition,
-        "doc_id": document.doc_id,
-        "parent_id": node.node_id,
-        "chunk_kind": "node",
-        "chunk_index": position,
-        "heading_path": document.headings(position),
-        "title": title,
-        "text_display": display or node.title,
+        "identity": ("document", document.doc_id, "node", node.title), "source_kind": "document",
+        "source": document.source, "partition": document.partition, "doc_id": document.doc_id,
+        "parent_id": node.node_id, "chunk_kind": "node", "chunk_index": position,
+        "heading_path": document.headings(position), "title": title, "text_display": display or node.title,
         "text_embed": "\n\n".join(filter(None, (document.embedded_trail(position), prose))) or title,
-        "text_lex": "\n".join(filter(None, (display, *(document.names if not position else ())))),
-        "spans": [
-            {"byte_start": start, "byte_end": end, "role": "own"}
-            for start, end in zip(flat[::2], flat[1::2], strict=True)
-            if start < end
-        ],
-        "is_code": code,
-        "content_class": "code" if code else "text",
-        "chunker": f"tree-{VERSION}",
-    }
+        "text_lex": "\n".join(filter(None, (display, *(document.names if not position else ())))), "spans": [
+        {"byte_start": start, "byte_end": end, "role": "own"}
+        for start, end in zip(flat[::2], flat[1::2], strict=True) if start < end ], "is_code": code,
+        "content_class": "code" if code else "text", "chunker": f"tree-{VERSION}",
+    }  # fmt: skip
 
 
 def _exclusions(document: Document, bodies: list[_Body]) -> list[dict[str, Any]]:

@@ -224,16 +224,17 @@ def test_each_topic_of_zulip_is_a_chat(tmp_path: Path, root: str):
     [
         (ZULIP, "zulip", True),
         ({"doors.log": IRSSI.encode()}, "irc", False),
-        ({"main.jsonl": sample("signal.jsonl").encode()}, "signal", True),
+        ({"main.jsonl": sample("signal.jsonl").encode(), "metadata.json": b"{}", "files/a.csv": b"1"}, "signal", True),
         ({"2024-03-01.vtt": VTT.encode()}, "transcript", False),
     ],
-)
-def test_init_recognises_an_export(tmp_path: Path, members: Mapping[str, bytes], form: str, has_zone: bool):
+)  # fmt: skip
+def test_init_recognises_an_export_and_what_lies_beside_it_is_no_chat(
+    tmp_path: Path, members: Mapping[str, bytes], form: str, has_zone: bool
+):
     (found,) = sources_at(written(tmp_path, members))
     assert (found.kind, found.form, found.has_zone) == ("conversation", form, has_zone)
-    assert (
-        ConversationSourceSettings(name="x", kind="conversation", path=found.path, format=form).format == form
-    )
+    source = ConversationSourceSettings(name="x", kind="conversation", path=found.path, format=form)
+    assert len(list(exports_at(tmp_path, source))) == 1
 
 
 ODD = st.sampled_from([None, [], {}, "x", -1, 1e400, float("nan"), 10**30, True, "\0", [[]]])

@@ -49,9 +49,7 @@ def read_imessage(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
             rows = connection.execute(_MESSAGES.format(later)).fetchall()
             listed = connection.execute(_FILES).fetchall()
         except sqlite3.Error as error:
-            raise ChatFormatError(
-                f"no_imessage: the file is not the chat.db of Messages ({error})"
-            ) from error
+            raise ChatFormatError(f"no_imessage: it is not the chat.db of Messages ({error})") from error
     files: dict[str, list[NamedFile]] = {}
     for guid, label, place, type_ in listed:
         files.setdefault(guid, []).append(

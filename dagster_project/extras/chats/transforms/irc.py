@@ -58,9 +58,7 @@ def read_irc(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
         match, nick, text = entry
         day = _day_of(match, day)
         if day is None:
-            raise ChatFormatError(
-                "no_date: the lines of the log name no day; name the file after it, as 2024-03-01.log"
-            )
+            raise ChatFormatError("no_date: no line names the day; name the file after it, as 2024-03-01.log")
         at = in_utc(
             datetime(day.year, day.month, day.day, int(match["h"]), int(match["m"]), int(match["s"] or 0)),
             timezone,

@@ -86,4 +86,4 @@ def _entry(item: Mapping[str, Any], author: str) -> Entry | None:
     return entry._replace(answers=parent, reactions=len(list_of(message.get("reactions"))))
 
 
-PROGRAM = Program((".jsonl",), looks_like_signal, read_signal)
+PROGRAM = Program((".jsonl",), looks_like_signal, read_signal, True, "main.jsonl", ("metadata.json", "files"))

@@ -57,9 +57,7 @@ def read_transcript(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
             turns.append((start, speaker, text))
     if not turns:
         raise ChatFormatError("no_transcript: the file has no times with words")
-    entries = [
-        Entry(begin + timedelta(seconds=start), speaker, text, "message") for start, speaker, text in turns
-    ]
+    entries = [Entry(begin + timedelta(seconds=at), speaker, text, "message") for at, speaker, text in turns]
     yield Chat(name, entries, frozenset(speaker for _, speaker, _ in turns) - {_NOBODY})
 
 

@@ -56,10 +56,8 @@ def read_zulip(realm: bytes, files: Sequence[tuple[str, bytes]], name: str) -> I
             author, text = people.get(row.get("sender"), ""), str(row.get("content") or "")
             place = _place(recipients.get(row.get("recipient"), {}), channels, row)
             entry = Entry(in_utc(at, "UTC"), author, text, kind_of(text, author), str(row.get("id") or ""))
-            uploads = [
-                (m["name"] or m["place"].rpartition("/")[2], m["place"]) for m in _UPLOAD.finditer(text)
-            ]
-            files_of = tuple(NamedFile(label, (f"uploads/{upload}",)) for label, upload in uploads)
+            pairs = [(m["name"] or m["place"].rpartition("/")[2], m["place"]) for m in _UPLOAD.finditer(text)]
+            files_of = tuple(NamedFile(label, (f"uploads/{upload}",)) for label, upload in pairs)
             entry = entry._replace(is_edited=bool(row.get("last_edit_time")), files=files_of)
             chats.setdefault(place, []).append(entry)
     direct = 0

@@ -144,18 +144,11 @@ def test_half_the_lines_make_a_chunk_code(chunker: str, body: str, is_code: bool
 
 
 ADVERSARIAL = {
-    "no blanks": "x" * 1_000_000,
-    "blanks": "a" + " " * 1_000_000 + "b",
-    "newlines": "a" + "\n" * 1_000_000 + "b",
-    "hashes": "#" * 1_000_000,
-    "headings": "# a\n" * 20_000 + "b",
-    "items": "- a\n" * 30_000,
-    "marks": ". " * 300_000,
-    "fences": "```\na\n" * 10_001,
-    "comments": "%%a%% b\n\n" * 10_000,
-    "emoji": "🙂" * 300_000,
+    "no blanks": "x" * 1_000_000, "blanks": "a" + " " * 1_000_000 + "b", "newlines": "a" + "\n" * 1_000_000 + "b",
+    "hashes": "#" * 1_000_000, "headings": "# a\n" * 20_000 + "b", "items": "- a\n" * 30_000, "marks": ". " * 300_000,
+    "fences": "```\na\n" * 10_001, "comments": "%%a%% b\n\n" * 10_000, "emoji": "🙂" * 300_000,
     "words": "word " * 400_000,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("chunker", ["sections", "semantic"])
