@@ -271,15 +271,11 @@ class _Version:
 _OWN = ("chunks", "embedding_refusals")
 """Tables whose rows have numbers of chunks, which say nothing of a document."""
 _KEYS = {
-    "chunks": "doc_id",
-    "embedding_refusals": "doc_id",
+    "chunks": "doc_id", "embedding_refusals": "doc_id",
     "chunk_context": "(SELECT doc_id FROM {version}.chunks c WHERE c.chunk_id = t.chunk_id)",
-    "inferred_quotes": "message_id",
-    "memberships": "message_id",
-    "messages": "message_id",
-    "documents": "doc_id",
+    "inferred_quotes": "message_id", "memberships": "message_id", "messages": "message_id", "documents": "doc_id",
     "conversation_windows": "doc_id",
-}
+}  # fmt: skip
 """The inputs of the points of a document: the tables, and the document of a row."""
 _PRINTS = "SELECT {key} AS doc_id, hash({columns})::HUGEINT AS print FROM {version}.{table} t"
 

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from dagster_project.extras.web.marks import Marked, markdown_html
-from dagster_project.extras.web.question import page_of
+from dagster_project.extras.web.notes import links_of, properties
 from dagster_project.index.search.lookup import Ask
 from transforms.conversations.pseudonyms import short_pseudonyms
 from transforms.errors import UnknownIdError, shortened
@@ -18,10 +18,6 @@ _DOCUMENT = "SELECT * FROM documents WHERE doc_id = $id"
 _NODES = """
 SELECT node_id, parent_id, title, slug, depth, heading_start FROM nodes
 WHERE doc_id = $id AND slug IS NOT NULL ORDER BY position
-"""
-_LINKS = """
-SELECT byte_start, to_id, EXISTS (FROM messages WHERE message_id = to_id) AS is_mail FROM links
-WHERE to_id IS NOT NULL AND (from_id = $id OR from_id IN (SELECT node_id FROM nodes WHERE doc_id = $id))
 """
 _BACKLINKS = """
 SELECT DISTINCT b.from_id, b.text, coalesce(d.title, m.subject) AS title,
@@ -55,12 +51,16 @@ _HUES = 8
 
 @dataclass(frozen=True)
 class _Document:
-    """A document: its row, the HTML of its text, of a PDF by its pages, the headings of its outline, the links to it."""
+    """A document: its row, the HTML of its text, of a PDF by its pages, the headings of its outline, the links to it.
+
+    `properties` are those of its frontmatter, `embedded` the ids and texts of the notes that it shows in place."""
 
     row: Mapping[str, Any]
     pages: list[Markup]
     outline: list[dict[str, Any]]
     backlinks: list[dict[str, Any]]
+    properties: list[tuple[str, Markup]]
+    embedded: list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -96,18 +96,17 @@ def document_page(
     outline = ask(_NODES, {"id": doc_id}).to_pylist()
     text = Marked(row["text"], cited)
     slugs = {node["heading_start"]: node["slug"] for node in outline}
-    targets = {
-        link["byte_start"]: page_of("message" if link["is_mail"] else "node", link["to_id"])
-        for link in ask(_LINKS, {"id": doc_id}).to_pylist()
-    }
+    links = links_of(ask, doc_id, has_files=has_files)
     if row["format"] == "text":
         body = Markup(text.html(row["body_start"], len(text.data)))
         pages = [Markup('<pre class="text">{}</pre>').format(body)]
     else:
         starts = (row["page_starts"] if row["format"] == "pdf" else None) or [row["body_start"]]
         spans = pairwise([*starts, len(text.data)])
-        pages = [markdown_html(text, slugs, targets, doc_id if has_files else None, span) for span in spans]
-    return _Document(row, pages, outline, ask(_BACKLINKS, {"id": doc_id}).to_pylist())
+        of = doc_id if has_files else None
+        pages = [markdown_html(text, slugs, links.targets, of, span, links.embeds) for span in spans]
+    backlinks = ask(_BACKLINKS, {"id": doc_id}).to_pylist()
+    return _Document(row, pages, outline, backlinks, properties(row["frontmatter"], links.named), links.texts)
 
 
 def chat_page(ask: Ask, doc_id: str, cited: tuple[int, int] | None) -> _Chat:

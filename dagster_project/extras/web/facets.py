@@ -1,5 +1,6 @@
-"""Facets of the best hits of a query: how many there are by source, list, author, kind, tag, folder and year."""
+"""Facets of the best hits of a query: how many there are by source, author, kind, tag, folder, format, property and year."""
 
+import json
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -8,7 +9,8 @@ from datetime import date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from dagster_project.extras.web.question import Question
+from dagster_project.extras.web.notes import SHOWN_ELSEWHERE, flat
+from dagster_project.extras.web.question import Question, condition
 from dagster_project.index.search.conditions.field_values import DATED
 from dagster_project.index.search.lookup import Ask
 from dagster_project.system.sql_files import SqlFile
@@ -19,6 +21,8 @@ MOST_ROWS = 5_000
 """Hits that are counted of a query that ranks nothing, the newest first."""
 _VALUES = 8
 """Values of a facet that are listed."""
+_PROPERTIES, _FEW, _LONGEST = 3, 12, 40
+"""Properties that are facets, values that one has at most, and characters of a value."""
 _MOST_DAYS, _MONTHS_OF_YEARS = 62, 3
 """A histogram has bars of days up to so many days, and of months up to so many years."""
 _NAMES = {
@@ -69,6 +73,7 @@ def facets(ask: Ask, chunks: Sequence[int], question: Question) -> Facets:
     """The facets of the mails, documents and windows that some chunks belong to."""
     rows = ask(_SQL("facts"), {"chunks": list(chunks)}).to_pylist()
     listed = [_facet(name, rows, question) for name in _NAMES]
+    listed += [] if question.plain else _conditions(rows, question)
     times = [row["dated_at"] for row in rows if row["dated_at"]]
     telling = [f for f in listed if len(f.values) > 1 or any(value.is_chosen for value in f.values)]
     return Facets(len(rows), telling, histogram(times, question))
@@ -87,6 +92,33 @@ def _facet(name: str, rows: Sequence[dict[str, Any]], question: Question) -> Fac
         for value, count in common
     ]
     return Facet(_NAMES[name], listed)
+
+
+def _conditions(rows: Sequence[dict[str, Any]], question: Question) -> list[Facet]:
+    """Facets whose values are conditions in the query: the format, and the properties that most documents have.
+
+    A property is one if it has few values, which on average two documents share."""
+    fields = {"type": Counter(row["format"] for row in rows if row["format"])}
+    for row in rows:
+        for name, values in flat(json.loads(row["frontmatter"] or "{}")).items():
+            if name.casefold() not in {*SHOWN_ELSEWHERE, "type"}:
+                fields.setdefault(f"meta.{name.casefold()}", Counter()).update(set(values))
+    formats = fields.pop("type")
+    few = [name for name, counts in fields.items() if len(counts) <= min(_FEW, counts.total() // 2)]
+    few += [name for name in fields if name not in few and f"{name}:" in question.query]
+    common = sorted(few, key=lambda name: (-fields[name].total(), name))[:_PROPERTIES]
+    return [_by_condition(n, fields.get(n, formats), question) for n in ("type", *common)]
+
+
+def _by_condition(field: str, counts: Counter[str], question: Question) -> Facet:
+    listed = []
+    for value, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_VALUES]:
+        if (words := condition(field, value)) and len(value) <= _LONGEST:
+            parts = f" {question.query} ".partition(f" {words} ")
+            query = f"{parts[0]} {parts[2]}" if parts[1] else f"{question.query} {words}"
+            address = question.address(q=" ".join(query.split()))
+            listed.append(_Value(value, count, address, bool(parts[1])))
+    return Facet("Format" if field == "type" else field.removeprefix("meta."), listed)
 
 
 def histogram(times: Sequence[datetime], question: Question) -> list[Bar]:

@@ -119,7 +119,8 @@ def _apart(links: Sequence[Address]) -> list[Address]:
     return result
 
 
-_CALLOUT = re.compile(rb">[ \t]*\[!")
+_CALLOUT = re.compile(rb">[ \t]*\[!([A-Za-z-]{1,20})\][+-]?[ \t]*(\r?\n)?")
+"""The mark of a callout: its kind, and the end of the line if no title follows."""
 _SIZE = re.compile(r"\d+(?:x\d+)?")
 """The text behind the bar of an embedded picture that is not a name: its width, or width and height."""
 _BESIDE = re.compile(
@@ -132,6 +133,8 @@ _ELEMENTS = {
     "DefinitionListTitle": "dt", "DefinitionListDefinition": "dd",
 }  # fmt: skip
 
+_INLINE = {"Emphasis", "Strong", "Strikethrough"}
+
 
 def markdown_html(
     text: Marked,
@@ -139,27 +142,38 @@ def markdown_html(
     targets: Mapping[int, str] = {},
     shown_of: str | None = None,
     span: tuple[int, int] | None = None,
+    embeds: Mapping[int, Markup] = {},
 ) -> Markup:
     """The HTML of a stored text, or of a span of its bytes.
 
-    `slugs` has the anchor of the heading that begins at a byte, `targets` the page that the link at a byte leads to.
-    Pictures beside the document `shown_of` are shown; all others are links, as all are if it is None. A text that nests too
-    deep to be parsed is shown as it is."""
+    `slugs` has the anchor of the heading that begins at a byte, `targets` the page that the link at a byte leads to, empty
+    if it leads nowhere, `embeds` what to show below the block with the embed at a byte. Pictures beside the document
+    `shown_of` are shown; all others are links, as all are if it is None. A text that nests too deep to be parsed is shown
+    as it is."""
     first, last = span or (0, len(text.data))
     body = text.data[first:last].decode()
     if parse(body).defect:
         return Markup("<pre>{}</pre>").format(Markup(text.html(first, last)))
-    writer = _Writer(text, slugs, targets, shown_of)
+    writer = _Writer(text, slugs, targets, shown_of, embeds)
     for event, place in events_with_range(body, options=DIALECT):
         writer.add(event, place["start"] + first, place["end"] + first)
-    return Markup("".join(writer.parts))
+    return Markup("".join([*writer.parts, *writer.below]))
 
 
 class _Writer:
     def __init__(
-        self, text: Marked, slugs: Mapping[int, str], targets: Mapping[int, str], shown_of: str | None
+        self,
+        text: Marked,
+        slugs: Mapping[int, str],
+        targets: Mapping[int, str],
+        shown_of: str | None,
+        embeds: Mapping[int, Markup],
     ):
-        self.text, self.slugs, self.targets, self.shown_of = text, slugs, targets, shown_of
+        self.text, self.slugs, self.targets, self.shown_of, self.embeds = (
+            text, slugs, targets, shown_of, embeds,
+        )  # fmt: skip
+        self.below: list[str] = []
+        self.read_to = 0
         self.parts: list[str] = []
         self.links: list[tuple[str, str, list[str]]] = []
         self.in_head = self.in_callout_title = False
@@ -167,6 +181,8 @@ class _Writer:
     def add(self, event: Any, start: int, end: int) -> None:
         """Write one event, whose source is the range of bytes."""
         if isinstance(event, str):
+            if event == "SoftBreak" and start < self.read_to:
+                return
             if event == "SoftBreak" and self.in_callout_title:
                 event, self.in_callout_title = "HardBreak", False
             self.parts.append({"SoftBreak": "\n", "HardBreak": "<br>", "Rule": "<hr>"}.get(event, ""))
@@ -190,7 +206,10 @@ class _Writer:
 
     def _text(self, value: str, start: int, end: int) -> None:
         """A text; where the source says it in other letters, as entities do, the cited range is that of the source."""
-        if self.text.data[start:end] == value.encode():
+        if start < self.read_to:
+            if end > self.read_to:
+                self.parts.append(self._plain(self.read_to, end))
+        elif self.text.data[start:end] == value.encode():
             self.parts.append(self._plain(start, end))
         elif self.text.holds_cited(start, end):
             self.parts.append(f"<mark>{escape(value)}</mark>")
@@ -215,6 +234,7 @@ class _Writer:
         elif name in ("Link", "Image"):
             name_in_text = str(details["dest_url"])
             self.links.append((self.targets.get(start, name_in_text), name_in_text, self.parts))
+            self.below += [self.embeds[start]] if start in self.embeds else []
             self.parts = []
         elif name == "CodeBlock":
             self.parts.append("<pre><code>")
@@ -229,8 +249,13 @@ class _Writer:
         elif name == "HtmlBlock":
             self.parts.append('<pre class="raw">')
         elif name in _ELEMENTS:
-            if name == "BlockQuote":
-                self.in_callout_title = _CALLOUT.match(self.text.data, start) is not None
+            if name == "BlockQuote" and (match := _CALLOUT.match(self.text.data, start)):
+                self.read_to, self.in_callout_title = match.end(), match[2] is None
+                kind, titled = match[1].decode(), "" if match[2] else " titled"
+                start_tag = f'<blockquote class="callout{titled} callout-{kind.lower()}">'
+                self.parts.append(f'{start_tag}<span class="kind">{kind}</span>')
+                return
+            self.in_callout_title = self.in_callout_title and name != "BlockQuote"
             self.in_head = self.in_head or name == "TableHead"
             self.parts.append(f"<{_ELEMENTS[name]}>" + ("<tr>" if name == "TableHead" else ""))
 
@@ -243,10 +268,12 @@ class _Writer:
             if not text or name == "Image" and _SIZE.fullmatch(text):
                 text = escape(name_in_text)
             html = str(linked(text, address)) if not self.links else str(text)
+            html = html if address else f'<span class="missing">{html}</span>'
             if name == "Image" and self.shown_of and _BESIDE.fullmatch(name_in_text):
                 source = file_of("document", self.shown_of, name_in_text)
                 html = f'<img class="picture" loading="lazy" src="{escape(source)}" alt="{text.striptags()}">'
-            self.parts = [*before, f'<span class="image">{html}</span>' if name == "Image" else html]
+            is_picture = name == "Image" and not self.below
+            self.parts = [*before, f'<span class="image">{html}</span>' if is_picture else html]
         elif name == "CodeBlock":
             self.parts.append("</code></pre>\n")
         elif name == "List":
@@ -263,4 +290,11 @@ class _Writer:
             self.in_head = False
             self.parts.append("</tr></thead><tbody>")
         elif name in _ELEMENTS:
-            self.parts.append(f"</{_ELEMENTS[name]}>\n")
+            end = f"</{_ELEMENTS[name]}>" + ("" if name in _INLINE else "\n")
+            below = self._taken() if name in ("Item", "Paragraph") else []
+            self.parts += [*below, end] if name == "Item" else [end, *below]
+
+    def _taken(self) -> list[str]:
+        """The embeds that wait for the end of their block."""
+        below, self.below = self.below, []
+        return below

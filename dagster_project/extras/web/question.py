@@ -1,5 +1,6 @@
 """Addresses of the pages, which say all that a page shows, and the query with its filters that one asks for."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -69,6 +70,19 @@ def with_parameters(path: str, values: Mapping[str, object]) -> str:
     """A path with those parameters that have a value."""
     present = {name: str(value) for name, value in values.items() if value not in (None, "", False)}
     return f"{path}?{urlencode(present)}" if present else path
+
+
+_KEY = re.compile(r"[a-z]+|meta\.[\w.-]+")
+
+
+def condition(field: str, value: str) -> str | None:
+    """A field of the query language with a value as it is; None where the language cannot say that.
+
+    >>> condition("meta.status", "in progress"), condition("type", "a*")
+    ('meta.status:"in progress"', None)"""
+    if not _KEY.fullmatch(field) or re.search(r'["*?\\\n\r]', value) or not value.strip():
+        return None
+    return f"{field}:{value}" if re.fullmatch(r"\w+", value) else f'{field}:"{value.strip()}"'
 
 
 FILTERS = ("source", "list", "from", "kind", "has", "path", "tag", "since", "until")

@@ -188,32 +188,17 @@ _REASONS = 8
 
 
 @dataclass(frozen=True)
-class StageView:
-    """A stage: its name, its share of the time, how many hits it kept and dropped, and where the id is in it."""
-
-    name: str
-    milliseconds: float
-    share: float
-    hits: int
-    dropped: int
-    reasons: list[tuple[str, int]]
-    place: int | None
-    score: float | None
-    reason: str | None
-    best: float
-    strength: float
-
-
-@dataclass(frozen=True)
 class Why:
-    """The data of the page of an explanation; `ways` has a row for each of the first hits with its place in every stage."""
+    """The data of the page of an explanation; `ways` has a row for each of the first hits with its place in every stage.
+
+    A stage has its name and share of the time, how many hits it kept and dropped, and where the id is in it."""
 
     query: str
     label: str
     understood: Understood
     milliseconds: float
     answer: str | None
-    stages: list[StageView]
+    stages: list[dict[str, Any]]
     ways: list[tuple[tuple[str, str, str], list[int | None]]]
 
 
@@ -221,27 +206,18 @@ def why_page(result: Explanation, ident: str | None) -> Why:
     """The page of an explanation, with the fate of `ident` if it is not None."""
     longest = max((table.seconds for table in result.stages), default=0.0) or 1.0
     moments = {m.stage: m for m in result.fate.moments} if result.fate else {}
-    views = []
+    views: list[dict[str, Any]] = []
     for table in result.stages:
         hits = table.steps.drop_nulls("rank")
         moment = moments.get(table.stage)
         best = float(hits["score"][0]) if hits.height and hits["score"][0] is not None else 0.0
         score = moment.score if moment else None
-        views.append(
-            StageView(
-                name=table.stage,
-                milliseconds=table.seconds * 1000,
-                share=table.seconds / longest,
-                hits=hits.height,
-                dropped=table.steps.height - hits.height,
-                reasons=_reasons(table.steps),
-                place=moment.rank if moment else None,
-                score=score,
-                reason=moment.reason if moment else None,
-                best=best,
-                strength=min(1.0, max(0.0, (score or 0.0) / best)) if best > 0 else 0.0,
-            )  # fmt: skip
-        )
+        views.append({
+            "name": table.stage, "milliseconds": table.seconds * 1000, "share": table.seconds / longest, "best": best,
+            "hits": hits.height, "dropped": table.steps.height - hits.height, "reasons": _reasons(table.steps),
+            "place": moment.rank if moment else None, "score": score, "reason": moment.reason if moment else None,
+            "strength": min(1.0, max(0.0, (score or 0.0) / best)) if best > 0 else 0.0,
+        })  # fmt: skip
     answer, milliseconds = result.fate.answer if result.fate else None, result.seconds * 1000
     return Why(result.query, result.label, result.understood, milliseconds, answer, views, result.ways(_ROWS))
 

@@ -172,7 +172,7 @@ def document(site: Site, request: Request, index: SearchIndex) -> Response:
     """A document with its outline and the links to it."""
     has_files = site.shows_files(index)
     page = documents.document_page(index.ask, parameter(request), cited_bytes(request), has_files=has_files)
-    _note(request, [(page.row["doc_id"], page.row["text"])])
+    _note(request, [(page.row["doc_id"], page.row["text"]), *page.embedded])
     _note(request, ((row["from_id"], row["title"]) for row in page.backlinks))
     vaults = {
         s.name: site.settings.place(s) for s in site.settings.sources if s.kind == "vault" and has_files

@@ -36,11 +36,9 @@ INDEX = "# Guide\n\nStart with [the manual](manual.md#reading).\n"
 def made_once(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace:
     """A built workspace of a mailing list and a tree in two folders; for reading only."""
     work = Workspace(tmp_path_factory.mktemp("graph") / "work").configure(
-        {"name": "dev", "kind": "mbox", "path": "mail/*"},
-        DOCS,
-        graph={"enabled": True, "prompts": "top"},
+        {"name": "dev", "kind": "mbox", "path": "mail/*"}, DOCS, graph={"enabled": True, "prompts": "top"},
         document_chunks={"chunker": "tree"},
-    )
+    )  # fmt: skip
     work.write("dev.2004-01.mbox", discussion(0, 3, "compactor"))
     work.put("docs/guide/manual.md", MANUAL)
     work.put("docs/guide/index.md", INDEX)

@@ -50,15 +50,9 @@ def tables(files: dict[str, str], limit: int | None = None) -> GraphTables:
     prompt = {**first, "question": "Why?", "asked_in": "s:qa-pairs.md", "similarity": 1.0, "simhash": HASH}
     links = pa.table({"from_id": ["s:guide.md#code"], "to_id": ["s:guide/Über uns & #1.md#about"]})
     return GraphTables(
-        documents.select(["doc_id", "source", "path", "title"]),
-        chunks,
-        classes,
-        similarities,
-        stripe_orders(similarities),
-        CHUNK_KEYWORDS.from_rows([keyword]),
-        PROMPT_HASHES.from_rows([prompt]),
-        links,
-    )
+        documents.select(["doc_id", "source", "path", "title"]), chunks, classes, similarities,
+        stripe_orders(similarities), CHUNK_KEYWORDS.from_rows([keyword]), PROMPT_HASHES.from_rows([prompt]), links,
+    )  # fmt: skip
 
 
 def exported(files: dict[str, str] = FILES, **settings: Any) -> dict[str, bytes]:
@@ -156,13 +150,9 @@ def test_a_document_without_code_has_no_technical_fields(files: dict[str, bytes]
 
 
 def test_hashes_are_texts_and_keywords_have_scores(files: dict[str, bytes]):
-    items = [
-        item
-        for name, data in files.items()
-        if name.endswith("index.json")
-        for chunks in json.loads(data)["_embedded"].get("chunks", {}).values()
-        for item in chunks["items"]
-    ]
+    items = [item for name,
+        data in files.items() if name.endswith("index.json") for chunks in json.loads(data)["_embedded"].get("chunks",
+        {}).values() for item in chunks["items"]]  # fmt: skip
     (marked,) = [item for item in items if "prompt_hashes" in item]
     assert marked["prompt_hashes"] == ["18446744073709551615"]
     assert marked["keywords"] == [{"name": "log", "score": 2.5}]

@@ -38,15 +38,10 @@ class Corpus(test_linear.Corpus):
 
     def folders(self) -> list[Folder]:
         tables = GraphTables(
-            self.documents,
-            self.embedded,
-            self.classes,
-            self.similarities,
-            stripe_orders(self.similarities),
-            chunk_keywords(self.chunks, self.documents, self.keywords, TermSettings()),
-            PROMPT_HASHES.empty(),
+            self.documents, self.embedded, self.classes, self.similarities, stripe_orders(self.similarities),
+            chunk_keywords(self.chunks, self.documents, self.keywords, TermSettings()), PROMPT_HASHES.empty(),
             LINKS.empty().select(["from_id", "to_id"]),
-        )
+        )  # fmt: skip
         return list(graph_folders(tables, GRAPH))
 
 

@@ -81,14 +81,9 @@ def kept(**settings: Any) -> list[tuple[str, str, float]]:
     """What chunks of two documents keep of two questions; vectors are unit vectors at degrees."""
     documents = read({"in/qa-pairs.md": "Q: Why?\nQ: How?\nA: So.", "in/a.md": "x", "b.md": "x"}).documents
     asked = document_questions(documents)
-    chunks = pa.table(
-        {
-            "chunk_id": ["a0", "a1", "a2", "b0"],
-            "doc_id": ["s:in/a.md"] * 3 + ["s:b.md"],
-            "text_display": ["", "Why?", "", "How?"],
-            "vector": pa.array(list(_turned(0, 30, 80, 0)), pa.list_(pa.float32(), 2)),
-        }
-    )
+    chunks = pa.table({"chunk_id": ["a0", "a1", "a2", "b0"], "doc_id": ["s:in/a.md"] * 3 + ["s:b.md"],
+        "text_display": ["", "Why?", "", "How?"], "vector": pa.array(list(_turned(0, 30, 80, 0)),
+        pa.list_(pa.float32(), 2))})  # fmt: skip
     made = prompt_hashes(chunks, documents, asked, _turned(0, 90), GraphSettings(**settings))
     assert all(r["simhash"] == simhash(r["question"]) for r in made.to_pylist())
     assert set(made.column("asked_in").to_pylist()) <= {"s:in/qa-pairs.md"}
@@ -106,14 +101,8 @@ def test_the_nearest_chunk_below_the_folder_keeps_a_question():
 
 def test_the_chunk_with_the_answer_always_keeps_its_question():
     documents = read({"qa-pairs.md": "Q: Why is\n it?\nA: So."}).documents
-    chunks = pa.table(
-        {
-            "chunk_id": ["c0", "c1"],
-            "doc_id": ["s:qa-pairs.md"] * 2,
-            "text_display": ["About.", "Q: Why is\n it?\nA: So."],
-            "vector": pa.array(list(_turned(0, 90)), pa.list_(pa.float32(), 2)),
-        }
-    )
+    chunks = pa.table({"chunk_id": ["c0", "c1"], "doc_id": ["s:qa-pairs.md"] * 2, "text_display": ["About.",
+        "Q: Why is\n it?\nA: So."], "vector": pa.array(list(_turned(0, 90)), pa.list_(pa.float32(), 2))})  # fmt: skip
     for settings in (GraphSettings(prompts="top"), GraphSettings(prompts="threshold")):
         made = prompt_hashes(chunks, documents, document_questions(documents), _turned(0), settings)
         assert made.column("chunk_id").to_pylist() == ["c0", "c1"]

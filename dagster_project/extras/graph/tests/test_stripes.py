@@ -100,16 +100,10 @@ def near(
     normal = np.array(vectors, dtype=np.float32)
     normal /= np.linalg.norm(normal, axis=1, keepdims=True)
     ids = [f"c{n}" for n in range(len(code))]
-    chunks = pa.table(
-        {
-            "chunk_id": ids,
-            "doc_id": ["s:a.md"] * len(ids),
-            "chunk_index": range(len(ids)),
-            "heading_path": pa.array([[h] for h in headings] or [[]] * len(ids), pa.list_(pa.string())),
-            "text_display": pa.array(texts or [""] * len(ids), pa.large_string()),
-            "vector": pa.array(list(normal), pa.list_(pa.float32(), normal.shape[1])),
-        }
-    )
+    chunks = pa.table({"chunk_id": ids, "doc_id": ["s:a.md"] * len(ids), "chunk_index": range(len(ids)),
+        "heading_path": pa.array([[h] for h in headings] or [[]] * len(ids), pa.list_(pa.string())),
+        "text_display": pa.array(texts or [""] * len(ids), pa.large_string()), "vector": pa.array(list(normal),
+        pa.list_(pa.float32(), normal.shape[1]))})  # fmt: skip
     classes = pa.table({"chunk_id": ids, "is_code": pa.array(code, pa.bool_())})
     found: dict[str, list[dict[str, Any]]] = {}
     for row in chunk_similarities(chunks, classes, GraphSettings(**settings)).to_pylist():

@@ -26,9 +26,19 @@ from tests.dagster_project.sources.test_chat_exports import written, zipped
 from tests.examples import examples
 from tests.format_files import Text, pdf
 from transforms.settings.models import SafetySettings
+from transforms.settings.search import LensSettings
 
 BASE = "http://127.0.0.1:8320"
 SCRIPT = b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>"
+NOTE = """---
+status: draft
+by: ['[[Glaze]]', <b>, javascript:x]
+---
+# Kiln
+
+![[glow.png|300]] ![far](https://far.example/x.png) ![[../secret.png]] ![[drawn.svg]] [[Nobody]]
+"""
+EMBEDS = "\n![[Glaze#Coat]] ![[Glaze#^end]] ![[Kiln]]\n"
 
 
 def picture() -> bytes:
@@ -42,7 +52,6 @@ FILES = {
     "glow.png": picture(), "odd.jpg": SCRIPT, "drawn.svg": SCRIPT, "plan.pdf": PLAN, "gone.png": b"",
 }  # fmt: skip
 CHAT = "".join(f"27.03.25, 18:0{n} - Ada: {name} (file attached)\n" for n, name in enumerate(FILES)).encode()
-NOTE = "# Kiln\n\n![[glow.png|300]] ![far](https://far.example/x.png) ![[../secret.png]] ![[drawn.svg]]\n"
 
 
 def mail(number: int, text: str, **files: bytes) -> bytes:
@@ -77,8 +86,11 @@ def files(once: object, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     work.write("0.eml", mail(0, "From here on\n", **own))
     work.write("1.eml", mail(1, "> From here on\nYes.\n"))
     work.write("2.eml", sent())
-    work.put("notes/kiln/Kiln.md", NOTE)
-    work.put("notes/art/Glaze.md", "# Glaze\n\nWhat the kiln does to a glaze.\n")
+    work.put("notes/kiln/Kiln.md", NOTE + EMBEDS)
+    work.put(
+        "notes/art/Glaze.md",
+        "# Glaze\n\nWhat the kiln does to a glaze.\n\nTo end <i>. ^end\n\n## Coat\n\nOf ash. [[Kiln]]\n",
+    )
     for name in ("notes/art/Glow.png", "notes/private/p.png", "notes/.hidden/h.png", "secret.png"):
         work.put(name, "").write_bytes(picture())
     work.put("notes/art/drawn.svg", SCRIPT.decode())
@@ -113,11 +125,29 @@ def test_a_note_shows_its_own_pictures_alone(web: TestClient):
     own = file_of("document", "notes:kiln/Kiln.md", "glow.png")
     assert f'src="{own}"' in page and 'src="http' not in page
     assert web.get(own).content == picture()
-    assert web.get(file_of("document", "notes:kiln/Kiln.md")).text == NOTE
+    assert web.get(file_of("document", "notes:kiln/Kiln.md")).text == NOTE + EMBEDS
     for name in [
         "../secret.png", "../../secret.png", "p.png", "h.png", "link.png", "drawn.svg", "/etc/x.png", "a\x00.png",
     ]:  # fmt: skip
         assert web.get(file_of("document", "notes:kiln/Kiln.md", name)).status_code == 404, name
+
+
+def test_a_note_shows_its_properties_what_it_embeds_and_which_links_lead_nowhere(
+    web: TestClient, files: Workspace
+):
+    page = web.get("/d/notes%3Akiln%2FKiln.md").text
+    glaze = '<a href="/d/notes%3Aart%2FGlaze.md">Glaze</a>'
+    assert f"<dt>by</dt><dd>{glaze}" in page and "&lt;b&gt;</a>, " in page and "<b>" not in page
+    assert re.findall('<section class="embed">(?:<h3>)?([^<]*)', page) == ["Coat", ""]
+    assert "<p>To end " in page and "What the kiln does" not in page and ">Kiln</a></p>\n</section>" in page
+    assert '<span class="missing">Nobody</span>' in page and 'href="javascript' not in page
+    (draft,) = re.findall(r'href="(/\?q=meta\.status[^"]*)"', page)
+    assert "Kiln.md" in web.get(draft).text and 'class="is-chosen"' in web.get(f"{draft}+kind:document").text
+    lenses = {"kiln": LensSettings(where="path:Kiln")}
+    settings = files.settings.model_copy(update={"lenses": lenses})
+    with TestClient(web_app(settings, lens="kiln"), base_url=BASE) as under:
+        page = under.get("/d/notes%3Akiln%2FKiln.md").text
+    assert "Of ash" not in page and "To end" not in page and "Glaze.md" not in page and ">draft</a>" in page
 
 
 def test_a_pdf_is_shown_page_by_page_beside_its_text(web: TestClient, files: Workspace):

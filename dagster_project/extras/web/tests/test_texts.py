@@ -258,7 +258,9 @@ def test_a_callouts_title_has_its_own_line_and_a_picture_with_a_width_its_name()
     text = "> [!tip] Drift\n> of cells\n> > [!info]\n> > more\n\n> plain\n> quote\n\n"
     text += "![[plot.png|400x300]] ![[plot.png|Plot]]"
     html = str(markdown_html(Marked(text), {}, {text.index("![["): "/d/plot"}))
-    assert "[!tip] Drift<br>of cells" in html and "[!info]<br>more" in html and "plain\nquote" in html
+    assert 'titled callout-tip"><span class="kind">tip</span><p>Drift<br>of cells</p>' in html
+    assert 'callout-info"><span class="kind">info</span><p>more</p>' in html and "plain\nquote" in html
+    assert "callout" not in str(markdown_html(Marked('> [!"x onclick=1] a')))
     assert '<a href="/d/plot">plot.png</a>' in html and "Plot" in html and "400" not in html
 
 
