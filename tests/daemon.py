@@ -40,7 +40,9 @@ class Daemon:
         schedule = self.definitions.resolve_schedule_def(f"{REFRESH}_every_hour")
         self.hours += 1
         with dg.build_schedule_context(self.instance, HOUR + timedelta(hours=self.hours)) as context:
-            return self._queue(schedule(context), REFRESH_NOW)
+            answer = schedule(context)
+        known = dg.RunsFilter(tags={"dagster/run_key": getattr(answer, "run_key", None) or ""})
+        return [*self.instance.get_runs(known)] or self._queue(answer, REFRESH_NOW)
 
     def look(self, *, is_lost: bool = False) -> list[dg.DagsterRun]:
         """A look of the sensor that goes on: the runs that are queued by it, unless its answer is lost."""

@@ -71,12 +71,9 @@ def send(settings: AlertSettings, payload: Mapping[str, Any], seconds: float = _
 
     An alert that cannot be delivered never fails the build or run that it reports."""
     body = json.dumps(payload, sort_keys=True).encode()
-    faults = []
-    if settings.command:
-        faults.append(_run(settings.command, body, seconds))
-    if settings.url:
-        faults.append(_post(settings, body, seconds))
-    reasons = [fault for fault in faults if fault]
+    by_command = _run(settings.command, body, seconds) if settings.command else None
+    by_url = _post(settings, body, seconds) if settings.url else None
+    reasons = [fault for fault in (by_command, by_url) if fault]
     for fault in reasons:
         _LOG.warning("an alert was not delivered: %s", fault)
     return reasons

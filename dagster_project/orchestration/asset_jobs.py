@@ -106,26 +106,28 @@ def refresh_jobs(settings: Settings) -> list[Any]:
     return [*jobs, whole]
 
 
-def _refresh_now(*, fetches: bool) -> Any:
-    """The job that begins a refresh; runs of stale tables follow when it has ended."""
-    described = (
-        "Refresh now: fetch from the remotes of the sources, if they have any; runs of changed tables follow."
-    )
-    if fetches:
-        return dg.define_asset_job(
-            names.REFRESH_NOW, selection=dg.AssetSelection.groups(fetch.GROUP), description=described
-        )
-
-    @dg.job(name=names.REFRESH_NOW, description=described)
-    def begin() -> None:
-        no_remotes()
-
-    return begin
+_BEGINS = (
+    "Refresh now: fetch from the remotes of the sources, if they have any; runs of changed tables follow."
+)
 
 
 @dg.op
 def no_remotes() -> None:
     """Nothing: no source has a remote, and only the runs that follow this one count."""
+
+
+@dg.job(name=names.REFRESH_NOW, description=_BEGINS)
+def refresh_without_remotes() -> None:
+    """The job that begins a refresh where no source has a remote; runs of stale tables follow when it has ended."""
+    no_remotes()
+
+
+def _refresh_now(*, fetches: bool) -> Any:
+    """The job that begins a refresh, with a fetch if there is one."""
+    if not fetches:
+        return refresh_without_remotes
+    fetched = dg.AssetSelection.groups(fetch.GROUP)
+    return dg.define_asset_job(names.REFRESH_NOW, selection=fetched, description=_BEGINS)
 
 
 def _other_jobs() -> list[Any]:

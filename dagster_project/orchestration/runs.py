@@ -161,19 +161,27 @@ def run_here(
     The fault of the first failed step is raised as the WeftError that it is, unless the run is not `checked`."""
     selected = list(keys or work.keys)
     job = definitions.resolve_job_def(job_of(selected))
-    with listed(instance, job.name):
-        result = job.execute_in_process(
-            instance=instance,
-            asset_selection=selected,
-            tags={**work.tags, **tags},
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            raise_on_error=False,
-        )
+    result = run_job_here(job, instance, {**work.tags, **tags}, selected)
     if checked and not result.success:
         fault = _failure(result)
         fault.run_id = result.run_id
         raise fault
     return result
+
+
+def run_job_here(
+    job: dg.JobDefinition,
+    instance: dg.DagsterInstance,
+    tags: Mapping[str, str],
+    keys: Sequence[dg.AssetKey] | None = None,
+) -> dg.ExecuteInProcessResult:
+    """A run of a job in this process, or of some of its assets, which Dagster lists; it prints nothing."""
+    quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    selected = keys and list(keys)
+    with listed(instance, job.name):
+        return job.execute_in_process(
+            quiet, instance, tags=dict(tags), asset_selection=selected, raise_on_error=False
+        )
 
 
 def root_cause(error: Any) -> Any:

@@ -134,7 +134,8 @@ def read_mail(
         data, envelope_at = _without_envelope(mail)
         parsed = None if fault else parsed_mail(data, quick=means.quick)
         if parsed is None:
-            quarantine.add(_quarantine_row(mail, fault or "not_mail: no header that mails have"))
+            reason = fault or "not_mail: no header that mails have"
+            quarantine.add(_quarantined(mail.place, reason, None, len(mail.data), bytes_sha256(mail.data)))
             continue
         row = message_row(parsed, data, envelope_at)
         row["place"], row["raw_bytes"] = mail.place, len(mail.data)
@@ -151,7 +152,8 @@ def read_mail(
         copies.add(_copy(mail, row, original_id, row_number, attached_rows))
     rejected = copies.rejected()
     for copy, reason in rejected:
-        quarantine.add(_rejected_row(copy, reason))
+        facts = copy.header_message_id, copy.byte_count, copy.bytes_sha256
+        quarantine.add(_quarantined(copy.place, reason, *facts))
     return MailTables(
         _without(messages.table(), {copy.row for copy, _ in rejected if copy.row is not None}),
         _without(attachments.table(), {row for copy, _ in rejected for row in copy.attached}),
@@ -217,14 +219,8 @@ def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, flat, kind)
 
 
-def _quarantine_row(mail: RawMail, reason: str) -> dict[str, Any]:
-    return {
-        "place": mail.place,
-        "reason": reason,
-        "message_id": None,
-        "byte_count": len(mail.data),
-        "bytes_sha256": bytes_sha256(mail.data),
-    }
+def _quarantined(*facts: Any) -> dict[str, Any]:
+    return dict(zip(("place", "reason", "message_id", "byte_count", "bytes_sha256"), facts, strict=True))
 
 
 def _copy(mail: RawMail, row: dict[str, Any], original_id: str, number: int | None, attached: range) -> Copy:
@@ -242,16 +238,6 @@ def _copy(mail: RawMail, row: dict[str, Any], original_id: str, number: int | No
         attached,
         row["header_message_id"] is None and (row["from_addr"] is None or "no_date" in row["defects"]),
     )
-
-
-def _rejected_row(copy: Copy, reason: str) -> dict[str, Any]:
-    return {
-        "place": copy.place,
-        "reason": reason,
-        "message_id": copy.header_message_id,
-        "byte_count": copy.byte_count,
-        "bytes_sha256": copy.bytes_sha256,
-    }
 
 
 def _size_fault(mail: RawMail, settings: MailSettings) -> str | None:

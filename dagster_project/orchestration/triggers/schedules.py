@@ -15,6 +15,7 @@ from assets.partitions import SOURCE_TYPES
 from dagster_project.composition.objects import make_lake, make_publisher, require_served_models
 from dagster_project.config.settings import DocumentSourceSettings, Settings
 from dagster_project.orchestration.alerts import alert_interrupted
+from dagster_project.orchestration.asset_jobs import refresh_without_remotes
 from dagster_project.orchestration.freshness import report_freshness
 from dagster_project.orchestration.names import (
     COMMAND_TAG,
@@ -31,6 +32,7 @@ from dagster_project.orchestration.runs import (
     close_dead_runs,
     prune_runs,
     refresh_of,
+    run_job_here,
     run_partitions,
     under_way,
 )
@@ -39,6 +41,8 @@ from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
 
+_SCHEDULE, _TIME, _KEY = "dagster/schedule_name", ".dagster/scheduled_execution_time", "dagster/run_key"
+"""The tags by which Dagster knows that it made a run for a tick already."""
 CRON = "0 * * * *"
 INTERVAL_SECONDS = 30
 """Seconds between two looks at which runs ended."""
@@ -50,7 +54,9 @@ Asked = Sequence[dg.RunRequest] | dg.SkipReason
 
 
 def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
-    """The schedule: at every full hour it begins a refresh, unless nothing changed and no source has a remote."""
+    """The schedule: at every full hour it begins a refresh, unless nothing changed and no source has a remote.
+
+    Where none has, the run that begins it is made here, in the process of the code."""
     remotes = any(source.remote for source in settings.sources)
 
     @dg.schedule(
@@ -69,7 +75,12 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
             return dg.SkipReason(f"run {runs[0].run_id[:8]} is under way")
         if not remotes and not _is_due(settings, instance):
             return dg.SkipReason(UNCHANGED)
-        refresh = f"{context.scheduled_execution_time.astimezone(UTC):%Y-%m-%dT%H:%M}"
+        time = context.scheduled_execution_time.astimezone(UTC)
+        refresh = f"{time:%Y-%m-%dT%H:%M}"
+        if not remotes:
+            # Dagster finds the run of a request by these tags, and starts no process that would end at once.
+            known = {_SCHEDULE: schedule.name, _TIME: time.isoformat(), _KEY: refresh}
+            run_job_here(refresh_without_remotes, instance, {REFRESH_TAG: refresh, **known})
         return dg.RunRequest(run_key=refresh, tags={REFRESH_TAG: refresh})
 
     return schedule

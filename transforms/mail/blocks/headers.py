@@ -169,9 +169,8 @@ def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
 
 def _lone_openings(lines: Lines) -> Mask:
     """Single lines that open history: a banner with a name or a date in it, or all fields in one line."""
-    return lines.matches(rules.WROTE_BANNER, lines.author()) | lines.matches(
-        rules.FIELDS_IN_LINE, lines.author()
-    )
+    author = lines.author()
+    return lines.matches(rules.WROTE_BANNER, author) | lines.matches(rules.FIELDS_IN_LINE, author)
 
 
 def _spread_blocks(lines: Lines, blocks: Mask) -> Mask:
