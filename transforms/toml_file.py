@@ -8,3 +8,8 @@ from typing import Any
 def toml_file(module: str, name: str) -> dict[str, Any]:
     """The content of a TOML file in the folder of a module; FileNotFoundError if it is not there."""
     return tomllib.loads((get_data(module, name) or b"").decode())
+
+
+def patterns(module: str) -> dict[str, str]:
+    """The regular expressions of `patterns.toml` in the folder of a module, each of its alternatives."""
+    return {name: "|".join(parts) for name, parts in toml_file(module, "patterns.toml").items()}

@@ -11,7 +11,9 @@ from transforms.formats.converted import Converted, FormatError
 from transforms.formats.kinds import document_kind
 from transforms.mail.html_text import html_text
 from transforms.text.charsets import decode_text
+from transforms.toml_file import patterns
 
+_PATTERNS = patterns(__name__)
 _MAX_RATIO = 250
 """Ratio of decompressed to stored bytes above which an output over _BOMB_FLOOR is a bomb."""
 _BOMB_FLOOR = 16 << 20
@@ -36,35 +38,13 @@ _DOCUMENT_TYPES = re.compile(r"opendocument|openxmlformats|epub|java-archive|and
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 # A line feed is found ten times as fast as the start of a line.
-_PATCH = re.compile(
-    r"\n(?:diff --git |diff --cc |Index: \S.*\n={20}|GIT binary patch$"
-    r"|--- .*\n\+\+\+ .*\n@@ |@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@"
-    r"|\*\*\* .*\n--- .*\n\*{15}|\*{15}\n\*\*\* \d+(?:,\d+)? \*{4}"
-    r"|\d+(?:,\d+)?[acd]\d+(?:,\d+)?\n[<>] )",
-    re.M,
-)
-_CODE_NAMES = re.compile(
-    r"\.(?:c|h|cc|cpp|hpp|cxx|y|l|sql|py|pl|pm|sh|bash|awk|sed|rb|java|js|ts|go|rs|php|tcl|m4|ac|am|in|mk|s|asm"
-    r"|lua|cs|kt|swift|el|lisp|hs|ml|f|f90|pas|xml|ya?ml|json|toml|cmake|css|bat|ps1|vb|r|proto|spec)\Z"
-    r"|(?:\A|[/.])(?:Makefile|Kconfig|configure|Dockerfile)\Z",
-    re.I,
-)
+_PATCH = re.compile(rf"\n(?:{_PATTERNS['patch']})", re.M)
+_CODE_NAMES = re.compile(_PATTERNS["code_names"], re.I)
 _LOG_NAMES = re.compile(r"\.(?:log|out|err|dmesg|trace|strace|diffs)(?:\.\d+)?\Z|dmesg|strace", re.I)
 # Generated files (kernel configurations, lists of dependencies) are build artefacts, like logs.
 _GENERATED = re.compile(r"(?i)\b(?:automatically generated|generated (?:automatically|file)|do not edit)\b")
-_LOG_LINE = re.compile(
-    r"\A\s*(?:\[\s*\d+\.\d+\]|<\d>\s*\[|\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d|\w{3} [ \d]\d \d\d:\d\d:\d\d"
-    r"|\d\d:\d\d:\d\d[ .,]|(?:LOG|ERROR|FATAL|WARNING|NOTICE|DEBUG|PANIC|HINT|STATEMENT|DETAIL|CONTEXT):\s"
-    r"|[\w./+-]+:\d+(?::\d+)?: (?:warning|error|note|undefined)|(?:gcc|cc|g\+\+|make(?:\[\d+\])?)[: ]"
-    r"|#\d+\s+0x[0-9a-f]+ in |#\d+ \w+ \(|\d+ {1,3}\w+\(.*\) += )"
-)
-_CODE_LINE = re.compile(
-    r"\A\s*(?:#\s*(?:include|define|if|endif|ifdef|ifndef|else|pragma)\b|#!\s*/|[{}]\s*\Z|//|/\*|\*/|\* "
-    r"|(?:static|const|struct|typedef|void|int|char|return|if|for|while|switch|else|def|class|import|from|sub|my|use|"
-    r"package|public|private|function|local|elif|fi|done|do|then|esac|echo|export)\b.*[(){};:,]?\s*\Z"
-    r"|(?:CREATE|SELECT|INSERT|UPDATE|DELETE|ALTER|DROP|GRANT|BEGIN|COMMIT|SET|COPY|WITH|FROM|WHERE)\b"
-    r"|--\s|.*[;{}]\s*\Z)"
-)
+_LOG_LINE = re.compile(rf"\A\s*(?:{_PATTERNS['log_line']})")
+_CODE_LINE = re.compile(rf"\A\s*(?:{_PATTERNS['code_line']})")
 _SHAPE_LINES = 400
 _SHAPE_WIDTH = 200
 

@@ -158,25 +158,10 @@ def _join_marks(lines: Lines) -> None:
     lines.inferred[code & marked[run]] = False
 
 
-_WEEKDAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
-
 # Diffs
 HUNK = r"^@@ -\d+(?:,(?P<old>\d{1,9}))? \+\d+(?:,(?P<new>\d{1,9}))? @@"
-DIFF = Rule(
-    r"diff (?:-|a/|\w)|Index: \S+|index [0-9a-f]{4,}|--- (?:a/|/dev/null|\S+\t|\S+[./]\S* +\S)|"
-    r"--- [\w./-]+/[\w.-]+$|\+\+\+ (?:b/|\S)|@@ -|@@@ |RCS file: |retrieving revision|Binary files? |"
-    r"(?:new|deleted) file mode |old mode |new mode |(?:dis)?similarity index |(?:rename|copy) (?:from|to) |"
-    r"GIT binary patch|\*{15}|\*\*\* [\w./-]+(?:,\d+ \*{4}|\s+(?:"
-    + _WEEKDAY
-    + r"|\d{4}[-/]))|--- \d+,\d+ ----|"
-    r"\*\*\* \d+,\d+ \*{4}|(?:create|delete) mode \d{6}|\\ No newline at end|"
-    r"(?:Modified|Added|Deleted): \S+/\S+$",
-    r"di In in -- ++ @@ == RC re Bi ne de ol si co GI ** cr \· Mo Ad De",
-)
-DIFFSTAT = Rule(
-    r"\S[^|]*\|  *(?:\d+ [+-]*|Bin(?: .*)?|\d+ \+*-*|\d+)$|\d+ files? changed|rename .*\(\d+%\)|"
-    r"(?:create|delete) mode \d{6}"
-)
+DIFF = Rule(rules.EXPRESSIONS["diff"], r"di In in -- ++ @@ == RC re Bi ne de ol si co GI ** cr \· Mo Ad De")
+DIFFSTAT = Rule(rules.EXPRESSIONS["diffstat"])
 MONTICELLO = Rule(
     r"Item was (?:changed|added|removed|moved)|(?:[+-] )?-{5} (?:Method|Class): |={15} Diff against",
     "It -- +· -· ==",
@@ -189,14 +174,14 @@ BINARY_PATCH = Rule(r"GIT binary patch", "GI")
 BINARY_LINE = Rule(r"(?:literal|delta) \d+|[A-Za-z][!-~]{5,}$")
 
 # Shapes of code, logs and sessions, by the bytes that lines of that shape begin with.
-CODE_SIGNS = Rule(rules.pattern("code_signs"), "# / * } , ` < [ - = + | ( . ^ $ % { \" ' ! \\ @ : ma ch")
+CODE_SIGNS = Rule(rules.EXPRESSIONS["code_signs"], "# / * } , ` < [ - = + | ( . ^ $ % { \" ' ! \\ @ : ma ch")
 REFERENCE = Rule(r"\[\w{1,4}\]:?[ \t]+(?:https?:|ftp:|<http|www[.])", "[")
-CODE_WORDS = Rule(rules.pattern("code_words"))
+CODE_WORDS = Rule(rules.EXPRESSIONS["code_words"])
 # Names of any kind and a sign behind them: these are two expressions since one takes twice the time of both.
-ASSIGNMENTS = Rule(rules.pattern("assignments"))
-_NAMES = Rule(rules.pattern("names"))
+ASSIGNMENTS = Rule(rules.EXPRESSIONS["assignments"])
+_NAMES = Rule(rules.EXPRESSIONS["names"])
 SMALLTALK = Rule(r"\[ ?:[a-z]\w* ?[:|]|(?:True|False|Nil|Empty|Do|do|collect|select): ?[\[(]", search=True)
-STAMPS = Rule(rules.pattern("stamps"))
+STAMPS = Rule(rules.EXPRESSIONS["stamps"])
 WORDS = (CODE_WORDS, ASSIGNMENTS, _NAMES, SMALLTALK, STAMPS)
 WORD_PAIR = Rule(r"\S+\t\S+$")
 TAIL = Rule(

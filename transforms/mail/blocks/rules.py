@@ -6,16 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from transforms.mail.blocks.lines import Rule, byte_table
-from transforms.toml_file import toml_file
+from transforms.toml_file import patterns, toml_file
 
 LANGUAGES: Sequence[Mapping[str, Sequence[str]]] = toml_file(__name__, "languages.toml")["language"]
 """The words of each language for the rules; the file explains its fields."""
-_PATTERNS = toml_file(__name__, "patterns.toml")
-
-
-def pattern(name: str) -> str:
-    """An expression of `patterns.toml`."""
-    return "|".join(_PATTERNS[name])
+EXPRESSIONS = patterns(__name__)
 
 
 def _alternatives(field: str) -> list[str]:
@@ -71,25 +66,14 @@ COLON_ENDS = np.frombuffer(b":\x9a\xac", dtype=np.uint8)
 """The last bytes of `COLON`."""
 
 # Quotes
-GNATS = Rule(
-    r">(?:Submitter-Id|Originator|Organization|Confidential|Synopsis|Severity|Priority|Category|Class|Release|"
-    r"Environment|Description|How-To-Repeat|Fix|Number|Responsible|State|Arrival-Date|Closed-Date|"
-    r"Last-Modified|Release-Note|Audit-Trail|Unformatted|Quarter|Keywords|Date-Required):"
-)
+GNATS = Rule(rf">(?:{EXPRESSIONS['gnats']}):")
 FROM_LINE = Rule(r">From ", ">F")
 PYTHON_PROMPT = Rule(
     r">>> (?:import |from [\w.]+ import|print\b|[\w.\[\]]+ ?= ?|[\w.]+\(.*\)$|for .*:|def |class |with )",
     ">>",
 )
-R_PROMPT = Rule(
-    r"> ?(?:#.*|[\w.$\[\]\",]+ ?<<?-.*|[\w.]+ ?= ?[\w\"(].*|(?:if|for|while) ?\(.*|[A-Za-z.][\w.:$]*\(.*|"
-    r"[A-Za-z.][\w.$]*(?:\[.*\])?|[\d(][\d :+*/^()-]*)$",
-    ">",
-)
-R_OUTPUT = Rule(
-    r"\[\d+\] |Error(?: in .*)?:|Warning messages?:|Call:$|NULL$|List of \d|'data.frame':|"
-    r"\s*(?:Min\.|Estimate|Df|\[,1\])\s|\S+(?:\s+-?[\d.]+){2,}$|\+ "
-)
+R_PROMPT = Rule(rf"> ?(?:{EXPRESSIONS['r_prompt']})$", ">")
+R_OUTPUT = Rule(EXPRESSIONS["r_output"])
 CLOSED_TAG = Rule(r"></", "></")
 SUPERCITE_HEADER = Rule(r'>{3,} ?"?[^>"]+"?.* (?:==|writes|wrote).*:', ">>")
 GROUPWISE = Rule(r">{3} [^>].*\d\d?[:.]\d\d(?: ?[AP]M)? ?>{3}$", ">>")
@@ -168,10 +152,7 @@ TITLE = Rule(r"[-_]{3,} ?[^-_\n]{3,60} ?[-_]{3,}$", "-- __")
 WROTE_BANNER = Rule(
     rf"-{{2,}} ?(?:On .*\d.*|[A-Z][^-]{{2,60}}) (?:{_VERBS}) ?:?-*$", "--", needs=r"^-+ ?[A-Z].* \S"
 )
-FORWARDED = Rule(
-    r"(?i:.*(?:forward|weitergeleitet|transf(?:é|e)r|r(?:é|e)exp|reenvia|inoltrat|encaminhad|doorgestuurd|"
-    r"vidarebefordra|videresend|välitetty|przekazan|přeposlan|továbbított|пересыл|пересл|転送|转发|轉寄|전달))"
-)
+FORWARDED = Rule(rf"(?i:.*(?:{EXPRESSIONS['forwarded']}))")
 _FIELDS = "|".join(_words(field) for field in ("sender", "sent", "to", "copy", "subject"))
 FIELD = Rule(
     rf"[*_]{{0,2}}(?:{_FIELDS}|Reply-To|Newsgroups|Importance|Organization|Message-I[dD]|Attachments?|"
@@ -196,10 +177,7 @@ NOTES_DATE = Rule(
 NOTES_TO = Rule(rf"(?:{_words('to')})(?:$|[ \t]*:)", _starts("to"))
 NOTES_SUBJECT = Rule(rf"(?:{_words('subject')})(?:$|[ \t]*:)", _starts("subject"))
 ADDRESSES = Rule(r"[@/]", search=True)
-TRACKER = Rule(
-    r"-{3,} (?:Additional )?Comments? (?:#\d+ )?[Ff]rom .*|.+ (?:updated|commented on|changed|created|"
-    r"resolved|reopened|closed)(?: [A-Z0-9]+-\d+)?:$|Comment at: \S+:\d+"
-)
+TRACKER = Rule(EXPRESSIONS["tracker"])
 NEAR_RULE = Rule(r"[-=]{8,}|What +\||-{3,} (?:Additional )?Comment", "-- == Wh")
 # A line to cut along, as git knows it: a blade between dashes, and perhaps a word on what to do.
 SCISSORS = Rule(
@@ -209,31 +187,15 @@ SCISSORS = Rule(
 OTHER_MARK = Rule(r"[|:%](?: |$)")
 
 # Marks of a mail of a list: its footer, its address, its name in the subject.
-LISTED = Rule(
-    r"(?i:mailing[ -]?list|maillist|listinfo|mailman|googlegroups|google groups|yahoo.{0,2}groups|majordomo|listserv|"
-    r"discussion list|lists?\.[a-z\d]|[-.]l(?:ist)?@|[-.](?:users?|devel|dev|developers?|hackers|announce|general|discuss|"
-    r"help|bugs?|commits?|patches|request|bounces?|owner|group|forum|talk)@|gmane\.org|vger\.|freelists|"
-    r"nabble\.com|subscribed to|liste de diffusion|lista de (?:correo|discus)|mailingliste)|"
-    r"(?:Subject|Betreff|Objet|Asunto|Oggetto) ?: .*\[[A-Za-z][\w .:-]*\]",
-    search=True,
-)
-OFFICE_TAG = Rule(
-    r"(?i:(?:subject|betreff|objet|asunto|oggetto) ?: .*\[(?:(?:ext|extern|external|externe|spam|confidential|internal|"
-    r"secure|encrypted|caution|warning|sec=\w+)(?:[ :][^\]]*)?|[^\]]*[#\d]\d{3}[^\]]*)\])",
-    search=True,
-)
+LISTED = Rule(EXPRESSIONS["listed"], search=True)
+OFFICE_TAG = Rule(rf"(?i:{EXPRESSIONS['office_tag']})", search=True)
 """Tags that programs of a company put before a subject, as those of lists do; a number is that of a ticket."""
 ABOVE_BLOCK = Rule(
     r"_{10,}[ \t]*$|.*\b(?:wrote|writes|schrieb|a écrit|escribió|scritto|schreef)\b.*\d.*:[ \t]*$"
 )
 """Lines that programs put right above the header of the mail that they quote: a rule, or an attribution of its own."""
 ABOVE_ATTRIBUTION = Rule(r"[-_]{20,}$|[^<>:]{3,60}[<(][^ <>()]+@[^ <>()]+[>)] on$")
-HELLO = Rule(
-    r"(?i:(?:hi|hello|hey|dear|good (?:morning|afternoon|evening)|hallo|hej|moin|guten (?:tag|morgen)|liebe[rs]?|"
-    r"sehr geehrte[rs]?|bonjour|salut|cher|chère|hola|buen[oa]s? \S+|estimad[oa]s?|ciao|salve|buongiorno|gentile|"
-    r"olá|bom dia|prezad[oa]s?|beste|geachte|hei|cześć|witam|dobrý den|ahoj|здравствуйте|привет)\b[^.?!]*[,.!:]?$)",
-    plain=True,
-)
+HELLO = Rule(rf"(?i:(?:{EXPRESSIONS['hello']})\b[^.?!]*[,.!:]?$)", plain=True)
 
 NUMBERED = Rule(r"\[\d+/\d+\] ", "[")
 """A patch of a series."""
@@ -245,10 +207,10 @@ RULE_LINE = Rule(r"[-_=~*#]{8,}|--~--~|-~-----|-----+ ?[A-Z][^-]+-{3,}|={5,}.*={
 SHORT_RULE = Rule(r"_{2,7}$", "__")
 UNDERLINE = byte_table(b"-=~*#")
 SPOKEN_END = byte_table(b".?!:;,")
-FOOTER_WORDS = Rule(pattern("footer"), search=True, lower=True, plain=True)
-DISCLAIMER = Rule(pattern("disclaimer"), search=True, lower=True)
+FOOTER_WORDS = Rule(EXPRESSIONS["footer"], search=True, lower=True, plain=True)
+DISCLAIMER = Rule(EXPRESSIONS["disclaimer"], search=True, lower=True)
 # Who owns the company that sends, as law wants it below business mail.
-LEGAL = Rule(pattern("legal"), search=True, plain=True)
+LEGAL = Rule(EXPRESSIONS["legal"], search=True, plain=True)
 AUTOMATIC = Rule(r"(?i:(?:automatically|auto-?) ?generated|do not reply|to reply, visit)", search=True)
 BROADCAST = Rule(r"-{5,}\((?:end of broadcast|fim da|fin de)", "--")
 TIP = Rule(
@@ -269,11 +231,7 @@ DEVICE_ENDED = Rule("|".join(word for word in _DEVICES if word.startswith(".")))
 """The same of languages that say it at the end of a line."""
 DEVICE_BYTES = 110
 # Links below a post of a web forum or a tracker, and the words before them.
-FORUM_LINK = Rule(
-    r"(?i:(?:view|reply|show|read|answer|respond|go|zobrazit|odpov(?:ě|e)d(?:ě|e)t|voir|r(?:é|e)pondre|ver|responder|"
-    r"ansehen|antworten|anzeigen|bekijk|beantwoord|visualizza|rispondi|посмотреть|ответить)\b[^:]{0,40}:\s*"
-    r"(?:https?://\S+)?$)"
-)
+FORUM_LINK = Rule(rf"(?i:(?:{EXPRESSIONS['forum_link']})\b[^:]{{0,40}}:\s*(?:https?://\S+)?$)")
 LINK_BEHIND = Rule(r":\s*https?://", search=True)
 LINK = Rule(r"<?https?://\S+>?$", "ht <h")
 CUT = Rule(r"---$", "--")
@@ -282,26 +240,10 @@ SHORT_MARK = Rule(
     r"[-_=*~+#.]{2,7}$|(?:[-=*_~] ){3,}[-=*_~]?$|-=-=?[-=]*$", "-- __ == ** ~~ ++ ## .. -· =· *· _· ~· -="
 )
 COLUMN_MARK = Rule(r"[|]", search=True)
-CONTACT = Rule(
-    r"https?://|www\.|\S@\S|(?i:\b(?:phone|tel|fax|mob|mobile|cell?|voice|telefon|tlf|gsm|kom|handy|office|ext)\b[^a-z]{0,4}"
-    r"[:.+(]? ?[\d(+])",
-    search=True,
-)
+CONTACT = Rule(EXPRESSIONS["contact"], search=True)
 # Ways to reach somebody that stand alone in their lines.
-REACH = Rule(
-    r"(?i:(?:(?:phone|tel|telephone|telefon|telefono|t(?:é|e)l|fax|mobile?|cell|voice|handy|office|direct|work|home|ph|"
-    r"e-?mail|mail|web|www|icq|aim|jabber|skype|irc|gpg|pgp|homepage|url|blog|twitter|msn|xmpp|sip|linkedin)"
-    r"(?:[. ]?(?:no\.?|id|address|fingerprint|key))?\s{0,3}[:=.]+|[mtfewdpoc]{1,2}:)\s{0,9}"
-    r"(?:[+(\d][\d ().+/x-]{5,}|\S*[@.]\S+|\w+$)|"
-    r"[(+][\d ().+/-]{7,}$|<?[\w.+-]+@[\w.-]+\.\w+>?$|"
-    r"[\w.+-]+ (?:at|\[at\]|\(at\)) [\w.-]+ (?:dot|\[dot\]|\(dot\)) \w+)",
-    plain=True,
-)
-SIGNED_LINE = Rule(
-    r"[-~*/]* ?[A-Z][\w.'-]* [A-Z(][\w.') -]*(?:, [A-Z][\w.', -]*)?,? ?[<(]?[\w.+:-]+@[\w.-]+[>)]?$|[A-Z][\w.' -]* [<(]https?://\S+[>)]$|"
-    r"[A-Z][\w.' -]*(?: @|,| -| \||/) ?[A-Z].*\b(?:Inc|Ltd|LLC|GmbH|Corp|AG|SA|BV|AB|Oy|University|Labs?|Research)\.?$",
-    needs=r"@|://|(?:[cdCGAVBHyb]|Labs|y|rch)\.?$",
-)
+REACH = Rule(rf"(?i:{EXPRESSIONS['reach']})", plain=True)
+SIGNED_LINE = Rule(EXPRESSIONS["signed_line"], needs=r"@|://|(?:[cdCGAVBHyb]|Labs|y|rch)\.?$")
 # Names begin with a capital of the Latin, Greek or Cyrillic alphabet.
 _CAPITAL = r"(?:[A-Z]|\xc3[\x80-\x9e]|[\xc4\xc5].|\xce[\x86-\xab]|\xd0[\x80-\xaf])"
 _SMALL = r"[\w.'\x80-\xff-]*"
@@ -311,17 +253,7 @@ PERSON_NAME = Rule(
 )
 FULL_NAME = Rule(rf"{_CAPITAL}{_SMALL}(?: {_CAPITAL}{_SMALL}){{1,3}}(?:, ?[A-Z][A-Za-z.]{{1,5}}){{0,4}}$")
 """A name, and behind it perhaps the letters of degrees."""
-GREETING = Rule(
-    r"(?:(?:best|kind|warm|many|with|mit|viele|sch(?:ö|oe)ne|freundlichen|freundliche|liebe|best[ae]s?|"
-    r"cordial(?:es|i)?|thank|thanks|sincerely|yours|s pozdravem|med|met vriendelijke|vriendelijke|venlig|v(?:ä|Ä)nliga|"
-    r"bien (?:à|cord|sinc)|distinti|un saludo|un abrazo|hormat (?:kami|saya)|sayg(?:ı|i)lar|(?:i|İ)yi (?:ç|Ç|g)|"
-    r"z powa(?:ż|Ż)aniem|yst(?:ä|Ä)v(?:ä|Ä)llisin|з повагою|(?:с|С) уважением) ?[^.,]*|regards|cheers|greetings|hth|"
-    r"ciao|saluti|saludos|cordialement|gr(?:ü|ue)(?:ß|ss)e|gru(?:ß|ss)|mvh|mfg|groet(?:en)?|pozdrawiam|bye|love|rgds|br|"
-    r"atenciosamente|att|abra(?:ç|Ç)os?|cumprimentos|atentamente|hilsen|h(?:ä|Ä)lsningar|terveisin|(?:ü|Ü)dv(?:(?:ö|Ö)zlettel)?|"
-    r"terima kasih|salam|hi|hello|dear|hey)[,.!]*$",
-    lower=True,
-    plain=True,
-)
+GREETING = Rule(rf"(?:{EXPRESSIONS['greeting']})[,.!]*$", lower=True, plain=True)
 PGP = Rule(r"-----(?:BEGIN|END) PGP ", "--")
 PGP_SIGNED = Rule(r"-----BEGIN PGP SIGNED MESSAGE-----", "--")
 PGP_HASH = Rule(r"Hash: [A-Z0-9, -]+$", "Ha")

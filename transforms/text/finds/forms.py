@@ -6,7 +6,7 @@ from functools import cache
 from math import ceil
 from typing import NamedTuple
 
-from transforms.toml_file import toml_file
+from transforms.toml_file import patterns, toml_file
 
 _TABLE = toml_file(__name__, "table.toml")
 
@@ -18,6 +18,7 @@ IBANS = {word[:2]: int(word[2:]) for word in _TABLE["ibans"].split()}
 PASSWORDS: list[str] = _TABLE["passwords"]
 CLIENT_WORDS: list[str] = _TABLE["client_words"]
 CLIENTS: list[str] = _TABLE["clients"]
+PATTERNS = patterns(__name__)
 
 
 _MOST = 4096

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from transforms.text.finds.forms import CLIENT_WORDS, CLIENTS, NO_VALUES, PASSWORDS, SERVICES, Find
+from transforms.text.finds.forms import CLIENT_WORDS, CLIENTS, NO_VALUES, PASSWORDS, PATTERNS, SERVICES, Find
 
 _I = re.IGNORECASE
 _LONG = 20
@@ -21,18 +21,8 @@ _PASSWORD = (
     rb"(?:pass(?:[_-]?(?:word|wd|phrase|code|wort))?|pw|pwd|psk|" + "|".join(PASSWORDS).encode() + rb")"
 )
 _STRONG = re.compile(_PASSWORD + _SUFFIX + _END + _SIGN, _I)
-_WEAK = re.compile(
-    rb"(?:secret(?:[_ -]?(?:access|key|token)){0,2}|token(?:[_-]?secret)?|key|auth|credentials?|session[_-]?id|"
-    rb"sig(?:nature)?)" + _SUFFIX + _END + _SIGN,
-    _I,
-)
-_OF_KEY = re.compile(
-    rb"(?:api|access|secret|priv(?:ate)?|encrypt(?:ion)?|auth|account|signing|master|shared|license|"
-    rb"subscription|storage|session|service|client|app|application|consumer|rest|webhook|deploy|functions?|pre-?shared|hmac|jwt|"
-    rb"cookie|crypt|wi-?fi|wlan|wpa2?|root|admin|backup|recovery)"
-    rb"[_. -]?\Z",
-    _I,
-)
+_WEAK = re.compile(rf"(?:{PATTERNS['weak']})".encode() + _SUFFIX + _END + _SIGN, _I)
+_OF_KEY = re.compile(rf"(?:{PATTERNS['of_key']})[_. -]?\Z".encode(), _I)
 _FLAG = re.compile(
     rb"(?:" + _PASSWORD + rb"|secret(?:[_-]?(?:access[_-]?)?key)?|token|key)(?:[ \t]+)(?=[^\s-])", _I
 )
@@ -58,29 +48,14 @@ _TAIL = b".,;:!?)]}|"
 _LETTERED = re.compile(rb"[A-Za-z]+\Z")
 _WORDS = re.compile(rb"[A-Za-z]+(?:[_. -]+[A-Za-z]+)*[_-]?[0-9]?\Z")
 _DOTTED = re.compile(rb"[A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)+\Z")
-_VARIABLE = re.compile(
-    rb"\$\{?\w+\}?\Z|\$[({]|%\w*%?\Z|%\(|<|\{|\[|\*+\Z|\.\.|&[A-Za-z_]|@\w+@?\Z|[-_=#?~xX.\xe2\x80\xa6]+\Z|\\|"
-    rb"/\Z|/[\w./-]+\Z|\.{1,2}/|~/|[A-Za-z]:\\|"
-    rb"\w+://|0x[0-9a-f]+\Z|[^\w]*\Z",
-    _I,
-)
+_VARIABLE = re.compile(PATTERNS["variable"].encode(), _I)
 _CODE = re.compile(rb"[\w.]*[(\[]|\w+->|\w+::|!")
 _MIXED = re.compile(rb"(?=.*[A-Z][a-z][A-Z]|.*[A-Z]{2}.*[a-z][A-Z]{2})(?:.*?[a-z][A-Z]){2}")
 """Letters of both cases in an order that no name has."""
-_ALGORITHM = re.compile(
-    rb"(?:(?:scram-)?(?:md|sha)|aes|des|rsa|dsa|ed|base|utf|iso|u?int|crc|hmac|argon|bcrypt|pbkdf|latin|x|v|ipv|"
-    rb"http|ssl|tls|oauth|kerberos|"
-    rb"ecdsa|curve|gost|win|cp|varchar|char|nvarchar|float|vol|col|arg|str|opt|param|field|line|page|step|part|"
-    rb"section)[_ -]?[0-9][\w.-]*\Z",
-    _I,
-)
+_ALGORITHM = re.compile(rf"(?:{PATTERNS['algorithm']})[_ -]?[0-9][\w.-]*\Z".encode(), _I)
 _NUMBERS = re.compile(rb"v?[0-9]+(?:[.,:/-][0-9]+)*(?:[a-z]{1,3})?\Z|[0-9]+[a-z]{1,2}[0-9]*\Z", _I)
 _STRONGISH = re.compile(rb"(?=.*[0-9])|.*[a-z][A-Z]|.*[^\w.'/()\x80-\xff-]", re.DOTALL)
-_PLACEHOLDER = re.compile(
-    rb"(?:your|my|the|some|new|old|example|dummy|fake)?[_-]?(?:password|passwd|pass|pwd|secret|token|key|value|"
-    rb"string|here)s?[_-]?(?:here)?\Z",
-    _I,
-)
+_PLACEHOLDER = re.compile(PATTERNS["placeholder"].encode(), _I)
 
 
 class _Value(NamedTuple):
@@ -254,11 +229,7 @@ def secrets_at(data: bytes, at: int) -> Iterator[Find]:
             yield Find(value.start, value.end, "password")
 
 
-_AUTHORIZATION = re.compile(
-    rb"authorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token|apikey|key|digest|"
-    rb"negotiate)\s+)?(?:key=)?([A-Za-z0-9._~+/=-]{8,})",
-    _I,
-)
+_AUTHORIZATION = re.compile(PATTERNS["authorization"].encode(), _I)
 _BEARER = re.compile(rb"bearer[ \t]+([A-Za-z0-9._~+/=-]{16,})", _I)
 _COOKIES = re.compile(rb"cookie2?[\"']?:[^\r\n]{0,1000}", _I)
 _COOKIE = re.compile(rb"=\s*(?!\[[a-z_]+\]\**(?:[;\s\"',]|\Z))([^;\s\"',]{8,})")  # not a mask
@@ -270,12 +241,7 @@ _CURL = re.compile(
 )
 _CLIENT = re.compile(("(?:" + "|".join(CLIENTS) + r")([^\s\"'|;$<>-][^\s\"'|;<>]{2,})").encode(), _I)
 _NETRC = re.compile(rb"login\s+\S{1,100}\s+password\s+(\S{1,200})", _I)
-_PAIR = re.compile(
-    rb"(?:creds?|credentials?|logins?|user[/ ]pass\w*|"
-    rb"username[/ ]password)(?:[ \t]*[:=]| (?:are|is)(?= [^\n]{1,64}?[/:|,] ?\S*[0-9]))"
-    rb"[ \t]*[\w.@+-]{1,64}[ \t]*[/:|,][ \t]*([^\s\"'<>/]{4,100})",
-    _I,
-)
+_PAIR = re.compile(PATTERNS["pair"].encode(), _I)
 _PGPASS = re.compile(
     rb"(?m)^[\s>]*[\w.*-]{1,100}:(?:[0-9]{4,5}|\*):[\w*.-]{1,60}:[\w*.@-]{1,60}:(\S{3,200})[ \t]*$"
 )

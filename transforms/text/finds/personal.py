@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from transforms.text.finds.forms import FILES, IBANS, Find
+from transforms.text.finds.forms import FILES, IBANS, PATTERNS, Find
 
 _LOCAL_BYTES = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._%+-"
 _LOCAL = re.compile(r"[^\W_][\w.%+-]*\Z")
@@ -18,64 +18,24 @@ _PATH = re.compile(rb"://[^\s<>\"']*/[^\s<>\"'@]*\Z")
 _AT = rb"[ \t]*(?:\(at\)|\[at\]|\{at\}|<at>|\(a\)|\(@\)|\[@\])[ \t]*"
 _DOT = rb"(?:\.|[ \t]*(?:\(dot\)|\[dot\]|\{dot\}|<dot>|\(\.\))[ \t]*|[ \t]+dot[ \t]+)"
 _WRITTEN = re.compile(_AT + rb"[A-Za-z0-9-]{1,63}(?:" + _DOT + rb"[A-Za-z0-9-]{1,63}){1,5}", re.IGNORECASE)
-_SPELT = re.compile(
-    rb"[A-Za-z0-9][\w.+-]{0,63}(?:[ \t]+dot[ \t]+[A-Za-z0-9]{1,30}){0,3}"
-    rb"[ \t]+at[ \t]+[A-Za-z0-9-]{2,63}(?:[ \t]+dot[ \t]+[A-Za-z0-9-]{2,30}){0,3}"
-    rb"[ \t]+dot[ \t]+(?:com|org|net|edu|gov|info|dev|io|co|uk|de|fr|nl|ch|eu|us|ca|au|jp|cn|ru|br|pl|se|es|cz|"
-    rb"dk|fi|ie|nz|kr|tw|hu|pt|ua|mx)\b",
-    re.IGNORECASE,
-)
+_SPELT = re.compile(PATTERNS["spelt"].encode(), re.IGNORECASE)
 
-_COUNTRY = (
-    rb"(?:1|7|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|2[1-689][0-9]|3[578][0-9]|42[0-9]|50[0-9]|"
-    rb"59[0-9]|6[789][0-9]|80[0-9]|85[0-9]|88[0-9]|96[0-9]|97[0-9]|99[0-9])"
-)
 _PHONE = re.compile(
-    rb"(?<![\w.+/=-])(?:(?P<plus>(?:\+|00(?=[1-9][0-9]{0,2}[ -]))"
-    + _COUNTRY
-    + rb"(?:[ ./-]?\(0?\d{0,5}\))?(?:[ ./-]?[0-9]){6,13}(?![0-9]))|"
-    rb"\((?P<area>[2-9][0-9]{2})\)[ -]?[2-9][0-9]{2}[-. ][0-9]{4}(?![0-9])|"
-    rb"[2-9][0-9]{2}(?P<mark>[-.])[2-9][0-9]{2}(?P=mark)[0-9]{4}(?![\w./-]*[0-9])|"
-    rb"1-[2-9][0-9]{2}-[2-9][0-9]{2}-[0-9]{4}(?![0-9])|\(0[1-9][0-9]{1,4}\)[ -]?[0-9][0-9 -]{4,9}[0-9](?![0-9])|"
-    rb"0[1-9][0-9]{1,2} [0-9]{4} [0-9]{4}(?![\w.]| [0-9])|01[5-7][0-9]{1,2}[ -][0-9]{7,8}(?![\w/-]|\.[0-9]| [0-9])|"
-    rb"0[1-9][0-9]{1,4} ?/ ?[1-9][0-9](?: ?[0-9]){3,7}(?![\w/-]|\.[0-9]| [0-9]))"
+    rf"(?<![\w.+/=-])(?:(?P<plus>(?:\+|00(?=[1-9][0-9]{{0,2}}[ -]))(?:{PATTERNS['country']})(?:[ ./-]?\(0?\d{{0,5}}\))?"
+    rf"(?:[ ./-]?[0-9]){{6,13}}(?![0-9]))|{PATTERNS['phone']})".encode()
 )
-_NAMED_PHONE = re.compile(
-    rb"(?:t(?:e|\xc3\xa9)l(?:ephone|efon)?|phone|mobile?|mob|cell|fax|handy|whatsapp|call me (?:on|at)|reach me (?:on|at)|"
-    rb"ring me (?:on|at))(?:[ \t]*(?:no|number|nr)\b)?\.?(?:[ \t]*[:=][ \t]*|"
-    rb"[ \t]+(?:is[ \t]+)?)([+(]?[0-9](?:[ ()./-]{0,2}[0-9]){6,14})(?![\w.-]*[0-9])",
-    re.IGNORECASE,
-)
-_VERSION = re.compile(
-    rb"(?i)(?:version|release|driver|build|pages?|pp?\.?|rev|revision|kernel|lines?|\bv|serial|isbn|issn|#|rfc|"
-    rb"firmware)[ \t:]*\Z"
-)
+_NAMED_PHONE = re.compile(PATTERNS["named_phone"].encode(), re.IGNORECASE)
+_VERSION = re.compile(PATTERNS["version"].encode())
 _DIFF = re.compile(rb"(?m)^(?:@@ |-[^-\n]|--- )")
 
-_CARD = re.compile(
-    rb"(?<![\w.+/=-])(?:[3-6][0-9]{3}(?P<gap>[ -])[0-9]{4}(?P=gap)[0-9]{4}(?P=gap)[0-9]{4}|"
-    rb"3[47][0-9]{2}(?P<cut>[ -])[0-9]{6}(?P=cut)[0-9]{5}|[2-6][0-9]{12,18})(?![\w/-]|\.[0-9]|[ -][0-9]{4})"
-)
+_CARD = re.compile(PATTERNS["card"].encode())
 _OF_CARD = re.compile(rb"(?i)card|karte|carte|kort|tarjeta|visa|amex|\bpan\b|\bcc\b")
 """Words before the number of a card without gaps: one in ten of all numbers of that length has a right check digit."""
-_ISSUER = re.compile(
-    rb"(?:4[0-9]{12}(?:[0-9]{3}(?:[0-9]{3})?)?|5[1-5][0-9]{14}|2(?:22[1-9]|2[3-9][0-9]|[3-6][0-9]{2}|7[01][0-9]|"
-    rb"720)[0-9]{12}|3[47][0-9]{13}|"
-    rb"3(?:0[0-5]|[689][0-9])[0-9]{11}|6(?:011|5[0-9]{2}|4[4-9][0-9])[0-9]{12}|35(?:2[89]|[3-8][0-9])[0-9]{12}|"
-    rb"62[0-9]{14,17})\Z"
-)
+_ISSUER = re.compile(rf"(?:{PATTERNS['issuer']})\Z".encode())
 _IBAN = re.compile(
     rb"(?<![A-Za-z0-9])[A-Z]{2}[0-9]{2}(?:(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?|[A-Z0-9]{11,30})(?![A-Za-z0-9])"
 )
-NUMBER_SHAPES = (
-    r"\+[1-9][0-9() ./-]{7}|(?:^|[^0-9])00[1-9][0-9]{0,2}[ -][0-9]|\([2-9][0-9]{2}\)[ -]?[2-9][0-9]{2}[-. ][0-9]{4}|"
-    r"[2-9][0-9]{2}[-.][2-9][0-9]{2}[-.][0-9]{4}|\(0[1-9][0-9]{1,4}\)[ -]?[0-9]|"
-    r"(?:^|[^0-9A-Za-z])0[1-9][0-9]{1,2} [0-9]{4} [0-9]{4}|"
-    r"(?:^|[^0-9A-Za-z])01[5-7][0-9]{1,2}[ -][0-9]{7}|(?:^|[^0-9A-Za-z])0[1-9][0-9]{1,4} ?/ ?[1-9][0-9] ?[0-9]",
-    r"[3-6][0-9]{3}[ -][0-9]{4}[ -][0-9]{4}[ -][0-9]|3[47][0-9]{2}[ -][0-9]{6}|(?:^|"
-    r"[^0-9A-Za-z.])[2-6][0-9]{12,18}(?:[^0-9A-Za-z]|$)|"
-    r"(?:^|[^A-Za-z0-9])[A-Z]{2}[0-9]{2} ?[A-Z0-9]{4} ?[A-Z0-9]{4} ?[A-Z0-9]{3}",
-)
+NUMBER_SHAPES = (PATTERNS["phone_shapes"], PATTERNS["payment_shapes"])
 """Patterns for Polars of texts that may hold a telephone number, and of those with the number of a card or account."""
 
 
