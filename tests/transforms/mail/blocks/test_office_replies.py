@@ -5,26 +5,17 @@ before the rules saw them; each line begins with its label. Names, companies and
 
 from pathlib import Path
 
-from tests.transforms.mail.blocks.test_table import kinds_of
+from tests.transforms.mail.blocks.test_table import kinds_of, labelled
 
-MAILS = [
-    mail
-    for file in sorted(Path(__file__).parent.glob("*_replies*.txt"))
-    for mail in file.read_text(encoding="utf-8").split("\n%%\n")
-]
-
-
-def labelled(mail: str) -> list[tuple[str, str]]:
-    return [(line[0], line[2:]) for line in mail.rstrip("\n").split("\n")]
+MAILS = [mail for file in sorted(Path(__file__).parent.glob("*_replies*.txt")) for mail in labelled(file)]
 
 
 def test_the_authors_lines_and_no_others_are_text() -> None:
-    mails = [labelled(mail) for mail in MAILS]
-    found = kinds_of(["".join(f"{text}\n" for _, text in rows) for rows in mails])
+    found = kinds_of([body for body, _ in MAILS])
     wrong = [
         (number, label, kind, text)
-        for number, (rows, kinds) in enumerate(zip(mails, found, strict=True))
-        for (label, text), kind in zip(rows, kinds, strict=True)
+        for number, ((body, labels), kinds) in enumerate(zip(MAILS, found, strict=True))
+        for text, label, kind in zip(body.split("\n")[:-1], labels, kinds, strict=True)
         if text.strip() and (label == "a") != (kind == "a")
     ]
     assert not wrong
