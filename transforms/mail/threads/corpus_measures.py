@@ -11,7 +11,7 @@ import pyarrow as pa
 from transforms.mail.threads.inferred_quotes import body_lines
 from transforms.schemas.operations import CORPUS_MEASURES, MEASURE_COUNTS
 
-VERSION = "3"
+VERSION = "4"
 
 BLOCK_COLUMNS = ("message_id", "kind", "quote_depth", "byte_start", "byte_end")
 _TEXTS = {"text_lex": False, "quote_lex": True}
@@ -32,7 +32,7 @@ _LONG_THREAD_MESSAGES = 20
 """Mails from which a thread is a long debate (pginbox)."""
 _MANY_ATTACHMENTS = 3
 """Attachments from which a thread is heavy with them (pginbox)."""
-_SAMPLED = 500
+_SAMPLED = 100
 """Mails of a bucket with quotes whose text is compared with the mail they answer."""
 _OTHER_BLANKS = r"[^\S\n ]+|  +"
 
