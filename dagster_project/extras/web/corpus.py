@@ -156,8 +156,10 @@ def person_page(ask: Ask, address: str) -> Person:
     addrs = {"addrs": [row["addr"] for row in rows]}
     lists = {
         "threads": _SQL("person_threads"),
-        "answers": _SQL("answers", mail="message_id", partner="parent_id"),
-        "answered": _SQL("answers", mail="parent_id", partner="message_id"),
+        "answers": _SQL("answers", mail="message_id", partner="parent_id", pairs="thread_tree"),
+        "answered": _SQL("answers", mail="parent_id", partner="message_id", pairs="thread_tree"),
+        "reviewed": _SQL("answers", mail="message_id", partner="parent_id", pairs=_SQL("reviews")),
+        "reviewers": _SQL("answers", mail="parent_id", partner="message_id", pairs=_SQL("reviews")),
         "reviews": _SQL("reviewed"),
         "files": _SQL("files"),
     }

@@ -50,18 +50,24 @@ SELECT t.thread_id, any_value(t.subject) AS subject, any_value(t.message_count) 
   max(m.effective_at) AS last_at
 FROM messages m JOIN thread_tree n USING (message_id) JOIN threads t USING (thread_id)
 WHERE m.from_addr IN ({own}) GROUP BY t.thread_id ORDER BY last_at DESC NULLS LAST, t.thread_id LIMIT 20
+-- The mails whose author reviews a patch, and the patches.
+-- name: reviews
+(SELECT f.message_id, f.patch_id AS parent_id FROM patch_series f JOIN messages r USING (message_id) WHERE f.is_reply
+  AND EXISTS (FROM trailers t WHERE t.message_id = f.message_id AND t.addr = r.from_addr AND t.kind IN ({review})))
+-- name: review
+'reviewed-by', 'acked-by', 'tested-by'
 -- A person's addresses count together, under the name that the mails use most.
 -- name: answers
 WITH pairs AS (
   SELECT other.from_addr AS addr, coalesce(other.from_name, other.from_addr) AS name, own.from_addr IN ({own}) AS is_own
-  FROM thread_tree n JOIN messages own ON own.message_id = n.{mail} JOIN messages other ON other.message_id = n.{partner}
+  FROM {pairs} n JOIN messages own ON own.message_id = n.{mail} JOIN messages other ON other.message_id = n.{partner}
 )
 SELECT coalesce(p.person_id, addr) AS addr, mode(coalesce(p.name, pairs.name)) AS name, count(*) AS count
 FROM pairs LEFT JOIN people p USING (addr)
 WHERE is_own AND addr NOT IN ({own}) GROUP BY ALL ORDER BY count DESC, addr LIMIT 10
 -- name: reviewed
 SELECT t.message_id, t.kind, m.subject, m.effective_at FROM trailers t JOIN messages m USING (message_id)
-WHERE t.addr IN ({own}) AND t.kind IN ('reviewed-by', 'acked-by', 'tested-by') AND m.from_addr IN ({own})
+WHERE t.addr IN ({own}) AND t.kind IN ({review}) AND m.from_addr IN ({own})
 ORDER BY m.effective_at DESC NULLS LAST, t.message_id LIMIT 20
 -- name: files
 SELECT a.attachment_id, a.filename, a.content_class, a.byte_count, m.subject, m.message_id

@@ -130,17 +130,14 @@ def histogram(times: Sequence[datetime], question: Question) -> list[Bar]:
     most = max(counts.values())
     return [
         Bar(
-            f"{since.day} {since:%B} {since.year}" if name == "day" else f"{since:{name}}",
-            since.isoformat(),
-            until.isoformat(),
-            counts[number],
-            counts[number] / most,
+            f"{since.day} {since:%B} {since.year}" if name == "day" else f"{since:{name}}", since.isoformat(),
+            until.isoformat(), counts[number], counts[number] / most,
             question.address(since=since.isoformat(), until=until.isoformat()),
         )  # fmt: skip
         for number, (since, until) in enumerate(
             (first, last - timedelta(1)) for first, last in pairwise(edges)
         )
-    ]
+    ]  # fmt: skip
 
 
 def _edges(first: date, last: date) -> tuple[list[date], str]:

@@ -14,7 +14,7 @@ from dagster_project.config.settings import USUALLY_EXCLUDED, DocumentSourceSett
 from dagster_project.extras.web.chat_files import chat_file, source_of
 from dagster_project.extras.web.html_mail import HtmlMail, html_mail, policy
 from dagster_project.extras.web.question import PICTURES
-from dagster_project.extras.web.site import Site, parameter
+from dagster_project.extras.web.site import Site, parameter, tagged
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.sources.raw_mail import readable_mail
 from dagster_project.sources.reading_files import TooLargeError, bounded, open_file
@@ -94,7 +94,7 @@ def thread_mbox(site: Site, request: Request, index: SearchIndex) -> Response:
     if (size := sum(row["raw_bytes"] for row in rows)) > _MOST_BYTES:
         raise QueryError(f"the mails of this thread have {size:,} bytes: save them one by one")
     mails = (mbox_entry(_mail(site, index, row["message_id"]), row["effective_at"]) for row in rows)
-    return _saved(b"".join(mails), f"{parameter(request)}.mbox", "application/mbox")
+    return tagged(request, _saved(b"".join(mails), f"{parameter(request)}.mbox", "application/mbox"))
 
 
 def attached(site: Site, request: Request, index: SearchIndex) -> Response:

@@ -22,6 +22,8 @@ _SQL = SqlFile(__file__, "mails.sql")
 
 PER_PAGE = 500
 """Mails of a thread on one page."""
+_FIRST = 120
+"""Characters of a mail by which a tree tells it from others with its subject."""
 _QUOTED = 1_000
 """Characters of a mail that an answer to it quotes: addresses of a few thousand are refused by mail programs."""
 
@@ -37,6 +39,12 @@ class _Mail:
     series: Mapping[str, Any] | None
     ancestors: list[str | None]
 
+    @property
+    def first_words(self) -> str:
+        """The beginning of what the author says, on one line."""
+        texts = (part.html.striptags() for part in self.parts if part.kind == "text")
+        return " ".join(next(texts, "").split())[:_FIRST]
+
     def quoted_from(self, depth: int) -> str | None:
         """The Message-ID of the mail that a quote of that depth comes from, if the thread says it and a source holds it."""
         return self.ancestors[depth - 1] if 0 < depth <= len(self.ancestors) else None
@@ -49,6 +57,13 @@ class _Thread:
     row: Mapping[str, Any]
     tree: list[dict[str, Any]]
     mails: list[_Mail]
+
+    @property
+    def with_own_subject(self) -> set[str]:
+        """The mails whose subject is not that of the mail that they answer."""
+        subjects = {node["message_id"]: node["subject_norm"] for node in self.tree}
+        own = (n for n in self.tree if n["subject"] and n["subject_norm"] != subjects.get(n["parent_id"]))
+        return {node["message_id"] for node in own}
 
     def around(self, message_id: str) -> tuple[str | None, str | None]:
         """The mails before and behind one in reading order, ghosts left out."""
@@ -129,14 +144,10 @@ def _mails(
         own = sorted(blocks[message_id], key=lambda block: block["byte_start"])
         mails.append(
             _Mail(
-                {**rows[message_id], "lists": [row["list_id"] for row in lists[message_id]]},
-                nodes[message_id],
-                mail_parts(text, own),
-                attachments[message_id],
-                series.get(message_id),
-                _ancestors(nodes, message_id),
-            )  # fmt: skip
-        )
+                {**rows[message_id], "lists": [row["list_id"] for row in lists[message_id]]}, nodes[message_id],
+                mail_parts(text, own), attachments[message_id], series.get(message_id), _ancestors(nodes, message_id),
+            )
+        )  # fmt: skip
     return mails
 
 

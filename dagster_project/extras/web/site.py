@@ -27,6 +27,7 @@ from dagster_project.sources.file_sources import FileSources
 from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms import errors
 from transforms.conversations.pseudonyms import short_pseudonyms
+from transforms.hashing import bytes_sha256
 
 RETRY_SECONDS = 5
 """Seconds after which to ask a busy server again."""
@@ -203,6 +204,15 @@ class Site:
         if trouble.code == "BUSY":
             response.headers["Retry-After"] = str(RETRY_SECONDS)
         return response
+
+
+def tagged(request: Request, response: Response) -> Response:
+    """`response` with a tag of its bytes; 304 without them to a program that has these (RFC 9110, 13.1.2)."""
+    tag = f'"{bytes_sha256(bytes(response.body))}"'
+    if tag in request.headers.get("If-None-Match", ""):
+        return Response(status_code=304, headers={"ETag": tag})
+    response.headers["ETag"] = tag
+    return response
 
 
 def parameter(request: Request) -> str:

@@ -14,7 +14,7 @@ from dagster_project.extras.web.mail_parts import plain_parts
 from dagster_project.extras.web.mails import card
 from dagster_project.extras.web.marks import Marked, markdown_html
 from dagster_project.extras.web.question import medium_of, page_of, question_of
-from dagster_project.extras.web.site import Site, cited_bytes, parameter
+from dagster_project.extras.web.site import Site, cited_bytes, parameter, tagged
 from dagster_project.index.search.explain import explanation
 from dagster_project.index.search.lookup import reading
 from dagster_project.index.search.search_index import SearchIndex
@@ -101,7 +101,7 @@ def stored_text(site: Site, request: Request, index: SearchIndex) -> Response:
         raise UnknownIdError(f"the index holds no text of its own for {shortened(text.id)!r}")
     _note(request, [(text.id, text.text)])
     headers = {"Content-Disposition": f"inline; filename*=UTF-8''{quote(text.id)}.txt"}
-    return PlainTextResponse(text.text, headers=headers)
+    return tagged(request, PlainTextResponse(text.text, headers=headers))
 
 
 def thread(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -117,11 +117,12 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     ]
     _note(request, ((node["message_id"], node["subject"]) for node in page.tree))
     _note(request, ((row["citation"], row["snippet"]) for row in hits))
-    if not is_tree:
-        _note(request, ((of.row["message_id"], of.row["body"]) for of in page.mails))
+    first_words = {of.row["message_id"]: of.first_words for of in page.mails}
+    texts = first_words if is_tree else {of.row["message_id"]: of.row["body"] for of in page.mails}
+    _note(request, texts.items())
     return site.page(
-        "tree.html" if is_tree else "thread.html", request, index, thread=page, card=results.hit_passages(hits),
-        has_files=site.shows_files(index), start=first,
+        "tree.html" if is_tree else "thread.html", request, index, thread=page, first_words=first_words,
+        card=results.hit_passages(hits), has_files=site.shows_files(index), start=first,
         next=first + mails.PER_PAGE if first + mails.PER_PAGE < len(page.tree) else None,
     )  # fmt: skip
 

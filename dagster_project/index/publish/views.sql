@@ -48,17 +48,16 @@ FROM (
   WHERE r.effective_at >= p.effective_at
 )
 -- name: open_threads
-SELECT h.thread_id, h.root_id, h.subject, b.name AS author, h.message_count, h.first_at, h.last_at,
-  w.others = 0 AS is_unanswered
-FROM threads h JOIN senders b ON b.message_id = h.root_id
-JOIN (
-  SELECT t.thread_id, arg_max(s.person_id, (o.effective_at, o.message_id)) AS last_id,
-    count(*) FILTER (s.person_id IS DISTINCT FROM f.person_id) AS others
-  FROM thread_tree t JOIN messages o USING (message_id) JOIN senders s USING (message_id)
-  JOIN threads g USING (thread_id) JOIN senders f ON f.message_id = g.root_id
+SELECT h.thread_id, h.root_id, h.subject, w.author, h.message_count, h.first_at, h.last_at, w.is_unanswered
+FROM threads h JOIN (
+  SELECT t.thread_id, any_value(s.name) FILTER (t.message_id = g.root_id) AS author,
+    bool_or(s.is_automatic) FILTER (t.message_id = g.root_id) AS is_automatic,
+    any_value(s.person_id) FILTER (t.message_id = g.root_id) AS first_id,
+    arg_max(s.person_id, (o.effective_at, o.message_id)) AS last_id,
+    min(coalesce(s.person_id, '')) = max(coalesce(s.person_id, '')) AS is_unanswered
+  FROM thread_tree t JOIN threads g USING (thread_id) JOIN messages o USING (message_id) JOIN senders s USING (message_id)
   WHERE NOT s.is_automatic OR t.message_id = g.root_id GROUP BY t.thread_id
-) w USING (thread_id)
-WHERE w.last_id = b.person_id AND NOT b.is_automatic
+) w USING (thread_id) WHERE w.last_id = w.first_id AND NOT w.is_automatic
 -- name: series_versions
 SELECT f.series_id, f.version, f.posting_id,
   arg_min(f.title, (coalesce(f.part, 0), f.message_id)) FILTER (NOT f.is_reply) AS title,

@@ -51,6 +51,7 @@ PLAN = pdf([[Text("The kiln is fired at dawn")], [Text("The glaze runs at noon",
 FILES = {
     "glow.png": picture(), "odd.jpg": SCRIPT, "drawn.svg": SCRIPT, "plan.pdf": PLAN, "gone.png": b"",
 }  # fmt: skip
+DIFF = "Glaze.\n---\ndiff --git a/k.c b/k.c\n--- a/k.c\n+++ b/k.c\n@@ -1 +1 @@\n-kiln\n+glaze\n"
 CHAT = "".join(f"27.03.25, 18:0{n} - Ada: {name} (file attached)\n" for n, name in enumerate(FILES)).encode()
 
 
@@ -86,6 +87,12 @@ def files(once: object, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     work.write("0.eml", mail(0, "From here on\n", **own))
     work.write("1.eml", mail(1, "> From here on\nYes.\n"))
     work.write("2.eml", sent())
+    patch = (
+        mail(0, DIFF).replace(b"Ada Lovelace <ada", b"Bob <bob").replace(b"Subject: ", b"Subject: [PATCH] ")
+    )
+    review = mail(1, "Reviewed-by: Ada <ada@example.org>\n").replace(b"From: Ada", b"From: A.")
+    work.write("3.eml", patch.replace(b"<k", b"<p"))
+    work.write("4.eml", review.replace(b"<k", b"<p"))
     work.put("notes/kiln/Kiln.md", NOTE + EMBEDS)
     work.put(
         "notes/art/Glaze.md",
@@ -211,6 +218,14 @@ def test_a_person_has_addresses_threads_and_files(web: TestClient):
     assert page.status_code == 200
     assert "Ada Lovelace" in page.text and "2 of 2 mails" in page.text and "glow.png" in page.text
     assert web.get("/p/nobody@example.org").status_code == 404
+
+
+def test_who_reviews_whom_is_of_people_and_one_person_is_one_facet(web: TestClient):
+    for address, title, other in (("ada", "Reviews patches of", "bob"), ("bob", "Is reviewed by", "ada")):
+        section = web.get(f"/p/{address}@example.org").text.partition(f"<h2>{title}</h2>")[2]
+        assert f'href="/p/{other}%40example.org"' in section.partition("</table>")[0]
+    authors = re.findall(r"from=([^&\"]*)", web.get("/?kind=message").text.partition("Author</h2>")[2])
+    assert len(authors) == 3 and "A.+Lovelace" not in authors
 
 
 def test_folders_are_facets_and_what_was_set_aside_has_a_page(web: TestClient):

@@ -13,8 +13,8 @@ GAVE = "> Acked-by: Old <o@x>\nReviewed-by: Ada <a@x>\nReviewed-by: Ada <a@x>\n"
 
 @pytest.fixture
 def ask() -> Ask:
-    connection = duckdb.connect()
-    connection.execute("""
+    db = duckdb.connect()
+    db.execute("""
         CREATE MACRO lake_text(body) AS body;
         CREATE TABLE patch_series(message_id TEXT, series_id TEXT, posting_id TEXT, patch_id TEXT, version INT, part INT,
           is_reply BOOL, is_latest BOOL, is_cover BOOL);
@@ -27,10 +27,8 @@ def ask() -> Ask:
         CREATE VIEW stored_messages AS FROM messages""")
     bodies = {"a1": HUNK.format(1, 1, "new"), "a2": "", "r": GAVE, "b1": HUNK.format(2, 7, "newer"), "b2": ""}
     for name, body in bodies.items():
-        connection.execute(
-            "INSERT INTO messages VALUES ($1, 'of ' || $1, now(), NULL, 'x', $2)", [name, body]
-        )
-    return asking(connection)
+        db.execute("INSERT INTO messages VALUES ($1, 'of ' || $1, now(), NULL, 'x', $2)", [name, body])
+    return asking(db)
 
 
 def test_a_series_has_its_versions_and_each_part_what_replies_gave_it(ask: Ask):

@@ -217,16 +217,14 @@ def test_short_quotes_first_lines_lists_and_files_of_a_diff_are_told_apart():
 def test_a_cited_quote_is_open():
     at = BODY.index("> two")
     quote = mail_parts(Marked(BODY, (at, at + 5)), blocks())[1]
-    assert quote.is_open
-    assert '<mark id="cited">&gt; two</mark>' in quote.html
+    assert quote.is_open and '<mark id="cited">&gt; two</mark>' in quote.html
 
 
 def test_every_letter_of_a_mail_is_shown():
     shown = ""
     for part in mail_parts(Marked(BODY), blocks()):
-        shown += (
-            str(part.html) + "".join(f.html for f in part.files) + "".join(a + b for a, b in part.trailers)
-        )
+        files = "".join(file.html for file in part.files)
+        shown += str(part.html) + files + "".join(a + b for a, b in part.trailers)
     letters = re.sub(r"\s", "", unescape(re.sub(r"<[^>]*>", "", shown)))
     assert letters == re.sub(r"\s", "", BODY.replace("by: ", "by").replace("Link: ", "Link"))
 
@@ -236,9 +234,8 @@ def test_markdown_has_anchors_links_and_marks():
         "# Top\n\nSee [the faq](faq.md) and **Ölstand**.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n- [x] done\n"
     )
     at = len(text[: text.index("Ölstand")].encode())
-    html = str(
-        markdown_html(Marked(text, (at, at + 8)), {0: "top"}, {text.index("[the"): "/d/docs%3Afaq.md"})
-    )
+    targets = {text.index("[the"): "/d/docs%3Afaq.md"}
+    html = str(markdown_html(Marked(text, (at, at + 8)), {0: "top"}, targets))
     assert '<h2 id="top">Top</h2>' in html
     assert '<a href="/d/docs%3Afaq.md">the faq</a>' in html
     assert '<strong><mark id="cited">Ölstand</mark></strong>' in html
