@@ -23,6 +23,7 @@ INSTALLED_AS = {
 """The optional dependencies of an extra, if their names are not that of its folder."""
 
 EXPLAINED = {
+    "backup": ("operations.md#backup-and-disk-space",),
     "chats": ("sources.md#chats",), "engines": ("scale.md#on-spark-or-ray",), "graph": ("graph.md",),
     "mailboxes": ("operations.md#live-sources",), "proof": ("concepts.md#from-a-citation-back-to-its-source",),
     "qdrant": ("scale.md#on-qdrant",), "services": ("models.md", "models.md#what-leaves-this-machine"),

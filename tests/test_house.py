@@ -187,7 +187,7 @@ def test_one_file_uses_what_dagster_does_not_export():
     assert private == {"dagster_project/system/dagster_internals.py"}
 
 
-COMMANDS = "backfill build context forget get init prune run search serve sources stripe thread verify"
+COMMANDS = "backfill backup build context forget get init prune run search serve sources stripe thread verify"
 SHARED = {
     **dict.fromkeys(COMMANDS.split(), "a command or a page, and what it calls"),
     **dict.fromkeys(

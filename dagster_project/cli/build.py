@@ -1,4 +1,4 @@
-"""`weft build`, `backfill` and `plan`: the commands that build the index or estimate that."""
+"""`weft build` and `plan`: the commands that build the index or estimate that."""
 
 import json
 import re
@@ -50,36 +50,41 @@ _TEXTS = re.compile(r"""["']([^"'\n]+)["']""")
 @click.option(
     "--fetch-only", "only", is_flag=True, help="Fetch the remotes of SOURCES, or all, and build nothing."
 )
+@click.option(
+    "--backfill",
+    "behind",
+    is_flag=True,
+    help="Let Dagster's daemon build SOURCES, or all, beside its hourly runs.",
+)
 @click.option("--verify", is_flag=True, help="Read all of lake and index first, and rebuild damaged files.")
 @click.option(
-    "--watch",
-    "watches",
-    is_flag=True,
-    help="Build whenever notes or documents are edited, until interrupted; one line for each build.",
+    "--watch", "watches", is_flag=True, help="Build after each edit of notes or documents, until interrupted."
 )
 @explained
 def build(
-    sources: tuple[str, ...],
-    config: Path | None,
-    as_json: bool,
-    quiet: bool,
-    fetch: bool,
-    only: bool,
-    verify: bool,
-    watches: bool,
-) -> None:
+    sources: tuple[str, ...], config: Path | None, as_json: bool, quiet: bool, fetch: bool, only: bool, behind: bool,
+    verify: bool, watches: bool,
+) -> None:  # fmt: skip
     """Fetch, materialize changes of the sources, and publish the index.
 
     With --watch, edits within a second make one build, and nothing is fetched. Folders of mail and chats are not
     watched, but each build reads what is new there.
 
+    With --backfill, one publish follows at the end. It needs a daemon, as `weft ui` starts one.
+
     If a remote fails, the build uses files fetched earlier and ends with exit code 10. If a source cannot be read,
     the index keeps its texts of that source and the build ends with exit code 4."""
-    if (sources and not only) or (only and (watches or verify or not fetch)):
-        raise click.UsageError("SOURCES go with --fetch-only, that with --config, --json and --quiet alone")
+    alone = only or behind
+    if (sources and not alone) or (alone and (only is behind or watches or verify or not fetch)):
+        raise click.UsageError(
+            "SOURCES go with --fetch-only or --backfill, these with --config, --json, --quiet alone"
+        )
     if watches and (as_json or verify):
         raise click.UsageError("--watch goes with --config alone")
     settings = load_settings(config)
+    if behind:
+        _backfill(settings, sources, as_json)
+        return
     if only:
         _fetch(settings, sources, as_json, quiet)
         return
@@ -122,25 +127,15 @@ def _watch(settings: Settings) -> None:
             click.echo(line)
 
 
-@click.command()
-@click.argument("sources", nargs=-1, shell_complete=complete_source)
-@CONFIG
-@JSON
-@explained
-def backfill(sources: tuple[str, ...], config: Path | None, as_json: bool) -> None:
-    """Ask Dagster's daemon to build the archives of SOURCES, or of all sources, while the hourly runs go on.
-
-    One publish follows at the end. Without a daemon, `weft build` does the same in this terminal. If a source cannot
-    be read, the command asks for the others and ends with exit code 4."""
-    settings = load_settings(config)
+def _backfill(settings: Settings, sources: Sequence[str], as_json: bool) -> None:
+    """Ask Dagster's daemon to build the archives of sources, or of all sources, while the hourly runs go on."""
     with open_instance(settings) as instance:
         request = run_backfill(settings, instance, sources)
     if as_json:
         click.echo(json.dumps(request.as_json()))
     elif request.backfill:
-        click.echo(
-            f"Backfill {request.backfill} of {len(request.partitions)} partitions: see Runs > Backfills in Dagster's UI"
-        )
+        count = len(request.partitions)
+        click.echo(f"Backfill {request.backfill} of {count} partitions: see Runs > Backfills in Dagster's UI")
     else:
         click.echo("Nothing is stale.")
     _exit_with_faults("\n".join(request.broken.values()), SourceError)
@@ -217,11 +212,9 @@ def _cost_facts(settings: Settings, embedding: Estimate, sentences: SentenceEsti
         facts["texts_perhaps_paid"] = embedding.unfinished
     if sentences.chunks:
         facts |= {
-            "sentences": sentences.chunks,
-            "sentences_to_write": sentences.missing,
-            "sentence_calls": sentences.calls,
-            "sentence_tokens": sentences.tokens,
+            "sentences": sentences.chunks, "sentences_to_write": sentences.missing,
+            "sentence_calls": sentences.calls, "sentence_tokens": sentences.tokens,
             "sentence_price_usd": round(sentences.dollars, 4),
             "sentence_batch_price_usd": round(sentences.dollars * BATCH_SHARE, 4),
-        }
+        }  # fmt: skip
     return facts

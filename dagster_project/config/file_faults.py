@@ -121,12 +121,12 @@ def folder_revision(folder: Path) -> str:
     return digest.hexdigest()
 
 
-_NAME = "synonyms.txt"
+SYNONYMS = "synonyms.txt"
 
 
 def synonyms_in(folder: Path) -> str:
     """The text of the file of synonyms in a folder, empty if there is none; SettingsError for a line that is not a rule."""
-    path = folder / _NAME
+    path = folder / SYNONYMS
     try:
         text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
         rules(text)

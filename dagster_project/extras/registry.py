@@ -109,6 +109,8 @@ class Extra:
     """A function of the settings that returns resources of the stages, by name."""
     folder: str = ""
     """The folder below the root that the stages write; a build makes a lost one again."""
+    keeps: tuple[str, ...] = ()
+    """Folders below the root with files that no build can make again; `weft backup` stores them."""
     queries: str = ""
     """A function that takes how a table of the lake is read, and returns the texts that stages embed as queries."""
     checks: str = ""
@@ -173,9 +175,7 @@ def model_service(name: str) -> ModelService:
     """The service of the models of that name; SettingsError if no extra offers it."""
     offers = {offer: service for extra in extras() for offer, service in extra.models.items()}
     if name not in offers:
-        raise SettingsError(
-            f"the settings choose models of {name!r}, and this installation has no such extra"
-        )
+        raise SettingsError(f"the settings choose models of {name!r}, and no extra here has them")
     return offers[name]
 
 

@@ -22,6 +22,7 @@ _UNREAD = pa.schema([])
 """In place of the columns of a stored footer, which are compared by their digest."""
 _KEPT = "CREATE TABLE IF NOT EXISTS footers (path TEXT PRIMARY KEY, etag, columns, written, rows, checksum)"
 """With other columns, the table and its file get another name."""
+_Read = Callable[[], Entries | str]
 _Row = tuple[str, str, str, int]
 """The state of the file (its ETag in a store), digest of the columns, the facts that Weft wrote as JSON, rows."""
 
@@ -35,15 +36,13 @@ class KeptFooters:
         self.new: dict[str, _Row] = {}
         self._declared: dict[str, tuple[Table, str]] = {}
 
-    def entries(
-        self, path: str, state: str, table: Table, read: Callable[[], Entries | str]
-    ) -> Entries | str:
+    def entries(self, path: str, state: str, table: Table, read: _Read) -> Entries | str:
         """The entries of the footer of a file with any columns, or its fault; read if the state is another than before."""
         row = self._row(path, state, table, read)
         return row if isinstance(row, str) else Entries(_UNREAD, json.loads(row[2]), row[3])
 
     def footer(
-        self, path: str, state: str, table: Table, read: Callable[[], Entries | str], *, is_list: bool
+        self, path: str, state: str, table: Table, read: _Read, *, is_list: bool
     ) -> ParquetFooter | str:
         """The footer of a file of a table, or its fault; a list of parts (`is_list`) must have no rows."""
         row = self._row(path, state, table, read)
@@ -53,7 +52,7 @@ class KeptFooters:
         is_declared = columns == self._digest(table) and not (is_list and rows)
         return Entries(_UNREAD, json.loads(metadata), rows).footer(is_declared=is_declared)
 
-    def _row(self, path: str, state: str, table: Table, read: Callable[[], Entries | str]) -> _Row | str:
+    def _row(self, path: str, state: str, table: Table, read: _Read) -> _Row | str:
         row = self.rows.get(path)
         if row is None or row[0] != state:
             entries = read()

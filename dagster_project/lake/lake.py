@@ -118,14 +118,9 @@ class ParquetLake:
         return FooterCopies(self.copies).of(place)
 
     def stage(
-        self,
-        table: str,
-        partition: str | None,
-        data: pa.Table | Iterable[pa.Table],
-        *,
-        code_version: str,
+        self, table: str, partition: str | None, data: pa.Table | Iterable[pa.Table], *, code_version: str,
         inputs: Mapping[str, str],
-    ) -> StagedFile:
+    ) -> StagedFile:  # fmt: skip
         """Write `data`, conformed to the table's schema, beside its place; it is durable on return.
 
         Equal tables have equal content hashes, whatever their inputs were."""
@@ -325,10 +320,8 @@ class ParquetLake:
 
     def places(self) -> list[tuple[str, str | None]]:
         """Table and partition of every stored file; the partition of a whole table is None."""
-        unpartitioned: list[tuple[str, str | None]] = [
-            (table, None) for table in self.tables if self.path(table).exists()
-        ]
-        return unpartitioned + [(table, p) for table in self.tables for p in self.partitions(table)]
+        whole: list[tuple[str, str | None]] = [(t, None) for t in self.tables if self.path(t).exists()]
+        return whole + [(table, p) for table in self.tables for p in self.partitions(table)]
 
     def discard(self, table: str) -> None:
         """Delete a table without partitions, so that the next build makes it again."""

@@ -57,12 +57,8 @@ class ParquetFooter:
 
 
 def write_file(
-    file: Path,
-    declared: Table,
-    data: pa.Table | Iterable[pa.Table],
-    code_version: str,
-    inputs: Mapping[str, str],
-) -> tuple[str, int]:
+    file: Path, declared: Table, data: pa.Table | Iterable[pa.Table], code_version: str, inputs: Mapping[str, str],
+) -> tuple[str, int]:  # fmt: skip
     """Write `data`, conformed to the declared schema, durably; returns the content hash and the number of rows.
 
     Several tables are written one by one. The content hash covers the encoded columns and nothing of the file's
@@ -176,9 +172,7 @@ def read_entries(path: Path | UPath) -> Entries | str:
             facts = parquet.metadata.metadata or {}
             if is_local(path) and not _is_signed(file):
                 return OTHER_FOOTER
-            entries = {
-                name.decode(): facts[name].decode() for name in (_CONTENT, _CODE, _INPUTS) if name in facts
-            }
+            entries = {n.decode(): facts[n].decode() for n in (_CONTENT, _CODE, _INPUTS) if n in facts}
             return Entries(parquet.schema_arrow, entries, parquet.metadata.num_rows)
     except FileNotFoundError:
         return MISSING

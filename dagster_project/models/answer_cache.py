@@ -89,6 +89,11 @@ class SQLiteAnswerCache:
             lines = [str(error.__cause__)]
         return [] if lines == ["ok"] else [Damage(self.path, lines[0])]
 
+    def copy(self, place: Path) -> None:
+        """Write the answers of this moment to a new file; others may store meanwhile."""
+        with self._read() as connection, closing(sqlite3.connect(place)) as new:
+            connection.backup(new)
+
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:
         """A connection that changes nothing: the file may be another user's, or on a disk that is mounted read-only.

@@ -102,14 +102,9 @@ def _run(command: tuple[str, ...], body: bytes, seconds: float) -> str | None:
     """Why the command did not take the payload; None if it did."""
     try:
         done = subprocess.run(
-            command,
-            input=body,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=seconds,
-            check=False,
+            command, input=body, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=seconds, check=False,
             start_new_session=True,
-        )
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         return f"alerts.command {command[0]} took more than {seconds:g} s"
     except OSError as error:

@@ -100,12 +100,9 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
     settings, (published, following) = key.settings, _stages_of(key)
     outputs = {table for stage in following for table in stage.outputs}
     return (
-        *assets_of(published),
-        embeddings_asset(settings.embedding, settings.safety),
-        search_index_asset(sorted(published_tables().keys() & outputs)),
-        vector_index_asset(),
-        *assets_of(following),
-    )
+        *assets_of(published), embeddings_asset(settings.embedding, settings.safety),
+        search_index_asset(sorted(published_tables().keys() & outputs)), vector_index_asset(), *assets_of(following),
+    )  # fmt: skip
 
 
 def whole_phases(settings: Settings) -> tuple[list[str], list[str]]:

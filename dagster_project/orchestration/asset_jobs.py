@@ -36,12 +36,9 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     """Assets, checks and asset jobs for `settings`; `resources` replaces resources by name."""
     fetching = asset_graph.make_fetch_assets(settings)
     assets = [
-        *fetching,
-        *(_with_sources(definition, settings) for definition in asset_graph.make_assets(settings)),
-        *asset_graph.make_evaluation_assets(settings),
-        operations_report_asset(),
-        search_results_asset(),
-    ]
+        *fetching, *(_with_sources(definition, settings) for definition in asset_graph.make_assets(settings)),
+        *asset_graph.make_evaluation_assets(settings), operations_report_asset(), search_results_asset(),
+    ]  # fmt: skip
     by_name = {**make_resources(settings), **(resources or {})}
     by_name["io_manager"] = _lake(settings, by_name["progress"])
     owned = partial(_with_owner, settings=settings)
@@ -70,13 +67,11 @@ def published_definitions(settings: Settings) -> dg.Definitions:
 
 def _lake(settings: Settings, progress: Progress) -> dg.IOManagerDefinition:
     """The way into the lake, with the run's locks held as long as the run lasts; `progress` hears of waits."""
-    whole = whole_assets(settings)
+    whole, tell = whole_assets(settings), partial(progress.step, names.WAITS, rows=0)
 
     def open_lake(context: dg.InitResourceContext) -> Iterator[LakeIOManager]:
         with (
-            held_by_run(
-                context, settings.root, settings.lake_uri, whole, partial(progress.step, names.WAITS, rows=0)
-            ),
+            held_by_run(context, settings.root, settings.lake_uri, whole, tell),
             contextlib.closing(LakeIOManager(make_lake(settings))) as manager,
         ):
             yield manager
@@ -98,11 +93,9 @@ def refresh_jobs(settings: Settings) -> list[Any]:
         for kind in SOURCE_TYPES
     ]
     whole = dg.define_asset_job(
-        names.WHOLE_LAKE,
-        selection=dg.AssetSelection.assets(*sorted(whole_assets(settings))),
-        description="Relate, embed and publish the partitions.",
-        tags={names.SCOPE_TAG: names.WHOLE},
-    )
+        names.WHOLE_LAKE, selection=dg.AssetSelection.assets(*sorted(whole_assets(settings))),
+        description="Relate, embed and publish the partitions.", tags={names.SCOPE_TAG: names.WHOLE},
+    )  # fmt: skip
     return [*jobs, whole]
 
 
@@ -147,9 +140,7 @@ def _other_jobs() -> list[Any]:
 
 def _with_sources(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:
     """`definition` below the partitions of its source type, if it reads sources and there are any."""
-    source_type = next(
-        (f for f in SOURCE_TYPES if definition.keys <= {dg.AssetKey(t) for t in f.tables}), None
-    )
+    source_type = next((f for f in SOURCE_TYPES if definition.keys <= {*map(dg.AssetKey, f.tables)}), None)
     if source_type is None or definition.dependency_keys:
         return definition
     if not any(source.source_type == source_type.name for source in settings.sources):

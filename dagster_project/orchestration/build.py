@@ -43,14 +43,9 @@ Tell = Callable[[str, str | None, int], None]
 
 
 def build(
-    settings: Settings,
-    instance: dg.DagsterInstance,
-    *,
-    fetch: bool = True,
-    verify: bool = False,
-    tell: Tell = lambda stage, partition, rows: None,
-    on_plan: Callable[[Plan], None] = lambda plan: None,
-) -> BuildResult:
+    settings: Settings, instance: dg.DagsterInstance, *, fetch: bool = True, verify: bool = False,
+    tell: Tell = lambda stage, partition, rows: None, on_plan: Callable[[Plan], None] = lambda plan: None,
+) -> BuildResult:  # fmt: skip
     """Bring the published index up to date: fetch, discover, materialize changed tables, publish.
 
     Makes the runs that the schedule would ask for, one after the other in this process, and none if nothing changed.
@@ -83,15 +78,10 @@ def build(
             erased = erasure.finish(settings, instance)
         runs.prune_runs(instance)
     result = replace(
-        result,
-        fetched=fetched,
-        stages=work.timings(),
-        seconds=time.monotonic() - start,
-        interrupted=interrupted,
-        clock_behind=behind,
-        erased=erased,
+        result, fetched=fetched, stages=work.timings(), seconds=time.monotonic() - start, interrupted=interrupted,
+        clock_behind=behind, erased=erased,
         left_out={**dict.fromkeys(result.plan.left_out, 0), **erasure.left_out(settings)},
-    )
+    )  # fmt: skip
     alert_checks(settings.alerts, settings.root, result.failed_checks)
     faulty = [name for name, outcome in fetched.items() if outcome.fault]
     alert_sources(settings.alerts, settings.root, faulty, "fetch_failed")
@@ -109,12 +99,9 @@ def fetch_only(
 
 
 def make_texts(
-    settings: Settings,
-    instance: dg.DagsterInstance,
-    *,
-    tell: Tell = lambda stage, partition, rows: None,
+    settings: Settings, instance: dg.DagsterInstance, *, tell: Tell = lambda stage, partition, rows: None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
-) -> None:
+) -> None:  # fmt: skip
     """Bring the lake up to date as far as it costs nothing: all that the texts are made of is there.
 
     On a storage that may not be written, UnwritableError unless all is made. Raises as `build` does."""
@@ -182,10 +169,8 @@ class _Build:
         return self.run(on_plan, {**spoiled, **damage})
 
     def run(
-        self,
-        on_plan: Callable[[Plan], None] = lambda plan: None,
-        spoiled: Mapping[str, str] = MappingProxyType({}),
-    ) -> BuildResult:
+        self, on_plan: Callable[[Plan], None] = lambda plan: None, spoiled: Mapping[str, str] = MappingProxyType({}),
+    ) -> BuildResult:  # fmt: skip
         """Do what `reconcile` says until nothing is left; `spoiled` are files of the lake that were damaged and are gone."""
         plan = planned(self.settings, self.instance)
         first = replace(plan, damaged={**plan.damaged, **spoiled})
@@ -193,31 +178,25 @@ class _Build:
         if plan.publish:
             objects.require_served_models(self.settings)
         tried: set[Tried] = set()
-        with contextlib.ExitStack() as side_by_side:
+        with contextlib.ExitStack() as beside:
             stale = [partition for partition in plan.partitions if partition.key in plan.stale]
-            workers = side_by_side.enter_context(
-                workers_for(self.settings, self.instance, self.progress, stale)
-            )
+            workers = beside.enter_context(workers_for(self.settings, self.instance, self.progress, stale))
             most = most_of_run(workers, len(stale)) if workers else self.engine.run_partitions
             # Work that others have begun counts for nothing: nobody knows whether a daemon lives that goes on with it.
             while works := reconcile(self.settings, self.instance, plan, Runs(tried=tried), most)[0]:
                 if works[0].phase not in (Phase.PARTITIONS, Phase.SLOW):
-                    side_by_side.close()  # their memory is needed
+                    beside.close()  # their memory is needed
                     workers = None
                 self.do(works, workers)
                 for work in works:
-                    tried |= tried_by(
-                        work.tags, work.tables, runs.partitions_within(self.instance, work.tags)
-                    )
+                    of_run = runs.partitions_within(self.instance, work.tags)
+                    tried |= tried_by(work.tags, work.tables, of_run)
                 plan = planned(self.settings, self.instance)
         slow = sorted(partition for phase, partition, _ in tried if phase == Phase.SLOW and partition)
         return BuildResult(
-            first,
-            self.published,
-            embedding=self.figures,
-            failed_checks=tuple(self.failed.values()),
+            first, self.published, embedding=self.figures, failed_checks=tuple(self.failed.values()),
             slow=tuple(slow),
-        )
+        )  # fmt: skip
 
     def do(self, works: Sequence[Work], workers: Workers | None = None) -> None:
         """Make the work of runs: that of partitions in the processes of `workers`, if there are any."""
@@ -251,12 +230,10 @@ class _Build:
 
 
 def fetch_sources(
-    settings: Settings,
-    instance: dg.DagsterInstance,
-    names: Sequence[str] = (),
+    settings: Settings, instance: dg.DagsterInstance, names: Sequence[str] = (),
     tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
     tags: Mapping[str, str] = MappingProxyType({}),
-) -> dict[str, FetchOutcome]:
+) -> dict[str, FetchOutcome]:  # fmt: skip
     """Run the assets of all sources with `fetch`, or of those named; returns the outcome of each.
 
     A source that cannot be fetched keeps no other from it, and one that was forgotten is not fetched. The caller holds the

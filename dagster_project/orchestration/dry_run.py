@@ -85,22 +85,13 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
     steps = _seconds(settings, pieces, plan.publish, texts, history)
     times = [seconds for seconds in steps.values() if seconds is not None]
     return Outlook(
-        partitions=len(plan.partitions),
-        pieces=pieces,
-        removed=plan.vanished,
-        whole=whole,
-        publishes=plan.publish,
-        slow=tuple(sorted(plan.slow)),
-        waiting_bytes=waiting_bytes(lake, plan.slow),
-        damaged=plan.damaged,
-        broken=plan.broken,
-        is_full=plan.is_full,
-        texts=texts,
-        tokens=tokens,
+        partitions=len(plan.partitions), pieces=pieces, removed=plan.vanished, whole=whole, publishes=plan.publish,
+        slow=tuple(sorted(plan.slow)), waiting_bytes=waiting_bytes(lake, plan.slow), damaged=plan.damaged,
+        broken=plan.broken, is_full=plan.is_full, texts=texts, tokens=tokens,
         price_usd=round(tokens * embedder.price / 1e6, 4),
         seconds=round(sum(times), 1) if times and history.last_seconds else None,
         seconds_by_step={name: round(s, 1) for name, s in sorted(steps.items()) if s is not None},
-    )
+    )  # fmt: skip
 
 
 class _Rows:
@@ -131,13 +122,11 @@ def _sample(partitions: Sequence[str]) -> Sequence[str]:
     return partitions[:: max(1, len(partitions) // _SAMPLED_PARTITIONS)][:_SAMPLED_PARTITIONS]
 
 
-def _texts(
-    plan: Plan, pieces: Iterable[Piece], whole: Mapping[str, str], lake: ParquetLake
-) -> tuple[int, int]:
+def _texts(plan: Plan, pieces: Iterable[Piece], why: Mapping[str, str], lake: ParquetLake) -> tuple[int, int]:
     """How many texts may be embedded, and their tokens by the mean length of stored ones."""
     source_types = {u.key: u.source_type for u in plan.partitions}
     stored = lake.footer("embeddings")
-    if "embeddings" in whole and stored:
+    if "embeddings" in why and stored:
         count = stored.row_count
     else:
         count = sum(piece.rows.get(CHUNKS_OF[source_types[piece.partition]], 0) for piece in pieces)

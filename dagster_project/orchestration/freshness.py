@@ -20,9 +20,7 @@ def freshness_checks(settings: Settings) -> dg.AssetChecksDefinition:
     limit = f"{settings.operations.fresh_hours:g} hours"
     of_source = f"No change of this source has waited for more than {limit}, and it can be read."
     specs = [
-        dg.AssetCheckSpec(
-            CHECK, asset=ASSET, description=f"No change of a source has waited for more than {limit}."
-        ),
+        dg.AssetCheckSpec(CHECK, asset=ASSET, description=f"No change waited for more than {limit}."),
         *(
             dg.AssetCheckSpec(OF_SOURCE, asset=source_key(s.name), description=of_source)
             for s in settings.sources
@@ -64,9 +62,8 @@ def _results(settings: Settings, plan: Plan) -> Iterator[dg.AssetCheckResult]:
     yield _result(settings, dg.AssetKey(ASSET), CHECK, waits, unreadable=len(plan.broken))
     for source in settings.sources:
         own = {p: hours for p, hours in waits.items() if p.startswith(f"{source.name}/")}
-        yield _result(
-            settings, source_key(source.name), OF_SOURCE, own, unreadable=int(source.name in plan.broken)
-        )
+        unreadable = int(source.name in plan.broken)
+        yield _result(settings, source_key(source.name), OF_SOURCE, own, unreadable=unreadable)
 
 
 def _result(

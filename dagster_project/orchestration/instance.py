@@ -49,10 +49,8 @@ def instance_home(settings: Settings) -> Path:
 def workspace(settings: Settings, packages: str) -> Path:
     """The file that says where Dagster finds Weft, whose packages lie in `packages`; beside the instance's dagster.yaml."""
     place = instance_home(settings) / "workspace.yaml"
-    location = {
-        "python_module": {"module_name": MODULE, "working_directory": packages, "location_name": LOCATION}
-    }
-    place.write_text(yaml.safe_dump({"load_from": [location]}))
+    module = {"module_name": MODULE, "working_directory": packages, "location_name": LOCATION}
+    place.write_text(yaml.safe_dump({"load_from": [{"python_module": module}]}))
     return place
 
 

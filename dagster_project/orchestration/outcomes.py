@@ -110,9 +110,7 @@ class BuildResult:
         lines = [f"Recovered: {interrupted}." for interrupted in self.interrupted]
         for source, count in self.left_out.items():
             what = f"{count:,} mails or documents" if count else "chats, or all of it,"
-            lines.append(
-                f"Source {source} still holds forgotten texts, {what} left out of the index: delete it there, too."
-            )
+            lines.append(f"Source {source} still holds forgotten texts, {what} left out: delete it there.")
         if twice := self.embedding.get(PAID_TWICE):
             lines.append(
                 f"{twice:,} texts were in requests whose answer an earlier run did not see: they were asked for again, "

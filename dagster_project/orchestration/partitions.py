@@ -30,9 +30,8 @@ def planned(settings: Settings, instance: dg.DagsterInstance, busy: Collection[s
     lake = make_lake(settings)
     with lake.one_look():
         plan = make_plan(settings, make_sources(settings), lake, busy)
-        make_seen_partitions(settings).note(
-            plan.partitions, lake, [s.name for s in settings.sources], plan.broken
-        )
+        names = [source.name for source in settings.sources]
+        make_seen_partitions(settings).note(plan.partitions, lake, names, plan.broken)
         sync_partitions(instance, plan.partitions)
         changed_sources(instance, plan.partitions)
         report_restored(instance, lake, plan, busy)
@@ -51,11 +50,9 @@ def sync_partitions(instance: dg.DagsterInstance, partitions: Sequence[SourcePar
 
 
 def partition_runs(
-    instance: dg.DagsterInstance,
-    stale: Mapping[str, tuple[str, ...]],
-    source_types: Sequence[SourceType] = SOURCE_TYPES,
-    limit: int = PARTITIONS_OF_RUN,
-) -> list[Work]:
+    instance: dg.DagsterInstance, stale: Mapping[str, tuple[str, ...]],
+    source_types: Sequence[SourceType] = SOURCE_TYPES, limit: int = PARTITIONS_OF_RUN,
+) -> list[Work]:  # fmt: skip
     """The runs that make the stale tables of partitions: neighbours with equal needs together, at most `limit` each."""
     groups: list[tuple[list[str], tuple[str, ...]]] = []
     for source_type in source_types:
@@ -80,9 +77,7 @@ def report_restored(
     Partitions `busy` in runs under way are left out. Returns table and partition of each."""
     tables = {table for source_type in SOURCE_TYPES for table in source_type.tables}
     failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED])
-    tried = {
-        key for run in instance.get_runs(failed, limit=_FAILED_RUNS) for key in run.asset_selection or ()
-    }
+    tried = {k for run in instance.get_runs(failed, limit=_FAILED_RUNS) for k in run.asset_selection or ()}
     right = {u.key for u in plan.partitions if u.source not in plan.broken} - set(busy)
     result = []
     for key in sorted(key for key in tried if key.path[-1] in tables and len(key.path) == 1):
@@ -103,9 +98,8 @@ def _report_again(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str
     tags = dict(last.tags or {}) if last else {}
     if last is None or tags.get(DATA_VERSION) != version:
         last, tags = dg.AssetMaterialization(key, partition=partition), {DATA_VERSION: version}
-    instance.report_runless_asset_event(
-        dg.AssetMaterialization(key, partition=partition, metadata=last.metadata, tags=tags)
-    )
+    again = dg.AssetMaterialization(key, partition=partition, metadata=last.metadata, tags=tags)
+    instance.report_runless_asset_event(again)
 
 
 _DAEMON, _ALIVE_SECONDS = "BACKFILL", 120
@@ -121,7 +115,7 @@ class BackfillRequest:
     broken: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
-        """The output of `weft backfill --json`."""
+        """The output of `weft build --backfill --json`."""
         return {"outcome": "REQUESTED" if self.backfill else "UNCHANGED", **asdict(self)}
 
 

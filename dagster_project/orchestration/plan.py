@@ -68,12 +68,10 @@ def make_plan(
     A table of a partition is stale if it is missing, corrupt, of another code version, or made from other inputs
     than the current ones, and so is every table that depends on it."""
     with lake.one_look():
-        return _compared(settings, sources, lake, busy)
+        return _plan(settings, sources, lake, busy)
 
 
-def _compared(
-    settings: Settings, sources: RememberedSources, lake: ParquetLake, busy: Collection[str]
-) -> Plan:
+def _plan(settings: Settings, sources: RememberedSources, lake: ParquetLake, busy: Collection[str]) -> Plan:
     partitions = sources.discover()
     broken = dict(sources.broken)
     reasons = _stale_partitions(settings, sources, partitions, lake, busy)
@@ -87,20 +85,13 @@ def _compared(
     whole = _whole(settings, partitions, publisher, state, is_smaller=bool(vanished))
     publish = bool(stale or whole)
     return Plan(
-        tuple(partitions),
-        stale,
-        vanished,
-        publish,
-        whole=whole,
-        context=staleness.stale_context(settings, partitions, lake),
-        slow=slow,
-        state=state,
+        tuple(partitions), stale, vanished, publish, whole=whole,
+        context=staleness.stale_context(settings, partitions, lake), slow=slow, state=state,
         damaged=_damages(settings, stale, publisher, lake) if publish else {},
         reasons={partition: reasons[partition][tables[0]] for partition, tables in stale.items()},
-        is_full=publish and publisher.damage() is None and not publisher.fits_settings(),
-        broken=broken,
+        is_full=publish and publisher.damage() is None and not publisher.fits_settings(), broken=broken,
         left_out=tuple(sorted(sources.left_out)),
-    )
+    )  # fmt: skip
 
 
 def _stale_for(reasons: Mapping[str, str], *, long_texts: bool) -> tuple[str, ...]:
@@ -109,12 +100,9 @@ def _stale_for(reasons: Mapping[str, str], *, long_texts: bool) -> tuple[str, ..
 
 
 def _stale_partitions(
-    settings: Settings,
-    sources: RememberedSources,
-    partitions: Sequence[SourcePartition],
-    lake: ParquetLake,
+    settings: Settings, sources: RememberedSources, partitions: Sequence[SourcePartition], lake: ParquetLake,
     busy: Collection[str],
-) -> dict[str, dict[str, str]]:
+) -> dict[str, dict[str, str]]:  # fmt: skip
     """By partition that is not `busy` its stale tables, and why each is that."""
     orders = {kind.name: partition_stages(settings, kind) for kind in SOURCE_TYPES}
     types = {u.key: orders[u.source_type] for u in partitions if u.key not in busy}
@@ -130,13 +118,9 @@ def _stale_partitions(
 
 
 def _whole(
-    settings: Settings,
-    partitions: Sequence[SourcePartition],
-    publisher: DuckDBPublisher,
-    state: str,
-    *,
+    settings: Settings, partitions: Sequence[SourcePartition], publisher: DuckDBPublisher, state: str, *,
     is_smaller: bool,
-) -> tuple[str, ...]:
+) -> tuple[str, ...]:  # fmt: skip
     """The tables over the whole lake that are next; none if the index is right.
 
     Content decides: their footers have their inputs, the name of the version the published ones."""
@@ -160,12 +144,9 @@ def _whole(
 
 
 def _leave_broken(
-    partitions: Sequence[SourcePartition],
-    stale: dict[str, dict[str, str]],
-    broken: Mapping[str, str],
-    settings: Settings,
-    lake: ParquetLake,
-) -> None:
+    partitions: Sequence[SourcePartition], stale: dict[str, dict[str, str]], broken: Mapping[str, str],
+    settings: Settings, lake: ParquetLake,
+) -> None:  # fmt: skip
     """Take partitions of broken sources out of `stale`; SourceError where the lake has not all of them."""
     reading = {table for stage in partition_stages(settings) if stage.reads_sources for table in stage.tables}
     for partition in partitions:
@@ -185,9 +166,7 @@ def _damages(
     # A file that was never made is not damage: a published one was there once.
     places = [(table, p, p in published) for p in sorted(stale) for table in stale[p]]
     whole = staleness.whole_tables(settings, lake)
-    versions = whole | {
-        t: stage.declared_version for stage in partition_stages(settings) for t in stage.tables
-    }
+    versions = whole | {t: s.declared_version for s in partition_stages(settings) for t in s.tables}
     damages: dict[str, str] = {}
     listed = [table for table in IN_PARTS if lake.damage(table) is None]
     places += [(table, p, bool(published)) for table in listed for p in lake.parts(table)]

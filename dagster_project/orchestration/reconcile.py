@@ -79,13 +79,9 @@ def tried_by(tags: Mapping[str, str], tables: Collection[str], partitions: Itera
 
 
 def reconcile(
-    settings: Settings,
-    instance: dg.DagsterInstance,
-    plan: Plan,
-    runs: Runs,
-    limit: int = PARTITIONS_OF_RUN,
+    settings: Settings, instance: dg.DagsterInstance, plan: Plan, runs: Runs, limit: int = PARTITIONS_OF_RUN,
     broken: Sequence[Work] = (),
-) -> tuple[list[Work], str]:
+) -> tuple[list[Work], str]:  # fmt: skip
     """The next work, in runs of at most `limit` partitions, all of it independent; or why none is next.
 
     That is the first phase with work left in the plan. It begins when nothing before it is stale or under way; a
@@ -132,9 +128,7 @@ class _Steps:
         types, tables = _TABLES[phase]
         busy = self.runs.taken(tables)
         state = self.plan.state if phase is Phase.CONTEXT else ""
-        untried = {
-            p: t for p, t in stale.items() if p not in busy and (phase.value, p, state) not in self.runs.tried
-        }
+        untried = {p: t for p, t in stale.items() if not (p in busy or (phase, p, state) in self.runs.tried)}
         works = partition_runs(self.instance, untried, types, self.limit)
         return [replace(work, phase=phase, state=state, later=phase is Phase.SLOW) for work in works]
 
@@ -177,9 +171,7 @@ def next_requests(
     try:
         plan = planned(settings, instance, runs.taken(_SOURCE_TABLES))
     except SourceError as fault:  # none can be read
-        plan = Plan(
-            (), {}, (), publish=False, broken={source.name: str(fault) for source in settings.sources}
-        )
+        plan = Plan((), {}, (), publish=False, broken={s.name: str(fault) for s in settings.sources})
     broken = _of_broken(settings, instance, plan.broken)
     is_settled = not (runs.going or runs.backfilled)
     if plan.broken and not plan.partitions and not broken:

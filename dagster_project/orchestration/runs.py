@@ -21,19 +21,14 @@ from transforms.errors import CheckFailedError, WeftError
 
 _READ_TOGETHER = {table for source_type in SOURCE_TYPES for table in source_type.tables}
 FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
-UNFINISHED = [
-    status for status in dg.DagsterRunStatus if status not in (*FINISHED, dg.DagsterRunStatus.MANAGED)
-]
+UNFINISHED = [s for s in dg.DagsterRunStatus if s not in (*FINISHED, dg.DagsterRunStatus.MANAGED)]
 
 
 @contextlib.contextmanager
 def held_by_run(
-    context: dg.InitResourceContext,
-    root: Path,
-    lake: str,
-    whole: Collection[str],
+    context: dg.InitResourceContext, root: Path, lake: str, whole: Collection[str],
     tell: Callable[[str | None], None],
-) -> Iterator[None]:
+) -> Iterator[None]:  # fmt: skip
     """While a run lasts: the lock that says that it lives, and its hold on the lake.
 
     It has the lake alone if it makes one of the tables `whole`, which are read and published together. It shares it
@@ -135,9 +130,8 @@ def close_dead_runs(
         if record and not record.dagster_run.is_finished:
             instance.report_run_failed(record.dagster_run, "its process ended before the run did")
             start = datetime.fromtimestamp(record.start_time or record.create_timestamp.timestamp(), UTC)
-            result.append(
-                Interrupted(run_id, start.isoformat(timespec="seconds"), tuple(_targets(record.dagster_run)))
-            )
+            begun = start.isoformat(timespec="seconds")
+            result.append(Interrupted(run_id, begun, tuple(_targets(record.dagster_run))))
         forget_run(root, run_id)
     storage = instance.event_log_storage
     for run_id in storage.get_concurrency_run_ids():
@@ -148,14 +142,9 @@ def close_dead_runs(
 
 
 def run_here(
-    definitions: dg.Definitions,
-    instance: dg.DagsterInstance,
-    work: Work,
-    tags: Mapping[str, str],
-    *,
-    keys: Sequence[dg.AssetKey] | None = None,
-    checked: bool = True,
-) -> dg.ExecuteInProcessResult:
+    definitions: dg.Definitions, instance: dg.DagsterInstance, work: Work, tags: Mapping[str, str], *,
+    keys: Sequence[dg.AssetKey] | None = None, checked: bool = True,
+) -> dg.ExecuteInProcessResult:  # fmt: skip
     """Make some tables, or the assets of `keys`, by a run in this process, which Dagster lists like any other.
 
     The fault of the first failed step is raised as the WeftError that it is, unless the run is not `checked`."""

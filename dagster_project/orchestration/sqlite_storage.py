@@ -73,11 +73,9 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
         engines: OrderedDict[str, Engine] = self.__dict__.setdefault("_engines", OrderedDict())
         if shard not in engines:
             engine = engines[shard] = create_engine(
-                self.conn_string_for_shard(shard),
-                poolclass=QueuePool,
-                pool_size=1,
+                self.conn_string_for_shard(shard), poolclass=QueuePool, pool_size=1,
                 connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False},
-            )
+            )  # fmt: skip
             event.listen(engine, "connect", lambda db, _: db.execute("PRAGMA synchronous = NORMAL"))
             if shard not in self._initialized_dbs:
                 self._begin(shard, engine)
@@ -131,9 +129,8 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
 
     def _store_asset_event(self, conn: Connection, event: EventLogEntry, event_id: int) -> None:
         """Note the last event of an asset, which is seldom new."""
-        values = self._get_asset_entry_values(
-            event, event_id, self._has_asset_key_index_cols_on_connection(conn)
-        )
+        has_columns = self._has_asset_key_index_cols_on_connection(conn)
+        values = self._get_asset_entry_values(event, event_id, has_columns)
         if not values or not event.dagster_event or not event.dagster_event.asset_key:
             return
         key = event.dagster_event.asset_key.to_string()

@@ -83,13 +83,11 @@ def stale_reasons(
     for stage in order:
         footers = [lake.footer(table, partition) for table in stage.tables]
         inputs = stage.compared_inputs()
-        expected = {name: hashes.get(name) for name in inputs or ("partition",)}
+        due = {name: hashes.get(name) for name in inputs or ("partition",)}
         before = {stale[table] for table in inputs if table in stale}
         if before - {LONG_TEXTS}:
             stale |= dict.fromkeys(stage.tables, FOLLOWS)
-        elif not all(
-            f and (f.code_version, f.made_of) == (stage.declared_version, expected) for f in footers
-        ):
+        elif not all(f and (f.code_version, f.made_of) == (stage.declared_version, due) for f in footers):
             stale |= dict.fromkeys(stage.tables, _reason(stage, partition, footers, lake))
         elif before or any(f and f.waiting for f in footers):
             stale |= dict.fromkeys(stage.tables, LONG_TEXTS)

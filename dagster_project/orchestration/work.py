@@ -11,13 +11,9 @@ from assets.partitions import CONTEXT, SOURCE_TYPES
 from dagster_project.orchestration import names
 
 PARTITION, RANGE_START, RANGE_END = (
-    "dagster/partition",
-    "dagster/asset_partition_range_start",
-    "dagster/asset_partition_range_end",
-)
-_PARTITIONS_OF = {
-    table: source_type.partitions for source_type in (*SOURCE_TYPES, CONTEXT) for table in source_type.tables
-}
+    "dagster/partition", "dagster/asset_partition_range_start", "dagster/asset_partition_range_end",
+)  # fmt: skip
+_PARTITIONS_OF = {table: kind.partitions for kind in (*SOURCE_TYPES, CONTEXT) for table in kind.tables}
 
 
 class Phase(StrEnum):
@@ -48,10 +44,8 @@ class Work:
         """The tags by which Dagster knows the partitions, and people the phase."""
         phase = {names.PHASE_TAG: self.phase.value} if self.phase else {}
         tags = {
-            **phase,
-            **({names.STATE_TAG: self.state} if self.state else {}),
-            **(names.LATER if self.later else {}),
-        }
+            **phase, **({names.STATE_TAG: self.state} if self.state else {}), **(names.LATER if self.later else {}),
+        }  # fmt: skip
         if self.first is None or self.last is None:
             return tags
         if self.first == self.last:
@@ -70,9 +64,8 @@ class Work:
 
     def request(self, refresh: str) -> dg.RunRequest:
         """The request for a run of it, one of the refresh of that id."""
-        return dg.RunRequest(
-            job_name=self.job, asset_selection=self.keys, tags={names.REFRESH_TAG: refresh, **self.tags}
-        )
+        tags = {names.REFRESH_TAG: refresh, **self.tags}
+        return dg.RunRequest(job_name=self.job, asset_selection=self.keys, tags=tags)
 
 
 def job_of(keys: Sequence[dg.AssetKey]) -> str:

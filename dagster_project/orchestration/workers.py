@@ -46,9 +46,8 @@ class Workers:
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         context = multiprocessing.get_context("spawn")
         self._steps: multiprocessing.SimpleQueue[_Step | None] = context.SimpleQueue()
-        self._pool = ProcessPoolExecutor(
-            count, context, initializer=_begin, initargs=(settings, instance.get_ref(), self._steps)
-        )
+        state = settings, instance.get_ref(), self._steps
+        self._pool = ProcessPoolExecutor(count, context, initializer=_begin, initargs=state)
         # Multiprocessing unblocks interrupts when it first shares something; the processes inherit signals blocked here.
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
@@ -84,11 +83,9 @@ class Workers:
 
 @contextlib.contextmanager
 def workers_for(
-    settings: Settings,
-    instance: dg.DagsterInstance,
-    progress: CountedProgress,
+    settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress,
     partitions: Sequence[SourcePartition],
-) -> Iterator[Workers | None]:
+) -> Iterator[Workers | None]:  # fmt: skip
     """Processes to make the partitions of `partitions` in; None where there is too little to make, or one is wanted."""
     tasks = settings.engine.tasks
     count = min(tasks or _PROCESSES, os.cpu_count() or 1, len(partitions))

@@ -59,9 +59,7 @@ class ReceiptKey:
         if public(_loaded(file)) != expected:
             return [f"{file} was exchanged: the chain ends with the key {expected}"]
         is_open = file.stat().st_mode & 0o077
-        return (
-            [f"others than the owner can use {file}: run chmod 600, then take a new key"] if is_open else []
-        )
+        return [f"others than the owner can use {file}: chmod 600, then take a new key"] if is_open else []
 
 
 def public(key: Ed25519PrivateKey) -> str:
@@ -88,9 +86,7 @@ def _loaded(file: Path) -> Ed25519PrivateKey:
     try:
         return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(file.read_text("ascii")))
     except ValueError as error:
-        raise ReceiptError(
-            f"{file} has no key of receipts: restore it, or delete it and have the change of keys named from then on"
-        ) from error
+        raise ReceiptError(f"{file} has no key of receipts: restore it, or delete it") from error
 
 
 class Heads:

@@ -63,12 +63,9 @@ class Receipts:
         It has the SHA-256 of the question and of the shown texts, not the texts. An answer with many passages has a receipt
         for each part of them."""
         content = {
-            "tool": tool,
-            "asked_sha256": bytes_sha256(query.encode("utf-8", "replace")),
-            "index_version": view.version,
-            "lens": view.lens,
-            "masked": dict(sorted(masked.items())),
-        } | ({"asker": asker} if (asker := ASKER.get()) else {})
+            "tool": tool, "asked_sha256": bytes_sha256(query.encode("utf-8", "replace")),
+            "index_version": view.version, "lens": view.lens, "masked": dict(sorted(masked.items())),
+        } | ({"asker": asker} if (asker := ASKER.get()) else {})  # fmt: skip
         passages = [_passage(passage) for passage in texts]
         parts = [passages[n : n + _MOST_PASSAGES] for n in range(0, len(passages), _MOST_PASSAGES)] or [[]]
         contents = [content | {"passages": part} for part in parts]
@@ -86,7 +83,7 @@ class Receipts:
 
     def _append(self, contents: Sequence[dict[str, Any]], *, is_new_key: bool = False) -> str:
         try:
-            with self._locked():
+            with self.locked():
                 count, before, last = self._end()
                 key = self.key.current(last.get("new_key"))
                 more = {"new_key": self.key.make_next()} if is_new_key else dict[str, str]()
@@ -109,7 +106,8 @@ class Receipts:
             ) from error
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
+        """Nobody appends a receipt while the context lasts."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (self.path.parent / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
@@ -155,7 +153,7 @@ class Receipts:
         faults, last = list[str](), dict[str, Any]()
         number, before = 0, GENESIS
         has_writers = self.path.parent.exists() and may_be_written(self.path.parent)
-        lock = self._locked if has_writers else nullcontext
+        lock = self.locked if has_writers else nullcontext
         with ExitStack() as opened:
             with lock():
                 heads, size = self.heads.read(), self._size()
@@ -191,9 +189,7 @@ class Receipts:
         if not (heads := self.heads.read()):
             reasons.append(f"whether the end was cut off: {self.heads.file} has no note of it")
         elif heads[-1]["number"] < count:
-            reasons.append(
-                f"whether the end was cut off behind receipt {heads[-1]['number']}, the last one noted"
-            )
+            reasons.append(f"whether the end was cut off behind receipt {heads[-1]['number']}, the last note")
         return reasons
 
 
@@ -249,9 +245,7 @@ def _fault(
 
 
 def _hashed(receipt: Mapping[str, Any]) -> str:
-    return bytes_sha256(
-        receipt_line({name: value for name, value in receipt.items() if name not in ("hash", "signature")})
-    )
+    return bytes_sha256(receipt_line({k: v for k, v in receipt.items() if k not in ("hash", "signature")}))
 
 
 def receipt_line(content: Mapping[str, Any]) -> bytes:

@@ -100,9 +100,7 @@ class Block(BaseModel):
     index_version: str
     tokens: int
     budget_tokens: int
-    stopped: str = Field(
-        description="budget: the next passage does not fit; evidence: nothing more bears out the text"
-    )
+    stopped: str = Field(description="budget: the next passage does not fit; evidence: no more bears it out")
     block: str = Field(description="text by others, under headings that cite it")
     completeness: Completeness
 
@@ -157,22 +155,16 @@ class SourceList(BaseModel):
 def within(name: str, number: int | None, usual: int, most: int, least: int = 1) -> int:
     """The number that a question names, else the usual one or the most; QueryError for one that is not given."""
     if number is not None and number > most:
-        raise QueryError(
-            f"{name} is {number}, and this server gives {most} at most: ask for less, or in parts"
-        )
+        raise QueryError(f"{name} is {number}, and this server gives {most} at most: ask for less, or parts")
     if number is not None and number < least:
         raise QueryError(f"{name} is {number}, and begins at {least}")
     return min(usual, most) if number is None else number
 
 
 def hits(
-    index: SearchIndex,
-    query: str,
-    filters: Filters,
-    limit: int,
-    plain: bool,
+    index: SearchIndex, query: str, filters: Filters, limit: int, plain: bool,
     settings: SearchSettings | None = None,
-) -> Shown[Hits]:
+) -> Shown[Hits]:  # fmt: skip
     """The hits of a query; `settings` replace those of the index."""
     return _hits(index, index.search([query], filters, limit, plain, settings))
 
@@ -202,14 +194,9 @@ def _hits(index: SearchIndex, result: SearchResult) -> Shown[Hits]:
     outcome = "HITS" if items else "NO_RESULTS"
     understood = result.understood[0]
     answer = Hits(
-        outcome=outcome,
-        label=result.labels[0],
-        nearest=understood.nearest,
-        meant=list(understood.meant),
-        index_version=index.manifest["version"],
-        hits=items,
-        completeness=result.completeness,
-    )
+        outcome=outcome, label=result.labels[0], nearest=understood.nearest, meant=list(understood.meant),
+        index_version=index.manifest["version"], hits=items, completeness=result.completeness,
+    )  # fmt: skip
     return Shown(
         answer,
         [
@@ -238,13 +225,9 @@ def text(index: SearchIndex, name: str, byte_start: int, most: int) -> Shown[Tex
     excerpt = stored[byte_start:].decode(errors="replace")[:most]
     end = byte_start + len(excerpt.encode())
     answer = Text(
-        **{n: getattr(item, n) for n in ("kind", "id", "doc_id")},
-        title=index.screen.optional(item.title),
-        text=excerpt,
-        byte_start=byte_start,
-        byte_end=end,
-        is_cut=end < len(stored),
-    )
+        **{n: getattr(item, n) for n in ("kind", "id", "doc_id")}, title=index.screen.optional(item.title),
+        text=excerpt, byte_start=byte_start, byte_end=end, is_cut=end < len(stored),
+    )  # fmt: skip
     of = item.id if item.kind == "thread" else item.doc_id
     return Shown(answer, [Disclosed(f"{item.id}:{byte_start}-{end}", excerpt, of)])
 
@@ -253,18 +236,13 @@ def block(settings: Settings, index: SearchIndex, question: str, budget: int, wh
     """The context of a text; `where` narrows the sources of the settings."""
     both = " ".join(f"({conditions})" for conditions in (settings.context.where, where) if conditions.strip())
     narrowed = settings.context.model_copy(update={"budget_tokens": budget, "where": both})
-    context = context_of(
-        settings.model_copy(update={"context": narrowed}), read_conversation(settings, None, question), index
-    )
+    conversation = read_conversation(settings, None, question)
+    context = context_of(settings.model_copy(update={"context": narrowed}), conversation, index)
     answer = Block(
-        outcome=context.outcome,
-        index_version=index.manifest["version"],
-        tokens=int(context.manifest["block_tokens"]),
-        budget_tokens=budget,
-        stopped=context.manifest["stopped"],
-        block=context.block,
-        completeness=context.completeness,
-    )
+        outcome=context.outcome, index_version=index.manifest["version"],
+        tokens=int(context.manifest["block_tokens"]), budget_tokens=budget, stopped=context.manifest["stopped"],
+        block=context.block, completeness=context.completeness,
+    )  # fmt: skip
     return Shown(answer, context.disclosed())
 
 
@@ -289,12 +267,9 @@ def thread(index: SearchIndex, name: str, limit: int, start: int = 0) -> Shown[T
         for row in rows[:limit]
     ]
     answer = Thread(
-        thread_id=rows[0]["thread_id"],
-        subject=index.screen.optional(rows[0]["thread_subject"]),
-        mails=mails,
-        is_cut=len(rows) > limit,
-        next=start + limit if len(rows) > limit else None,
-    )
+        thread_id=rows[0]["thread_id"], subject=index.screen.optional(rows[0]["thread_subject"]), mails=mails,
+        is_cut=len(rows) > limit, next=start + limit if len(rows) > limit else None,
+    )  # fmt: skip
     return Shown(answer, [Disclosed(mail.message_id, mail.subject or "", mail.message_id) for mail in mails])
 
 

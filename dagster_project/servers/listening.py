@@ -34,9 +34,7 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise SettingsError(
-            f"{host}:{port}: {error.strerror or error}; end the server there, or take another with --host and --port"
-        ) from error
+        raise SettingsError(f"{host}:{port}: {error.strerror or error}; take another port") from error
 
 
 def make_server(app: ASGIApp, head_seconds: float = HEAD_SECONDS) -> uvicorn.Server:

@@ -65,12 +65,8 @@ _Name = Annotated[
         description="a citation, Message-ID, or the id of a chunk, thread, document or path",
     ),
 ]
-_Limit = Annotated[
-    int | None, Field(ge=1, description="how many at most; a number above the server's limit is refused")
-]
-_Day = Annotated[
-    str | None, Field(description="a day, month or year in UTC, as 2024-05-31; both ends are meant")
-]
+_Limit = Annotated[int | None, Field(ge=1, description="how many at most, up to the server's limit")]
+_Day = Annotated[str | None, Field(description="a day, month or year in UTC, as 2024-05-31, with both ends")]
 
 
 def tool(method: _Method) -> _Method:
@@ -85,12 +81,9 @@ def mcp_server(settings: Settings, lens: str | None = None, *, has_sql: bool = F
     Every answer keeps to the limits of `[mcp]`. The tool `sql` is there with `has_sql` alone."""
     tools = _Tools(settings, lens, has_sql=has_sql)
     server: MCPServer[Any] = MCPServer(
-        "weft",
-        version=version("weft"),
-        instructions=_INSTRUCTIONS,
-        log_level="WARNING",
+        "weft", version=version("weft"), instructions=_INSTRUCTIONS, log_level="WARNING",
         middleware=[tools.refuse_unknown],
-    )
+    )  # fmt: skip
     for tool in tools.all():
         server.add_tool(tool, annotations=_READ_ONLY)
     for uri, read in (("weft://document/{+id}", tools.document), ("weft://thread/{+id}", tools.discussion)):
@@ -117,12 +110,9 @@ class _Tools:
         """Refuse arguments that a tool does not have: left out in silence they would seem to have been kept to."""
         if ctx.method == "tools/call":
             params = dict(ctx.params or {})
-            names = next(
-                (list(signature(t).parameters) for t in self.all() if t.__name__ == params.get("name")), None
-            )
-            unknown = (
-                sorted(set(params.get("arguments") or {}) - set(names or ())) if names is not None else []
-            )
+            arguments = {t.__name__: list(signature(t).parameters) for t in self.all()}
+            names = arguments.get(params.get("name", ""))
+            unknown = [] if names is None else sorted(set(params.get("arguments") or {}) - set(names))
             if names is not None and unknown:
                 takes = f"it takes {', '.join(names)}" if names else "it takes none"
                 raise MCPError(INVALID_PARAMS, f"{params['name']} has no argument {unknown[0]}; {takes}")
@@ -155,40 +145,30 @@ class _Tools:
 
     @tool
     async def search(
-        self,
-        query: _Query,
-        limit: _Limit = None,
-        list_id: Annotated[
-            str | None, Field(description="mailing list; `list_sources` has the names")
-        ] = None,
+        self, query: _Query, limit: _Limit = None,
+        list_id: Annotated[str | None, Field(description="mailing list; `list_sources` names them")] = None,
         source: Annotated[str | None, Field(description="source; `list_sources` has the names")] = None,
-        kind: Literal["message", "attachment", "document", "conversation"] | None = None,
-        since: _Day = None,
+        kind: Literal["message", "attachment", "document", "conversation"] | None = None, since: _Day = None,
         until: _Day = None,
         plain: Annotated[bool, Field(description="take the query as words alone, without syntax")] = False,
-        options: Annotated[
-            SearchOptions, Field(description="how to rank, and what to show around hits")
-        ] = _AS_SET,
-    ) -> answers.Hits:
+        options: Annotated[SearchOptions, Field(description="how to rank, and what to add")] = _AS_SET,
+    ) -> answers.Hits:  # fmt: skip
         """Find passages by words or a question; `label` says how far the hits can be trusted."""
         most = self._results(limit, 10)
 
         def hits(index: SearchIndex) -> answers.Shown[answers.Hits]:
             settings = with_options(self.settings, options).search
-            filters = Filters(
-                list_id, source, kind, bound("since", since), bound("until", until, is_end=True)
-            )
+            days = bound("since", since), bound("until", until, is_end=True)
+            filters = Filters(list_id, source, kind, *days)
             return answers.hits(index, query, filters, most, plain, settings)
 
         return await self.answered("search", query, hits)
 
     @tool
     async def get(
-        self,
-        id: _Name,
-        byte_start: Annotated[int, Field(ge=0, description="where in the text to begin")] = 0,
+        self, id: _Name, byte_start: Annotated[int, Field(ge=0, description="where in the text to begin")] = 0,
         max_characters: Annotated[int | None, Field(ge=1, description="characters of a part")] = None,
-    ) -> answers.Text:
+    ) -> answers.Text:  # fmt: skip
         """The text of a citation, Message-ID, chunk, thread, document or path; long ones in parts."""
         most = _within("max_characters", max_characters, 20_000, self.limits.max_characters)
         return await self.answered("get", id, lambda index: answers.text(index, id, byte_start, most))
@@ -200,9 +180,7 @@ class _Tools:
         budget_tokens: Annotated[int | None, Field(ge=64, description="tokens of the block")] = None,
         where: Annotated[
             str,
-            Field(
-                max_length=1_000, description="only texts that meet this, as `source:notes OR kind:message`"
-            ),
+            Field(max_length=1_000, description="only texts that meet this: `source:notes OR kind:message`"),
         ] = "",
     ) -> answers.Block:
         """Find context for a longer text or conversation: cited passages under a budget of tokens."""
@@ -223,9 +201,7 @@ class _Tools:
         self,
         id: Annotated[str, Field(min_length=1, max_length=1_000, description="a thread, or a mail in it")],
         limit: _Limit = None,
-        start: Annotated[
-            int, Field(ge=0, description="mails to pass over; the next page begins at `next`")
-        ] = 0,
+        start: Annotated[int, Field(ge=0, description="mails to pass over; next page: `next`")] = 0,
     ) -> answers.Thread:
         """The mails of a discussion in their order, without texts: who wrote when, in answer to what."""
         most = self._results(limit, 50)
@@ -283,12 +259,9 @@ def mcp_app(server: MCPServer[Any], port: int, token: str | None, origins: Seque
     app.add_middleware(SafeHeaders)
     if origins:
         app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(origins),
-            allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["*"],
-            expose_headers=["Mcp-Session-Id"],
-        )
+            CORSMiddleware, allow_origins=list(origins), allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"], expose_headers=["Mcp-Session-Id"],
+        )  # fmt: skip
     return app
 
 
@@ -297,9 +270,8 @@ def _own_pages(port: int, origins: Sequence[str]) -> TransportSecuritySettings:
 
     The library would take pages of every port for its own, as it must here for a free port, which is 0."""
     own = [f"{name}:{port or '*'}" for name in ("127.0.0.1", "localhost", "[::1]")]
-    return TransportSecuritySettings(
-        allowed_hosts=own, allowed_origins=[*(f"http://{name}" for name in own), *origins]
-    )
+    pages = [*(f"http://{name}" for name in own), *origins]
+    return TransportSecuritySettings(allowed_hosts=own, allowed_origins=pages)
 
 
 def _within(name: str, number: int | None, usual: int, most: int) -> int:

@@ -124,11 +124,9 @@ def partitions_of_backfills(
 
 
 def request_backfill(
-    instance: dg.DagsterInstance,
-    definitions: dg.Definitions,
-    ranges: Mapping[dg.AssetKey, Collection[tuple[str, str]]],
-    tags: Mapping[str, str],
-) -> str:
+    instance: dg.DagsterInstance, definitions: dg.Definitions,
+    ranges: Mapping[dg.AssetKey, Collection[tuple[str, str]]], tags: Mapping[str, str],
+) -> str:  # fmt: skip
     """Ask the daemon for a backfill of ranges of partitions of assets; its id. The UI does it by its own server."""
     selectors = [
         PartitionsByAssetSelector(
@@ -139,15 +137,9 @@ def request_backfill(
     ]
     with partition_loading_context(dynamic_partitions_store=instance):
         backfill = PartitionBackfill.from_partitions_by_assets(
-            backfill_id=secrets.token_hex(4),
-            asset_graph=definitions.resolve_asset_graph(),
-            backfill_timestamp=time.time(),
-            tags=dict(tags),
-            dynamic_partitions_store=instance,
-            partitions_by_assets=selectors,
-            title="weft backfill",
-            description=None,
-            run_config=None,
-        )
+            backfill_id=secrets.token_hex(4), asset_graph=definitions.resolve_asset_graph(),
+            backfill_timestamp=time.time(), tags=dict(tags), dynamic_partitions_store=instance,
+            partitions_by_assets=selectors, title="weft build --backfill", description=None, run_config=None,
+        )  # fmt: skip
     instance.add_backfill(backfill)
     return backfill.backfill_id

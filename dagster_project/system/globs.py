@@ -43,9 +43,7 @@ def seen_times(memory: Path) -> dict[str, tuple[str, datetime]]:
     The note on a partition that changed is its fingerprint in the lake then, that on a source how many partitions waited.
     """
     try:
-        return {
-            p: (str(checksum), datetime.fromisoformat(at)) for p, (checksum, at) in recall(memory).items()
-        }
+        return {p: (str(note), datetime.fromisoformat(at)) for p, (note, at) in recall(memory).items()}
     except (ValueError, TypeError):
         return {}
 

@@ -45,9 +45,8 @@ class Secrets:
         # A line break that an answer puts into a secret is a blank by now.
         patterns = [r"\s?".join(map(re.escape, form)) for form in coded]
         patterns += [rf"(?<!\w){re.escape(word)}(?!\w)" for word in words]
-        self._whole = (
-            re.compile("|".join(sorted(patterns, key=len, reverse=True)), re.IGNORECASE) if patterns else None
-        )
+        whole = "|".join(sorted(patterns, key=len, reverse=True))
+        self._whole = re.compile(whole, re.IGNORECASE) if patterns else None
         self._pieces = {form[n : n + _PIECE].lower() for form in coded for n in range(len(form) - _PIECE + 1)}
 
     def masked(self, text: str) -> str:
@@ -127,9 +126,7 @@ class Credentials:
             if not value:
                 raise FetchError(f"source {source}: the environment variable {variables[part]} is not set")
             if not value.isprintable() or (part == "token" and not value.isascii()):
-                raise FetchError(
-                    f"source {source}: the environment variable {variables[part]} holds signs that cannot be sent"
-                )
+                raise FetchError(f"source {source}: the variable {variables[part]} cannot be sent as it is")
         return cls(**values, others=_others(remote))
 
     @property

@@ -37,9 +37,7 @@ def is_left_over(file: Path, pid: str) -> bool:
         return True
     except PermissionError:
         pass
-    with contextlib.suppress(
-        OSError
-    ):  # the process or the file has gone meanwhile, or the system does not say
+    with contextlib.suppress(OSError):  # the process or the file went, or the system does not say
         state, *fields = (_PROCESSES / pid / "stat").read_text(errors="replace").rpartition(")")[2].split()
         up = float((_PROCESSES / "uptime").read_text().split()[0])
         age = up - int(fields[18]) / os.sysconf("SC_CLK_TCK")
@@ -107,7 +105,5 @@ def _parents() -> dict[int, int]:
     for stat in _PROCESSES.glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             # The name of a program, in parentheses, may hold anything.
-            parents[int(stat.parent.name)] = int(
-                stat.read_text(errors="replace").rpartition(")")[2].split()[1]
-            )
+            parents[int(stat.parent.name)] = int(stat.read_bytes().rpartition(b")")[2].split()[1])
     return parents

@@ -40,13 +40,9 @@ class Quota:
     service's own count, wherever its minute begins, is never above the quota."""
 
     def __init__(
-        self,
-        requests: int,
-        tokens: int,
-        window: float = _WINDOW,
-        clock: Callable[[], float] = time.monotonic,
+        self, requests: int, tokens: int, window: float = _WINDOW, clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
-    ):
+    ):  # fmt: skip
         self.requests, self.tokens, self.window = requests, tokens, window
         self._clock, self._sleep = clock, sleep
         self._spent: deque[tuple[float, int, int]] = deque()

@@ -89,9 +89,7 @@ def quote_link(
         for name, at in (("begins", start), ("ends", end)):
             near = min((row[name] for row in rows), key=lambda place: abs(place - at))
             if near != at:
-                return ProofLink(
-                    "quote", DIFFERS, f"no passage {name} at byte {at}; the nearest {name} at {near}"
-                )
+                return ProofLink("quote", DIFFERS, f"no passage {name} at byte {at}; nearest at {near}")
         return ProofLink("quote", PROVED, f"{end - start:,} bytes begin and end where stored passages do")
     within = [r["chunk_id"] for r in rows if r["chunk_id"] and start <= r["begins"] <= r["ends"] <= end]
     plain = passages(index.connection, within)

@@ -56,9 +56,7 @@ def verify(
     with TemporaryDirectory() as memory, closing(open_index(settings, lens=lens)) as index:
         known = cache(partial(origin_links, settings, index, Path(memory), Keys(keys, dns)))
         look = None if lens or not index.screen.is_open else known
-        chains = [
-            (one.citation, list(_chain(index, one, screen, look))) for one in citations.references_in(text)
-        ]
+        chains = [(c.citation, list(_chain(index, c, screen, look))) for c in citations.references_in(text)]
     is_whole = all(link.state not in citations.FAILING for _, links in chains for link in links)
     if as_json:
         listed = [{"citation": name, "links": [link._asdict() for link in links]} for name, links in chains]
@@ -71,11 +69,8 @@ def verify(
 
 
 def _chain(
-    index: SearchIndex,
-    reference: Reference,
-    screen: Screen,
-    look: Callable[[str, str], list[ProofLink]] | None,
-) -> Iterator[ProofLink]:
+    index: SearchIndex, reference: Reference, screen: Screen, look: Callable[[str, str], list[ProofLink]] | None,
+) -> Iterator[ProofLink]:  # fmt: skip
     """The links of a citation; without `look` nothing beyond the published file is looked at."""
     try:
         whole, start, end = citations.cited_text(index, reference.citation)

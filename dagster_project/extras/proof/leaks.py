@@ -28,9 +28,7 @@ _HITS, _BESIDE = 10, 60
 @CONFIG
 @JSON
 @QUERY_FILES
-@click.option(
-    "--count", type=click.IntRange(1, 10_000), default=20, help="Without files: queries of each kind."
-)
+@click.option("--count", type=click.IntRange(1, 10_000), default=20, help="Without files: queries a kind.")
 @explained
 def lens(
     name: str, other: Path, config: Path | None, as_json: bool, files: tuple[Path, ...], count: int
@@ -46,12 +44,9 @@ def lens(
     if not truths[0].queries.num_rows:
         truths = [parse_ground_truth(drafted(settings, count)[0], "draft") for settings in pair]
     queries = sorted({query for truth in truths for query in truth.queries["query"].to_pylist()})
-    answered = zip(
-        ["list_sources", *queries], *(_answers(settings, name, queries) for settings in pair), strict=True
-    )
-    differing = [
-        (query, len(commonprefix(texts)), texts) for query, *texts in answered if texts[0] != texts[1]
-    ]
+    of_both = (_answers(settings, name, queries) for settings in pair)
+    answered = zip(["list_sources", *queries], *of_both, strict=True)
+    differing = [(q, len(commonprefix(texts)), texts) for q, *texts in answered if texts[0] != texts[1]]
     count_of_all = len(queries) + 1
     equal = count_of_all - len(differing)
     if as_json:
@@ -74,9 +69,7 @@ def _answers(settings: Settings, lens: str, queries: Sequence[str]) -> Iterator[
     Without the time of the publish, and of the version, which is a hash of all that is shown, in the list alone."""
     limits, left_out = settings.mcp, {"index_version": True, "completeness": {"published_at"}}
     with closing(open_index(settings, True, lens)) as index:
-        text = cache(
-            lambda name: answers.text(index, name, 0, limits.max_characters).answer.model_dump_json()
-        )
+        text = cache(lambda id: answers.text(index, id, 0, limits.max_characters).answer.model_dump_json())
         yield answers.sources(index).answer.model_dump_json()
         for query in queries:
             try:

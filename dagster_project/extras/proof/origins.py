@@ -66,9 +66,7 @@ def _mail(settings: Settings, row: dict[str, Any], keys: Keys) -> Iterator[Proof
         raise SourceError(f"source {name}: the mail is not at {place} any more")
     _, others, path, data = nearest
     if others:
-        yield ProofLink(
-            "source", DIFFERS, f"{place} of source {name} is other than was read: {', '.join(others)}"
-        )
+        yield ProofLink("source", DIFFERS, f"{place} of {name} is other than was read: {', '.join(others)}")
     else:
         size = f"{row['raw_bytes']:,} bytes"
         yield ProofLink("source", UNCHANGED, f"{place}: {size}, decoded again: all that is stored is equal")
@@ -83,9 +81,7 @@ def _place(source: Any, place: str, path: Path, data: bytes) -> ProofLink:
     where = f"{path}, byte {place.rpartition(':')[2]}" if source.kind == "mbox" else str(path)
     uid = _UID.fullmatch(path.name.partition(":")[0])
     if uid and source.remote and source.remote.kind == "imap":
-        return ProofLink(
-            "place", UNCHANGED, f"UID {int(uid[1])} of {source.remote.folder!r}, fetched to {where}"
-        )
+        return ProofLink("place", UNCHANGED, f"UID {int(uid[1])} of {source.remote.folder!r}, here {where}")
     return _in_work_tree(path) or ProofLink("place", UNCHANGED, where)
 
 
@@ -108,9 +104,8 @@ def _read_again(settings: Settings, memory: Path, row: dict[str, Any], text: str
         else:
             raw = [file for file in sources.files(partition) if file.path == row["path"]]
             given = {column: row[column] for column in ("source", "partition")}
-            again = (
-                read_documents(raw, **given, settings=settings.documents).documents.column("text").to_pylist()
-            )
+            tables = read_documents(raw, **given, settings=settings.documents)
+            again = tables.documents.column("text").to_pylist()
             paths = {file.name: file.path for file in sources.stored_files(partition)}
             files = [paths.get(row["path"], settings.place(source))]
     if not again:
@@ -119,9 +114,7 @@ def _read_again(settings: Settings, memory: Path, row: dict[str, Any], text: str
     if text not in again:
         yield ProofLink("source", DIFFERS, f"read again, the text is another one: {named}")
         return
-    yield ProofLink(
-        "source", UNCHANGED, f"read again, all {len(text.encode()):,} bytes of the text are equal"
-    )
+    yield ProofLink("source", UNCHANGED, f"read again, all {len(text.encode()):,} bytes of it are equal")
     yield (len(files) == 1 and _in_work_tree(files[0])) or ProofLink("place", UNCHANGED, named)
 
 
@@ -147,9 +140,7 @@ def _in_git(repository: Path, commit: str, name: str, data: bytes) -> ProofLink:
     except SourceError:
         return ProofLink("place", UNKNOWN, f"no commit {commit} in the history of {repository} holds {name}")
     if held != blob:
-        return ProofLink(
-            "place", DIFFERS, f"{name} is blob {blob}; commit {commit} of {repository} holds {held}"
-        )
+        return ProofLink("place", DIFFERS, f"{name} is blob {blob}; {commit} of {repository} holds {held}")
     return ProofLink("place", PROVED, f"commit {commit} of {repository} holds {name} as blob {blob}")
 
 

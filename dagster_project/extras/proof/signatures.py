@@ -144,8 +144,6 @@ def _openpgp(mail: bytes, author: str) -> Iterator[ProofLink]:
     elif f"<{author}>" in status.get("GOODSIG", "").lower():
         yield ProofLink("openpgp", PROVED, f"the body is signed by {status['GOODSIG']}")
     else:
-        signer = next(
-            (status[word] for word in ("GOODSIG", "EXPKEYSIG", "REVKEYSIG") if word in status), None
-        )
+        signer = next((status[w] for w in ("GOODSIG", "EXPKEYSIG", "REVKEYSIG") if w in status), None)
         why = f"its key is {signer}" if signer else "its key is not in the keyring of gpg"
         yield ProofLink("openpgp", UNKNOWN, why)

@@ -93,13 +93,8 @@ class _Lease:
 
 @contextmanager
 def store_lock(
-    lake: str,
-    name: str,
-    *,
-    exclusive: bool = True,
-    waits: bool = True,
-    on_wait: Callable[[], None] = lambda: None,
-) -> Iterator[None]:
+    lake: str, name: str, *, exclusive: bool = True, waits: bool = True, on_wait: Callable[[], None] = lambda: None,
+) -> Iterator[None]:  # fmt: skip
     """Hold a lock of the lake at an address, shared or exclusive.
 
     Later processes wait, so that many that share it cannot keep out one that wants it alone. `on_wait` is called before
@@ -111,9 +106,7 @@ def store_lock(
     try:
         if others := queue.before(lease.number):
             if not waits:
-                raise BusyError(
-                    f"another build of {lake} is running, {_in_words(others[0])}; wait for it to end"
-                )
+                raise BusyError(f"another build of {lake} is running, {_in_words(others[0])}; await its end")
             on_wait()
             while queue.before(lease.number):
                 time.sleep(_PAUSE)
@@ -200,9 +193,7 @@ class _Queue:
                 if _code(error) in _CONDITION_FAILED:
                     raise FileExistsError(self._place(number)) from error
                 raise
-        _, current = self._claim(
-            number
-        )  # other stores have no such condition in fsspec: the time between is short
+        _, current = self._claim(number)  # fsspec has no such condition for others: the time between is short
         if current is None or (current.owner != claim.owner and current.owner):
             raise FileNotFoundError(self._place(number))
         return self._put(number, claim, mode="overwrite")

@@ -50,9 +50,7 @@ class ObjectPrefix:
         except FSTimeoutError:
             fault = self._too_late()
         except (PermissionError, FileNotFoundError) as error:
-            fault = FetchError(
-                f"{self._address} refuses ({self._reason(error)}); check address and credentials"
-            )
+            fault = FetchError(f"{self._address} refuses ({self._reason(error)}); check url and credentials")
         except self.faults as error:
             kind = FetchError if "Credentials" in type(error).__name__ else FetchInterruptedError
             fault = kind(f"{self._address}: {self._reason(error)}")
@@ -87,9 +85,7 @@ class ObjectPrefix:
         listed = self._ask(lambda: files.find(root, detail=True, **self._timeout()))
         there = dict(sorted(self._by_name(root, listed).items()))
         if not there:
-            raise FetchError(
-                f"{self._address} has no file; mend the address, or remove the source from the settings"
-            )
+            raise FetchError(f"{self._address} has no file; mend the address, or remove the source")
         for name in sorted(set(self.landing.items) - set(there)):
             self.landing.items.pop(name)
             self.landing.drop(name)
@@ -104,11 +100,9 @@ class ObjectPrefix:
 
         client = {"endpoint_url": self.remote.endpoint}
         limits = {
-            "connect_timeout": self.remote.timeout_seconds,
-            "read_timeout": self.remote.timeout_seconds,
-            "retries": {"max_attempts": 1},
-            "http_session_cls": StoreSession,
-        }
+            "connect_timeout": self.remote.timeout_seconds, "read_timeout": self.remote.timeout_seconds,
+            "retries": {"max_attempts": 1}, "http_session_cls": StoreSession,
+        }  # fmt: skip
         files = fsspec.filesystem(
             "s3",
             key=self.credentials.user,
@@ -162,9 +156,7 @@ class ObjectPrefix:
         came = unfinished.stat().st_size
         self.landing.bytes += came
         if came != size:
-            raise FetchInterruptedError(
-                f"{self._address}/{name}: {came:,} of {size:,} bytes came; it changed meanwhile"
-            )
+            raise FetchInterruptedError(f"{self._address}/{name}: {came:,} of {size:,} bytes: it changed")
         self.landing.put(unfinished, name)
         self.landing.items[name] = state
         self.landing.save_now_and_then()

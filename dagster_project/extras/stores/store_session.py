@@ -60,8 +60,6 @@ class Limits(Callback):
     def call(self, *ignored: Any, **also: Any) -> None:
         """Called by fsspec for each piece that came."""
         if self.value > self.most:
-            raise FetchInterruptedError(
-                f"{self.address}: more than its {self.most:,} bytes came; it changed meanwhile"
-            )
+            raise FetchInterruptedError(f"{self.address}: more than {self.most:,} bytes: it changed")
         if time.monotonic() >= self.ends_at:
             raise FetchError(f"{self.address}: the time limit is over")

@@ -10,5 +10,6 @@ EXTRA = Extra(
             "Serve web pages to search and read the published index, until interrupted.",
             next="opens a page to search and read in",
         )
-    }
+    },
+    keeps=("tokens",),
 )

@@ -147,19 +147,13 @@ def _ended(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
 
 def daily_schedules(settings: Settings) -> list[dg.ScheduleDefinition]:
     """The schedules of the report on how the system does, and of the evaluation if queries are configured."""
-    days = [
-        (REPORT, 3, "operations_report", "Draws once a day how fast, how late and how large everything is.")
-    ]
+    days = [(REPORT, 3, "operations_report", "Draws each day how fast, late and large everything is.")]
     if settings.evaluation.queries:
-        days.append(
-            (EVALUATE, 4, "evaluation_report", "Measures once a day the version that is published then.")
-        )
+        days.append((EVALUATE, 4, "evaluation_report", "Measures each day the version published then."))
     return [_every_day(settings, *day) for day in days]
 
 
-def _every_day(
-    settings: Settings, job: str, hour: int, asset: str, description: str
-) -> dg.ScheduleDefinition:
+def _every_day(settings: Settings, job: str, hour: int, asset: str, does: str) -> dg.ScheduleDefinition:
     """The schedule that makes `asset` at an hour of the day, unless it is of the version that is published."""
 
     @dg.schedule(
@@ -167,7 +161,7 @@ def _every_day(
         job_name=job,
         name=f"{job}_every_day",
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=description,
+        description=does,
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         current = make_publisher(settings, make_lake(settings)).current()

@@ -33,21 +33,16 @@ def watched_folders(settings: Settings) -> list[Path]:
                 folder = folder.parent
             folders.append(folder)
     if not folders:
-        raise SettingsError(
-            "weft build --watch looks at vaults and document trees, and the settings have no such source"
-        )
+        raise SettingsError("weft build --watch needs a vault or document tree, and the settings have none")
     return folders
 
 
 def coalesced_edits(folders: Iterable[Path]) -> Iterator[Changes]:
     """Edits below some folders, those that follow each other closely at once; never ends."""
     return watch(
-        *folders,
-        watch_filter=None,
-        step=_QUIET_MILLISECONDS,
-        debounce=_LONGEST_WAIT_MILLISECONDS,
+        *folders, watch_filter=None, step=_QUIET_MILLISECONDS, debounce=_LONGEST_WAIT_MILLISECONDS,
         raise_interrupt=False,
-    )
+    )  # fmt: skip
 
 
 def builds_after_edits(
@@ -82,8 +77,6 @@ def _built(settings: Settings, instance: dg.DagsterInstance, what: str) -> str:
 
 def _names(settings: Settings, changes: Changes) -> str:
     paths = {Path(path) for _, path in changes}
-    names = sorted(
-        {path.name for path in paths if not path.is_relative_to(settings.root) and not path.is_dir()}
-    )
+    names = sorted({p.name for p in paths if not p.is_relative_to(settings.root) and not p.is_dir()})
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}" if names else "the folders"

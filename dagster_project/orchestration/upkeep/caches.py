@@ -28,13 +28,16 @@ from dagster_project.composition.objects import (
 )
 from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import extra_parts
+from dagster_project.index.publish.versions import first_line
 from dagster_project.lake.io_manager import LakeIOManager
 from dagster_project.models.embedders import make_embedder
 from dagster_project.models.embedding_cache import ParquetEmbeddingCache
 from dagster_project.system.locks import only_build
+from transforms.context.selection import window_queries
 from transforms.embedding import context_sentences
 from transforms.embedding.embedded_text import texts_to_embed
 from transforms.embedding.sent_texts import texts_sent
+from transforms.embedding.vectors import matrix
 from transforms.errors import IndexUnavailableError, WeftError
 from transforms.hashing import text_hash
 from transforms.settings.models import SafetySettings
@@ -56,22 +59,16 @@ def run_estimate(settings: Settings) -> tuple[Estimate, SentenceEstimate]:
     writing = SentenceEstimate()
     if enabled:
         writing, estimated = estimate_sentences(
-            placed_chunks(tables, enabled),
-            enabled,
-            settings.safety,
-            make_sentence_writer(settings),
+            placed_chunks(tables, enabled), enabled, settings.safety, make_sentence_writer(settings),
             make_answer_cache(settings),
-        )
+        )  # fmt: skip
         context = told_context(tables, context, estimated)
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
-    embedding = estimate(
-        texts_to_embed(tables.chunks(), ibis.memtable(context)), embedder, make_embedding_cache(settings)
-    )
+    texts = texts_to_embed(tables.chunks(), ibis.memtable(context))
+    embedding = estimate(texts, embedder, make_embedding_cache(settings))
     longer = writing.missing * (context_sentences.SENTENCE_CHARS // _CHARS_OF_TOKEN)
-    more = replace(
-        embedding, tokens=embedding.tokens + longer, dollars=embedding.dollars + longer * embedder.price / 1e6
-    )
-    return more, writing
+    dollars = embedding.dollars + longer * embedder.price / 1e6
+    return replace(embedding, tokens=embedding.tokens + longer, dollars=dollars), writing
 
 
 def _context_tables(settings: Settings) -> ContextTables:
@@ -157,8 +154,8 @@ def used_hashes(settings: Settings) -> set[str]:
     hashes = set(texts.select("text_hash").distinct().to_pyarrow().column(0).to_pylist())
     # Vectors of a service may be stored beside those of the model in use: they go by the hash of the sent text.
     hashes |= set(texts_sent(texts, settings.safety).renamed.values())
-    query_chunks = _table(manager, "conversation_query_chunks")
-    queries: list[str] = query_chunks.text.to_pyarrow().to_pylist()
+    windows, cuts = (_table(manager, f"conversation_{n}").to_polars() for n in ("markdown", "query_chunks"))
+    queries: list[str] = window_queries(windows, cuts, settings.context)["text"].to_list()
     queries += [text for texts_of in extra_parts("queries") for text in texts_of(partial(_table, manager))]
     # As it is for texts: by the sent text, or by the text itself where a model of this machine has it.
     hashes |= {text_hash(text) for text in (*queries, *screened(queries, settings.safety).texts)}
@@ -182,15 +179,11 @@ def import_vectors(index: Path, cache: ParquetEmbeddingCache) -> tuple[str, int,
             for batch in rows:
                 hashes = _sent_hashes(batch, screening)
                 missing = [i for i, name in enumerate(hashes) if name not in stored]
-                vectors = (
-                    batch.column("vector").flatten().to_numpy(zero_copy_only=False).reshape(-1, dimensions)
-                )
+                vectors = matrix(pa.chunked_array([batch.column("vector")]))
                 cache.store(model, dimensions, TASK, [hashes[i] for i in missing], vectors[missing])
                 count, new = count + len(hashes), new + len(missing)
     except (duckdb.Error, KeyError) as error:
-        raise IndexUnavailableError(
-            f"{index} cannot be read as a published index ({str(error).splitlines()[0]})"
-        ) from error
+        raise IndexUnavailableError(f"{index} is not a published index ({first_line(error)})") from error
     return model, count, new
 
 

@@ -69,14 +69,12 @@ def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
     is_sqlite = instance.event_log_storage.is_run_sharded
     history = sorted(Path(instance.root_directory).rglob("*.db")) if is_sqlite else []
     counts = {
-        "vectors": make_embedding_cache(settings).prune(used_hashes(settings)),
-        "answers": prune_answers(settings),
-        "previews": _erase_previews(instance),
-        "names": sum(_erase_names(file, forgotten) for file in history),
+        "vectors": make_embedding_cache(settings).prune(used_hashes(settings)), "answers": prune_answers(settings),
+        "previews": _erase_previews(instance), "names": sum(_erase_names(file, forgotten) for file in history),
         "reports": _erase_reports(settings.root / "eval"),
-    }
+    }  # fmt: skip
     # The next build or search writes readings of documents, copies of remote files and narrowed versions.
-    for name in ("cache/documents", "cache/lake", LENSES):
+    for name in ("cache/documents", "cache/lake", "cache/backup", LENSES):
         shutil.rmtree(settings.root / name, ignore_errors=True)
     for name in ("chats.json", "files.json"):
         (settings.root / "cache" / name).unlink(missing_ok=True)
@@ -146,9 +144,7 @@ def _erase_names(file: Path, forgotten: Forgotten) -> int:
         return f"forgotten/{text_hash(match[0])}" if is_gone else match[0]
 
     with closing(sqlite3.connect(file, timeout=_BUSY_SECONDS)) as connection, connection:
-        connection.create_function(
-            "named", 1, lambda v: _PARTITION.sub(hashed, v) if isinstance(v, str) else v
-        )
+        connection.create_function("named", 1, lambda v: _PARTITION.sub(hashed, v) if v is str(v) else v)
         statements = connection.execute(_RENAMING).fetchall()
         return sum(connection.execute(statement).rowcount for (statement,) in statements)
 

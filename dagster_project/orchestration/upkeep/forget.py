@@ -58,22 +58,16 @@ def find(settings: Settings, names: Sequence[str]) -> Target:
     kinds = tuple(dict.fromkeys(name for target in targets for name in target.names))
     lines = frozenset(line for target in targets for line in target.lines)
     return Target(
-        kinds,
-        mails=sum(target.mails for target in targets),
-        documents=sum(target.documents for target in targets),
-        windows=sum(target.windows for target in targets),
-        partitions=tuple(sorted(partitions)),
-        quoted_by=tuple(_quoting(lake, kinds, lines)),
-        lines=lines,
-    )
+        kinds, mails=sum(target.mails for target in targets), documents=sum(target.documents for target in targets),
+        windows=sum(target.windows for target in targets), partitions=tuple(sorted(partitions)),
+        quoted_by=tuple(_quoting(lake, kinds, lines)), lines=lines,
+    )  # fmt: skip
 
 
 def forget(
-    settings: Settings,
-    instance: dg.DagsterInstance,
-    target: Target,
+    settings: Settings, instance: dg.DagsterInstance, target: Target,
     tell: Tell = lambda stage, partition, rows: None,
-) -> BuildResult:
+) -> BuildResult:  # fmt: skip
     """Note the target, and build without it; `erased` of the result counts erasures beside the rows.
 
     Whatever ends this before it is done, the next build or `forget` finishes it. Raises as `build` does."""
@@ -108,14 +102,11 @@ def _target(settings: Settings, lake: ParquetLake, name: str) -> Target:
 
 
 def _of_source(lake: ParquetLake, name: str, partitions: list[str]) -> Target:
-    mails = _of_mails(
-        _mails(lake, pl.lit(True), [p for p in partitions if lake.is_stored("messages", p)]), []
-    )
-    documents = [footer.row_count for p in partitions if (footer := lake.footer("documents", p))]
+    of_mail = [p for p in partitions if lake.is_stored("messages", p)]
+    mails = _of_mails(_mails(lake, pl.lit(True), of_mail), [])
+    documents = sum(footer.row_count for p in partitions if (footer := lake.footer("documents", p)))
     windows = len(set(partitions) & set(lake.partitions("conversations")))
-    return Target(
-        (("source", name),), mails.mails, sum(documents), windows, tuple(partitions), lines=mails.lines
-    )
+    return Target((("source", name),), mails.mails, documents, windows, (*partitions,), lines=mails.lines)
 
 
 def _of_mails(mails: dict[str, list[dict[str, Any]]], names: list[tuple[Kind, str]]) -> Target:

@@ -176,9 +176,7 @@ def test_more_messages_make_the_last_window_alone_again_and_its_context(made: Wo
 @pytest.mark.exhaustive
 def test_a_changed_note_is_a_question_of_the_last_window_alone_until_another_is_asked(made: Workspace):
     before = contexts(made)
-    write(
-        made, "notes/Gardening.md", "# Gardening\n\nThe dough of sourdough and rye flour rests overnight.\n"
-    )
+    write(made, "notes/Gardening.md", "# Gardening\n\nDough of sourdough and rye flour rests overnight.\n")
     assert made.build().published
     after, version = contexts(made), made.column("SELECT value FROM manifest WHERE key = 'version'")
     assert after[:3] == before[:3]
@@ -238,9 +236,7 @@ def test_a_window_is_not_a_hit_beside_its_turns(made_once: Workspace):
         found = index.search([TOPICS["Bread"]], Filters(kind="conversation")).hits.to_pylist()
     turns = [(hit["doc_id"], hit["byte_start"]) for hit in found if hit["chunk_kind"] == "turn"]
     for hit in found:
-        inside = [
-            at for doc, at in turns if doc == hit["doc_id"] and hit["byte_start"] <= at < hit["byte_end"]
-        ]
+        inside = [at for d, at in turns if d == hit["doc_id"] and hit["byte_start"] <= at < hit["byte_end"]]
         assert hit["chunk_kind"] == "turn" or not inside
     reasons = {also["reason"] for hit in found for also in hit["constituents"]}
     assert turns and "its turns are hits" in reasons
@@ -300,9 +296,7 @@ def test_each_door_gives_a_window_the_same_block(made_once: Workspace):
     for row in contexts(made_once):
         result = made_once.weft("context", "--window", row["window_id"], "--json")
         assert json.loads(result.output)["block"] == row["compiled"]
-    first, text = made_once.sql("SELECT doc_id, markdown FROM conversation_windows ORDER BY doc_id LIMIT 1")[
-        0
-    ]
+    first, text = made_once.sql("SELECT doc_id, markdown FROM conversation_windows ORDER BY doc_id")[0]
     context = made_once.settings.context.model_copy(update={"where": "source:notes"})
     settings = made_once.settings.model_copy(update={"context": context})
     compiled = next(row["compiled"] for row in contexts(made_once) if row["window_id"] == first)
@@ -398,9 +392,7 @@ def test_conditions_say_what_is_found(made_once: Workspace, where: str, kinds: s
         "context", "--stdin", "--where", where, "--json", input="\n\n".join(TOPICS.values())
     )
     places = {entry["place"] for entry in json.loads(result.output)["manifest"]["chosen"]}
-    assert {
-        next(kind for kind in (*TOPICS, "Gardening", "chat") if kind in place) for place in places
-    } == kinds
+    assert {next(k for k in (*TOPICS, "Gardening", "chat") if k in place) for place in places} == kinds
 
 
 def test_conditions_that_are_none_are_refused(made_once: Workspace):
@@ -529,10 +521,8 @@ def test_every_format_is_read_and_what_is_broken_is_listed(tmp_path: Path):
     rows = {"timestamp": ["2025-01-15T10:30:00"], "author": ["ada"], "message": ["from a table"]}
     pq.write_table(pa.table(rows), write(work, "chats/table.parquet", b""))
     write(
-        work,
-        "chats/rows.csv",
-        'Date,From,Text\n2025-01-15 10:30,ada,"from, a csv\nwith two lines"\nnever,ada,x\n',
-    )
+        work, "chats/rows.csv", 'Date,From,Text\n2025-01-15 10:30,ada,"from, a csv\nwith two lines"\nnever,ada,x\n',
+    )  # fmt: skip
     write(work, "chats/lines.jsonl", '{"ts": 1736937000, "user": "ada", "text": "from json lines"}\nbroken\n')
     discord = {
         "channel": {"name": "general"},
@@ -544,10 +534,9 @@ def test_every_format_is_read_and_what_is_broken_is_listed(tmp_path: Path):
     write(work, "chats/discord.json", json.dumps(discord))
     write(work, "chats/ios.zip", zipped(**{"_chat.txt": b"[27/03/2025, 18:02:33] ada: from a zip\r\n"}))
     write(
-        work,
-        "chats/list.mbox",
+        work, "chats/list.mbox",
         mbox([Mail(1, "from mail"), Mail(2, "answered", "Re: Foxes", 1), Mail(9, "alone", "X")]),
-    )
+    )  # fmt: skip
     write(work, "chats/bad.zip", b"PK no zip at all")
     write(work, "chats/outside.zip", zipped(**{"../../etc/evil.txt": b"27.03.25, 18:02 - a: x"}))
     write(work, "chats/bomb.zip", zipped(**{"_chat.txt": bytes(40 << 20)}))
@@ -560,10 +549,8 @@ def test_every_format_is_read_and_what_is_broken_is_listed(tmp_path: Path):
     write(work, "slack/general/2025-01-15.json", json.dumps([told]))
     work.build()
     said = dict(
-        work.sql(
-            "SELECT title || coalesce(' by ' || author, ''), text FROM conversations WHERE source = 'chat'"
-        )
-    )
+        work.sql("SELECT title || coalesce(' by ' || author, ''), text FROM conversations WHERE source = 'chat'")
+    )  # fmt: skip
     assert said["table by ada"] == "from a table"
     assert said["rows by ada"] == "from, a csv\nwith two lines"
     assert said["lines by ada"] == "from json lines"

@@ -204,9 +204,8 @@ def test_no_source_at_all_stops_the_build_and_deletes_nothing(built: Workspace):
 def test_what_a_lost_source_would_have_to_be_read_for_is_left_or_stops_the_build(built: Workspace):
     """Settings of reading that changed are not applied to it; a damaged file of the lake cannot be made again."""
     sources = (
-        {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
-        {"name": "users", "kind": "mbox", "path": "x/*"},
-    )
+        {"name": "dev", "kind": "mbox", "path": "mail/dev/*"}, {"name": "users", "kind": "mbox", "path": "x/*"},
+    )  # fmt: skip
     built.configure(*sources, mail={"max_archive_bytes": 10_000_000})
     result = built.build()
     assert {p.partition("/")[0] for p in result.plan.stale} == {"dev"}

@@ -37,13 +37,10 @@ def queries() -> list[dict[str, Any]]:
                 {"message": f"m{first + n}@example.org", "grade": 2 - n % 2} for n in range(3)
             ]
             made.append(
-                {
-                    "id": f"{topic.split()[0]}-{number}",
-                    "query": words,
-                    "tags": ["first" if number == 0 else "second", "chat" if first == 200 else "mail"],
-                    "relevant": [*answers, {"thread": answers[0]["message"]}, {"chat": "never said"}],
-                }
-            )
+                {"id": f"{topic.split()[0]}-{number}", "query": words,
+                "tags": ["first" if number == 0 else "second", "chat" if first == 200 else "mail"],
+                "relevant": [*answers, {"thread": answers[0]["message"]}, {"chat": "never said"}]}
+            )  # fmt: skip
     return made
 
 
@@ -85,9 +82,7 @@ def test_the_same_index_gives_the_same_report_but_for_the_times(measured: Worksp
     assert again["timing"].keys() == {"made_at", "latency"}
 
 
-def test_a_report_lies_below_the_storage_root_under_model_and_time(
-    measured: Workspace, report: dict[str, Any]
-):
+def test_a_report_lies_below_the_root_under_model_and_time(measured: Workspace, report: dict[str, Any]):
     files = sorted((measured.settings.root / "eval").iterdir())
     assert {f.suffix for f in files} == {".json", ".html"}
     assert all(f.name.startswith("weft-1-256-20") for f in files)
@@ -98,11 +93,9 @@ def test_the_right_mails_are_found_and_chat_is_left_out(report: dict[str, Any]):
     assert len(report["queries"]) == 2 * len(TOPICS)
     assert {"form": "chat", "status": "unanswerable", "entries": 8} in report["entries"]["counts"]
     (row,) = [
-        r
-        for r in report["summary"]
-        if (r["profile"], r["stage"], r["level"], r["measure"], r["tag"])
+        r for r in report["summary"] if (r["profile"], r["stage"], r["level"], r["measure"], r["tag"])
         == ("default", "final", "document", "Recall@100", None)
-    ]
+    ]  # fmt: skip
     assert row["mean"] == 1
     assert report["order"] == ["default", "lexical", "vector", "rrf", "strict"]
     order = "lexical vector fused gated threads documents pool latest reranked units final"
@@ -215,10 +208,9 @@ def test_a_sweep_over_settings_of_a_build_builds_beside_the_published_index(meas
 def test_profiles_together_rank_as_each_does_alone(measured: Workspace):
     settings = load_settings(measured.config)
     profiles = {
-        "first": SearchSettings(quote_weight=0.5),
-        "middle": SearchSettings(quote_weight=2.0, stopwords=()),
+        "first": SearchSettings(quote_weight=0.5), "middle": SearchSettings(quote_weight=2.0, stopwords=()),
         "last": SearchSettings(quote_weight=0.5, fusion="rrf", thread_weight=0),
-    }
+    }  # fmt: skip
     asked = [q["query"] for q in queries()]
     index = open_index(settings)
     together, _ = index.rank_each(asked, profiles, 10, lambda *told: None)

@@ -18,12 +18,11 @@ UNKNOWN = [
     "no@such.mail", "<no@such.mail>", "nowhere/none.md#no", "\x01", "no\udcff", "x'; DROP TABLE chunks; --", "a" * 30_000,
 ]  # fmt: skip
 TAKE_AN_ID: dict[str, Callable[[str], list[str]]] = {
-    "get": lambda name: ["get", name],
-    "similar": lambda name: ["similar", name],
+    "get": lambda name: ["get", name], "similar": lambda name: ["similar", name],
     "search --why": lambda name: ["search", "compactor", "--why", name],
     "graph stripe": lambda name: ["graph", "stripe", name],
     "graph stripe --technical": lambda name: ["graph", "stripe", name, "--technical"],
-}
+}  # fmt: skip
 TAKE_AN_ID = {call: made for call, made in TAKE_AN_ID.items() if call.split()[0] in COMMANDS}
 
 

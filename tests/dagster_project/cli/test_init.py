@@ -69,46 +69,28 @@ def put(folder: Path, files: Mapping[str, bytes]) -> Path:
 
 ARCHIVES: dict[str, tuple[Mapping[str, bytes], list[tuple[str, str]]]] = {
     "monthly archives": ({"dev.2024-01": MBOX, "dev.2024-02": MBOX}, [("mbox", "x/*")]),
-    "archives beside other files": (
-        {
-            "dev-2024-01.mbox.gz": gzip.compress(MBOX),
-            "dev-2024-02.mbox.gz": gzip.compress(MBOX),
-            "SUMS": b"0",
-        },
-        [("mbox", "x/dev-*")],
-    ),
-    "lists in folders": (
-        {"a/a.200401": MBOX, "b/b.200401": MBOX, "b/README.md": PAGE},
-        [("mbox", "x/a/*"), ("mbox", "x/b/b.*")],
-    ),
+    "archives beside other files": ({"dev-2024-01.mbox.gz": gzip.compress(MBOX),
+    "dev-2024-02.mbox.gz": gzip.compress(MBOX), "SUMS": b"0"}, [("mbox", "x/dev-*")]), "lists in folders": (
+    {"a/a.200401": MBOX, "b/b.200401": MBOX, "b/README.md": PAGE}, [("mbox", "x/a/*"), ("mbox", "x/b/b.*")]),
     "Thunderbird": ({"Inbox": MBOX, "Inbox.msf": b"//", "Inbox.sbd/Work": MBOX}, [("mbox", "x")]),
     "Takeout": ({"Takeout/Mail/All mail.mbox": MBOX, "Takeout/archive_browser.html": PAGE}, [("mbox", "x")]),
     "Maildir": ({"cur/1:2,S": MAIL, "new/2": MAIL, ".Sent/cur/3:2,S": MAIL}, [("maildir", "x")]),
-    "MH": ({"inbox/1": MAIL, "inbox/2": MAIL}, [("maildir", "x")]),
-    "eml": ({"2024/a.eml": MAIL}, [("eml", "x")]),
+    "MH": ({"inbox/1": MAIL, "inbox/2": MAIL}, [("maildir", "x")]), "eml": ({"2024/a.eml": MAIL}, [("eml", "x")]),
     "Obsidian": ({".obsidian/app.json": b"{}", "a.md": PAGE}, [("vault", "x")]),
     "notes": ({"a.md": NOTE, "b.md": PAGE}, [("vault", "x")]),
     "documents": ({"docs/a.md": PAGE, "docs/b.rst": b"B\n=\n", "c.png": b"\x89PNG"}, [("tree", "x")]),
-    "WhatsApp": ({"WhatsApp Chat with Hens.txt": WHATSAPP}, [("conversation", "x")]),
-    "WhatsApp of iOS": (
-        {"chat.zip": zipped({"_chat.txt": WHATSAPP, "IMG-1.jpg": b"x"})},
-        [("conversation", "x")],
-    ),
-    "Slack": ({"channels.json": b"[]", "general/2025-01-15.json": DAY}, [("conversation", "x")]),
-    "Slack in a zip": (
-        {"export.zip": zipped({"channels.json": b"[]", "general/2025-01-15.json": DAY})},
-        [("conversation", "x")],
-    ),
+    "WhatsApp": ({"WhatsApp Chat with Hens.txt": WHATSAPP}, [("conversation", "x")]), "WhatsApp of iOS": (
+    {"chat.zip": zipped({"_chat.txt": WHATSAPP, "IMG-1.jpg": b"x"})}, [("conversation", "x")]),
+    "Slack": ({"channels.json": b"[]", "general/2025-01-15.json": DAY}, [("conversation", "x")]), "Slack in a zip": (
+    {"export.zip": zipped({"channels.json": b"[]", "general/2025-01-15.json": DAY})}, [("conversation", "x")]),
     "Telegram": ({"result.json": TELEGRAM}, [("conversation", "x")]),
     "issues of GitHub": ({"issues.json": ISSUES, "p/comments.json": NOTES}, [("issues", "x")]),
     "issues as notes": ({"1.md": ISSUE, "2.md": ISSUE, "README.md": PAGE}, [("issues", "x")]),
     "Discord": ({"hens.json": DISCORD}, [("conversation", "x")]),
     "a table": ({"chat.csv": b"time,author,message\n2025-01-01T10:00:00,ada,hi\n"}, [("conversation", "x")]),
-    "all of it": (
-        {"mail/dev.2024-01": MBOX, "notes/a.md": NOTE, "chats/_chat.txt": WHATSAPP},
-        [("conversation", "x/chats"), ("mbox", "x/mail/*"), ("vault", "x/notes")],
-    ),
-}
+    "all of it": ({"mail/dev.2024-01": MBOX, "notes/a.md": NOTE, "chats/_chat.txt": WHATSAPP},
+    [("conversation", "x/chats"), ("mbox", "x/mail/*"), ("vault", "x/notes")]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("files", "expected"), ARCHIVES.values(), ids=ARCHIVES)
@@ -260,13 +242,10 @@ def test_help_lists_its_pages_and_names_what_is_near():
 
 
 COMPLETED = {
-    "weft search --source ": ["dev", "users"],
-    "weft se": sorted(name for name in COMMANDS if name.startswith("se")),
-    "weft search --list d": ["dev"],
-    "weft get m1@": ["m1@example.org"],
-    "weft search fox --why m2@": ["m2@example.org"],
-    "weft get nosuch": [],
-}
+    "weft search --source ": ["dev", "users"], "weft se": sorted(name for name in COMMANDS if name.startswith("se")),
+    "weft search --list d": ["dev"], "weft get m1@": ["m1@example.org"],
+    "weft search fox --why m2@": ["m2@example.org"], "weft get nosuch": [],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("line", COMPLETED)

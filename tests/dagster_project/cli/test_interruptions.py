@@ -56,9 +56,8 @@ def _there(pattern: str) -> Callable[[Path], object]:
 
 
 POINTS: dict[str, Callable[[Path], object]] = {
-    "assets": _there("lake/messages/*/*.parquet"),
-    "publish": _there("index/.build-*"),
-}
+    "assets": _there("lake/messages/*/*.parquet"), "publish": _there("index/.build-*"),
+}  # fmt: skip
 
 
 @pytest.mark.exhaustive
@@ -108,7 +107,7 @@ def test_none_is_left_of_the_processes_that_threads_start_at_that_moment():
 
 COMMANDS: dict[str, Sequence[str]] = {
     "search": ("search", "compactor"), "context": ("context", "--stdin"), "mcp": ("mcp",),
-    "mcp over HTTP": ("mcp", "--http", "0"), "backfill": ("backfill",), "plan": ("plan",),
+    "mcp over HTTP": ("mcp", "--http", "0"), "backfill": ("build", "--backfill"), "plan": ("plan",),
 }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ READING = (
     ("search", "compactor"), ("search", "compactor", "--stages"), ("sql", "SELECT 1"), ("get", "m0@example.org"),
     ("similar", "m0@example.org"), ("plan",), ("plan", "--cost"), ("cache", "stats"), ("cache", "verify"),
 )  # fmt: skip
-_NAMED = ("build", "build --fetch-only", "backfill", "cache prune", "cache prune --refused")
+_NAMED = ("build", "build --fetch-only", "build --backfill", "cache prune", "cache prune --refused")
 WRITING = [name.split() for name in _NAMED]
 
 
@@ -89,12 +89,10 @@ def _killed(work: Workspace) -> None:
     place = work.settings.root / "cache" / "answers.sqlite"
     SQLiteAnswerCache(place).store({f"m/1/{n}": "x" * 999 for n in range(99)})
     half = (
-        "import os, sqlite3, sys\n"
-        "opened = sqlite3.connect(sys.argv[1])\n"
-        "opened.execute('PRAGMA cache_size = 5')\n"
-        "opened.execute(\"UPDATE answers SET answer = 'y' || answer\")\n"
+        "import os, sqlite3, sys\n" "opened = sqlite3.connect(sys.argv[1])\n"
+        "opened.execute('PRAGMA cache_size = 5')\n" "opened.execute(\"UPDATE answers SET answer = 'y' || answer\")\n"
         "os._exit(1)\n"
-    )
+    )  # fmt: skip
     subprocess.run([sys.executable, "-c", half, place], check=False)
     assert place.with_name("answers.sqlite-journal").stat().st_size
 

@@ -46,17 +46,13 @@ def mail(number: int, answers: int | None = None) -> str:
         f"To: dev@example.org\nMessage-ID: <m{number}@example.org>\n{reference}"
         f"Date: Mon, 05 Jan 2004 {10 + number}:00:00 +0000\nSubject: {word(f'compactor {EVIL} load')}\n"
         "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n"
-        "Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\n"
-        + base64.encodebytes(
-            f"> the compactor {NAMED} was quoted\n> in {NAMED} two lines\n\n![it]({PIXEL}) The compactor of "
-            f"run {number} keeps "
-            f"{EVIL} its pace when the load doubles, and {EVIL} nothing is lost.\n".encode()
-        ).decode()
-        + f'\n--b\nContent-Type: text/plain; name="{word(f"log {EVIL}.txt")}"\n'
+        "Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\n" + base64.encodebytes(
+        f"> the compactor {NAMED} was quoted\n> in {NAMED} two lines\n\n![it]({PIXEL}) The compactor of "
+        f"run {number} keeps " f"{EVIL} its pace when the load doubles, and {EVIL} nothing is lost.\n".encode()
+        ).decode() + f'\n--b\nContent-Type: text/plain; name="{word(f"log {EVIL}.txt")}"\n'
         f"Content-Disposition: attachment\nContent-Transfer-Encoding: base64\n\n"
-        + base64.encodebytes(f"the compactor's log {EVIL} says it all\n".encode()).decode()
-        + "\n--b--\n\n"
-    )
+        + base64.encodebytes(f"the compactor's log {EVIL} says it all\n".encode()).decode() + "\n--b--\n\n"
+    )  # fmt: skip
 
 
 FACTS = yaml.safe_dump({"tags": ["compactor", f"tag{EVIL}"], "title": f"Notes {EVIL}"})
@@ -98,10 +94,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
         {"name": "notes", "kind": "vault", "path": "notes"},
         {"name": "docs", "kind": "tree", "path": "docs", "grain": "folder"},
         {"name": "chat", "kind": "conversation", "path": "chats", "pseudonyms": False},
-        graph={"enabled": True, "prompts": "top"},
-        document_chunks={"chunker": "tree"},
+        graph={"enabled": True, "prompts": "top"}, document_chunks={"chunker": "tree"},
         evaluation={"queries": ["truth.yaml"]},
-    )
+    )  # fmt: skip
     work.write(f"dev.2004{short}-01.mbox", (mail(1) + mail(2, 1) + mail(3, 1)).encode())
     work.write(f"broken{short}.mbox.gz", b"")
     work.put(f"notes/compactor {short}.md", NOTE)
@@ -112,13 +107,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     work.put("given.txt", f"The compactor {EVIL} and its load")
     work.put("hostile.yaml", yaml.safe_dump({"queries": [EVIL]}))
     said = {
-        "plan": weft(work, "plan", "--config", "CONFIG"),
-        "build": weft(work, "build", "--config", "CONFIG"),
-        "eval run": weft(work, "eval", "run", "--config", "CONFIG"),
-        "context": weft(
-            work, "context", "--config", "CONFIG", "WORK/given.txt", "--manifest", "WORK/one.json"
-        ),
-    }
+        "plan": weft(work, "plan", "--config", "CONFIG"), "build": weft(work, "build", "--config", "CONFIG"),
+        "eval run": weft(work, "eval", "run", "--config", "CONFIG"), "context": weft(
+        work, "context", "--config", "CONFIG", "WORK/given.txt", "--manifest", "WORK/one.json"),
+    }  # fmt: skip
     for name, result in said.items():
         assert result.exit_code == 0, (name, result.output, result.exception)
     yield Built(work, said)
@@ -137,8 +129,10 @@ def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple
 
 HERE = ("--config", "CONFIG")
 CALLS: dict[str, list[tuple[str, ...]]] = {
-    "build": [HERE, (*HERE, "--verify"), (*HERE, "--fetch-only", f"none{NAMED}")],
-    "backfill": [HERE, (*HERE, f"none{NAMED}")],
+    "build": [HERE, (*HERE, "--verify"), (*HERE, "--fetch-only", f"none{NAMED}"), (*HERE, "--backfill", f"none{NAMED}")],
+    "backup": [
+        (*HERE, f"WORK/copy{NAMED}"), ("--verify", f"WORK/none{NAMED}"), ("--restore", f"WORK/{NAMED}", f"WORK/copy{NAMED}"),
+    ],
     "search": [
         (*HERE, "compactor load"), (*HERE, f"compactor {NAMED} s:compactor"), (*HERE, "compactor", "--list", NAMED),
         (*HERE, f'"not closed {NAMED}'), (*HERE, "merges", "--kind", "conversation"),
@@ -183,7 +177,7 @@ CALLS = {name: calls for name, calls in CALLS.items() if name.split()[0] in COMM
 SHOWING = {
     "search", "context", "sql", "get", "similar", "graph stripe", "graph ask", "doctor",
     "cache import", "eval run", "eval init", "eval compare", "eval sweep", "serve", "graph serve", "mcp",
-    "mcp skill", "ui", "backfill", "build", "init", "verify", "serve tokens",
+    "mcp skill", "ui", "backup", "build", "init", "verify", "serve tokens",
 }  # fmt: skip
 """Commands that do print a steering sign's escape: the test would pass for an output without any."""
 

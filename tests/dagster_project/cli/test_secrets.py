@@ -61,12 +61,11 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     monkeypatch.setattr("assets.fetch._BACKOFF_SECONDS", 0.01)
     closed = "http://127.0.0.1:9/{year}{month:02}"
     work = Workspace(tmp_path / "work").configure(
-        DEV,
-        {**fetched(url=closed, credentials="FETCH"), "name": "a"},
+        DEV, {**fetched(url=closed, credentials="FETCH"), "name": "a"},
         {**fetched(url=f"{closed}?token={SECRET}", credentials="OTHER"), "name": "b"},
         {"name": "chat", "kind": "conversation", "path": "chats"},
         alerts={"url": f"http://127.0.0.1:9/hooks/{SECRET}", "command": ["false", SECRET]},
-    )
+    )  # fmt: skip
     work.write("dev.2004-01.mbox", discussion(0, 3, "compactor"))
     work.put("chats/WhatsApp Chat with Ada.txt", "27.03.25, 18:02 - Ada: the compactor keeps its pace\n")
     return work

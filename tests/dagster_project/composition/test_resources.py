@@ -20,13 +20,9 @@ def shown(definitions: dg.Definitions) -> dict[str, dict[str, Any]]:
     found = definitions.get_repository_def().get_top_level_resources()
     snaps = [ResourceSnap.from_def(made, name, *[{}] * 6) for name, made in found.items()]
     return {
-        snap.name: {
-            key: f"${value.name}" if isinstance(value, ResourceConfigEnvVarSnap) else json.loads(value)
-            for key, value in snap.configured_values.items()
-        }
-        for snap in snaps
-        if snap.configured_values
-    }
+        snap.name: {key: f"${value.name}" if isinstance(value, ResourceConfigEnvVarSnap) else json.loads(value)
+        for key, value in snap.configured_values.items()} for snap in snaps if snap.configured_values
+    }  # fmt: skip
 
 
 @pytest.mark.exhaustive
@@ -52,10 +48,9 @@ def test_the_ui_names_the_variables_of_secrets_and_never_their_values(
         "credentials": "LISTS",
     }  # fmt: skip
     work = Workspace(tmp_path / "work").configure(
-        {"name": "far", "kind": "mbox", "fetch": remote},
-        embedding={"model": "gemini"},
+        {"name": "far", "kind": "mbox", "fetch": remote}, embedding={"model": "gemini"},
         sentences={"kind": "gemini"},
-    )
+    )  # fmt: skip
     resources = shown(build_definitions(work.settings))
     assert resources["embedder"]["api_key"] == resources["language_model"]["api_key"] == "$GOOGLE_API_KEY"
     assert resources["remotes"] == {"sources": {"far": "http, credentials in LISTS_USER and LISTS_PASSWORD"}}

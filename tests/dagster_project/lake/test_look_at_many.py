@@ -24,10 +24,8 @@ PARTITIONS, PAGE = 4_000, 1_000
 REQUESTS = PARTITIONS * len(MAIL.tables) // PAGE + 1
 """A list names a thousand objects, of which each table has one for each partition; one more names the tables."""
 WRITTEN = {
-    "weft.content_hash": "a" * 32,
-    "weft.code_version": "b",
-    "weft.inputs": json.dumps({"partition": "c"}),
-}
+    "weft.content_hash": "a" * 32, "weft.code_version": "b", "weft.inputs": json.dumps({"partition": "c"}),
+}  # fmt: skip
 
 
 def etag(key: str) -> str:

@@ -91,14 +91,10 @@ class Relations:
         """What a stage in buckets reads, of the whole lake and each mail once."""
         tables = self.tables([*stage.inputs, "memberships"])
         once = {
-            name: threads.canonical(tables[name], tables["memberships"], key)
-            for name, key in (
-                ("messages", "message_id"),
-                ("message_chunks", "doc_id"),
-                ("attachments", "message_id"),
-            )
+            name: threads.canonical(tables[name], tables["memberships"], key) for name, key in (
+            ("messages", "message_id"), ("message_chunks", "doc_id"), ("attachments", "message_id"))
             if name in tables
-        }
+        }  # fmt: skip
         if "thread_tree" in tables:
             once["thread_tree"] = tables["thread_tree"].filter(~tables["thread_tree"].is_ghost)
         return {name: (tables | once)[name] for name in stage.in_buckets or {}}
@@ -152,18 +148,12 @@ def _small_buckets() -> Iterator[None]:
 def archive(chance: random.Random, numbers: Sequence[int]) -> list[Mail]:
     """Mails of a few threads, some short, some that repeat the mail they answer, some without a parent."""
     return [
-        Mail(
-            number,
-            chance.choice(
-                ["Yes.", f"Run {number} was measured, and it keeps its pace.", f"{TEXT}\n\nNo, never."]
-            ),
-            chance.choice(["Tea", "Re: Tea", f"Coffee {number % 3}"]),
-            chance.choice([None, number - 1, number - 7, 900]),
-            f"p{number % 3}@example.org",
-            at=START + timedelta(minutes=number),
-        )
-        for number in numbers
-    ]
+        Mail(number, chance.choice(
+        ["Yes.", f"Run {number} was measured, and it keeps its pace.", f"{TEXT}\n\nNo, never."]),
+        chance.choice(["Tea", "Re: Tea", f"Coffee {number % 3}"]),
+        chance.choice([None, number - 1, number - 7, 900]), f"p{number % 3}@example.org",
+        at=START + timedelta(minutes=number)) for number in numbers
+    ]  # fmt: skip
 
 
 @pytest.mark.exhaustive
@@ -207,9 +197,7 @@ def test_after_any_history_the_relations_are_those_of_the_whole_lake(
 @pytest.fixture(scope="module")
 def refreshed(tmp_path_factory: pytest.TempPathFactory) -> Relations:
     work = Workspace(tmp_path_factory.mktemp("relations") / "work").configure()
-    topics = [
-        [Mail(n, f"Topic {n}.", f"Topic {n}"), Mail(n + 1, "Yes.", reply_to=n)] for n in range(0, 16, 2)
-    ]
+    topics = [[Mail(n, f"About {n}.", f"Topic {n}"), Mail(n + 1, "A.", reply_to=n)] for n in range(0, 16, 2)]
     work.write("dev.mbox", [each for topic in topics for each in topic])
     made = Relations(work)
     made.refresh()

@@ -75,11 +75,9 @@ def test_a_run_with_other_settings_is_of_another_code_version(built: Workspace):
     declared = built.lake.footer("message_chunks", JANUARY)
     with built.instance() as instance:
         build_definitions(built.settings).resolve_implicit_global_asset_job_def().execute_in_process(
-            instance=instance,
-            partition_key=JANUARY,
-            asset_selection=[dg.AssetKey(t) for t in ("message_chunks", "message_exclusions")],
-            run_config=config,
-        )
+            instance=instance, partition_key=JANUARY,
+            asset_selection=[dg.AssetKey(t) for t in ("message_chunks", "message_exclusions")], run_config=config,
+        )  # fmt: skip
         event = instance.get_latest_materialization_event(dg.AssetKey("message_chunks"))
     other = built.lake.footer("message_chunks", JANUARY)
     assert declared and other and declared.code_version != other.code_version
@@ -88,9 +86,8 @@ def test_a_run_with_other_settings_is_of_another_code_version(built: Workspace):
     assert built.plan().reasons == {JANUARY: "other settings of message_chunks"}
     with_other = built.configure(
         {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
-        {"name": "users", "kind": "mbox", "path": "mail/users/*"},
-        chunks={"message_chars": 900},
-    )
+        {"name": "users", "kind": "mbox", "path": "mail/users/*"}, chunks={"message_chars": 900},
+    )  # fmt: skip
     assert JANUARY not in {p for p, tables in with_other.plan().stale.items() if "message_chunks" in tables}
 
 

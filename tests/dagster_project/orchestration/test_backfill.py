@@ -40,7 +40,7 @@ def test_what_is_stale_is_asked_for_and_its_runs_come_to_what_a_build_does(
         asked = backfill(archives.settings, with_daemon(instance))
         assert asked.partitions == tuple(f"dev/{name}" for name in MONTHS)
         (found,) = instance.get_backfills()
-        assert (found.backfill_id, found.title) == (asked.backfill, "weft backfill")
+        assert (found.backfill_id, found.title) == (asked.backfill, "weft build --backfill")
         assert found.tags["dagster/priority"] == "-1"
         assert runs_of_dagster(archives.settings, instance, "").backfilled == set(asked.partitions)
         assert set(found.asset_selection or ()) == {dg.AssetKey(table) for table in MAIL.tables}

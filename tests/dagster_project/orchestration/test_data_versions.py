@@ -32,12 +32,10 @@ def instance(built: Workspace) -> Iterator[dg.DagsterInstance]:
 def data_versions(instance: dg.DagsterInstance) -> dict[Place, str]:
     """The data version of each table of mail and partition, as of its latest materialization."""
     return {
-        (key.path[-1], partition): tags["dagster/data_version"]
-        for key in KEYS
+        (key.path[-1], partition): tags["dagster/data_version"] for key in KEYS
         for partition, tags in instance.event_log_storage.get_latest_tags_by_partition(
-            key, dg.DagsterEventType.ASSET_MATERIALIZATION, ["dagster/data_version"]
-        ).items()
-    }
+        key, dg.DagsterEventType.ASSET_MATERIALIZATION, ["dagster/data_version"]).items()
+    }  # fmt: skip
 
 
 def content_hashes(work: Workspace) -> dict[Place, str]:
@@ -122,11 +120,9 @@ def test_after_a_build_nothing_over_the_whole_lake_is_stale(built: Workspace, in
     observe(built, instance)
     assert built.build().published
     whole = [
-        (key.path[-1], None)
-        for definition in make_assets(built.settings)
-        if definition.partitions_def is None
+        (key.path[-1], None) for definition in make_assets(built.settings) if definition.partitions_def is None
         for key in definition.keys
-    ]
+    ]  # fmt: skip
     assert len(whole) >= 15
     assert statuses(built, instance, whole) == {}
 
@@ -139,10 +135,9 @@ def test_a_source_that_comes_or_goes_makes_nothing_of_others_stale(
     built.write("more/more.2004-01.mbox", [Mail(800, "Of another list.", "News")])
     kept = {"name": "dev", "kind": "mbox", "path": "mail/dev/*"}
     built.configure(
-        kept,
-        {"name": "users", "kind": "mbox", "path": "mail/users/*"},
+        kept, {"name": "users", "kind": "mbox", "path": "mail/users/*"},
         {"name": "more", "kind": "mbox", "path": "mail/more/*"},
-    )
+    )  # fmt: skip
     assert observe(built, instance) == {"more": ["more/2004-01"]}
     assert {partition for _, partition in stale(built, instance)} == {"more/2004-01"}
 

@@ -65,13 +65,11 @@ def assert_undisturbed(work: Workspace, expected: Workspace) -> None:
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "messages/dev/2004-01": (truncated, "no whole Parquet file"),
     "message_terms/dev/2004-02": (emptied, "no whole Parquet file"),
-    "message_blocks/dev/2004-02": (Path.unlink, "missing"),
-    "threads": (of_another_schema, "of another schema"),
-    "chunk_context": (of_another_type, "of another schema"),
-    "corpus_measures": (Path.unlink, "missing"),
+    "message_blocks/dev/2004-02": (Path.unlink, "missing"), "threads": (of_another_schema, "of another schema"),
+    "chunk_context": (of_another_type, "of another schema"), "corpus_measures": (Path.unlink, "missing"),
     "embeddings/dev/2004-01": (truncated, "no whole Parquet file"),
     "embeddings/users/2004-01": (Path.unlink, "missing"),
-}
+}  # fmt: skip
 
 
 def cut_inside(file: Path) -> None:
@@ -104,9 +102,7 @@ def test_damage_of_all_kinds_is_named_and_repaired_by_one_command(built: Workspa
     expected = dict.fromkeys(files, CORRUPT) | {
         str(lake / f"{n}.parquet"): s for n, (_, s) in damages.items()
     }
-    assert {
-        file: expected[file] in said and expected[file] for file, said in done.told["damaged"].items()
-    } == expected
+    assert {f: expected[f] in said and expected[f] for f, said in done.told["damaged"].items()} == expected
     assert_undisturbed(built, built_once)
 
 

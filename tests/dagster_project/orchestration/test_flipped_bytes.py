@@ -85,11 +85,9 @@ def planned(work: Workspace) -> object:
 OTHERS: dict[str, tuple[str, Callable[[Workspace], object]]] = {
     "files of lenses": ("lenses/*/weft-*.duckdb", under_a_lens),
     "arrays of lenses": ("lenses/*/weft-*.arrays/**/*.*", under_a_lens),
-    "answers": ("cache/answers.sqlite", cached_answers),
-    "receipts": ("receipts/*.jsonl", disclosed),
-    "what was forgotten": ("lake/forgotten.json", forgotten),
-    "history": ("dagster/**/*.db", planned),
-}
+    "answers": ("cache/answers.sqlite", cached_answers), "receipts": ("receipts/*.jsonl", disclosed),
+    "what was forgotten": ("lake/forgotten.json", forgotten), "history": ("dagster/**/*.db", planned),
+}  # fmt: skip
 """By kind, the pattern of its files below the storage root, and what is asked of them, which makes what is missing."""
 
 

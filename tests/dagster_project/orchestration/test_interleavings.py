@@ -66,12 +66,9 @@ class World:
         for work in reconcile(self.settings, self.instance, plan, runs)[0]:
             tags = {REFRESH_TAG: str(self.refreshes), **work.tags}
             run = dg.DagsterRun(
-                work.job,
-                secrets.token_hex(8),
-                status=Status.STARTED,
-                tags=tags,
+                work.job, secrets.token_hex(8), status=Status.STARTED, tags=tags,
                 asset_selection=frozenset(work.keys),
-            )
+            )  # fmt: skip
             made = run_partitions(self.instance, [run])
             assert not made & under_way, "two runs make one partition"
             assert made <= plan.stale.keys(), "a partition is made that is current"
@@ -110,9 +107,8 @@ class World:
 
 
 EVENTS = st.lists(
-    st.tuples(st.sampled_from(["edit", "hour", "look", "look", "end", "end"]), st.integers(0, 23)),
-    max_size=25,
-)
+    st.tuples(st.sampled_from(["edit", "hour", "look", "look", "end", "end"]), st.integers(0, 23)), max_size=25,
+)  # fmt: skip
 
 
 @examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -139,9 +135,8 @@ def test_two_ticks_after_the_last_change_the_index_shows_the_sources(
     built: Workspace, tmp_path: Path, seed: int, chance: random.Random
 ):
     work, steps = (
-        built,
-        ["clock", "edit", "hour", "rest", *chance.choices(STEPS, k=chance.randint(3, 8)), "edit"],
-    )
+        built, ["clock", "edit", "hour", "rest", *chance.choices(STEPS, k=chance.randint(3, 8)), "edit"],
+    )  # fmt: skip
     with work.instance() as instance, ExitStack() as clock:
         daemon, number = Daemon(work, instance), 900
         for step in steps:

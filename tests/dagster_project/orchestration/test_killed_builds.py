@@ -36,9 +36,7 @@ def start_build(work: Workspace, home: Path | None = None) -> Command:
 
 
 def change(work: Workspace) -> None:
-    work.write(
-        "dev/dev.2004-02.mbox", [*discussion(100, 5, "write-ahead log"), *discussion(500, 4, "planner")]
-    )
+    work.write("dev/dev.2004-02.mbox", discussion(100, 5, "write-ahead log") + discussion(500, 4, "planner"))
     work.write("dev/dev.2004-03.mbox", [Mail(600, "Agreed.", "Re: compactor", reply_to=3)])
     (work.folder / "mail" / "users" / "users.2004-01.mbox").unlink(missing_ok=True)
     work.write("users/users.2004-02.mbox", discussion(700, 4, "shell"))

@@ -44,9 +44,7 @@ def empty(tmp_path: Path) -> Iterator[tuple[Workspace, dg.DagsterInstance]]:
 
 def run(tables: tuple[str, ...], **tags: str) -> dg.DagsterRun:
     keys = frozenset(dg.AssetKey(table) for table in tables)
-    return dg.DagsterRun(
-        "a_job", asset_selection=keys, tags={k.replace("__", "/"): v for k, v in tags.items()}
-    )
+    return dg.DagsterRun("job", asset_selection=keys, tags={k.replace("__", "/"): v for k, v in tags.items()})
 
 
 RELATIONS, PUBLISH = ("memberships", "embeddings"), ("embeddings", "search_index")
@@ -203,9 +201,7 @@ def test_each_source_gets_a_run_where_none_can_be_read(daemon: Daemon):
     assert {run.tags["dagster/partition"] for run in daemon.look()} == {JANUARY, USERS}
 
 
-def test_the_work_of_dagster_is_known_by_its_runs_and_backfills(
-    built: Workspace, instance: dg.DagsterInstance
-):
+def test_the_work_of_dagster_is_known_by_runs_and_backfills(built: Workspace, instance: dg.DagsterInstance):
     planned(built.settings, instance)
     queued = dg.DagsterRunStatus.QUEUED
     going = begun_run(built, instance, MAIL.tables, FEBRUARY, status=queued, tags={REFRESH_TAG: "r"})

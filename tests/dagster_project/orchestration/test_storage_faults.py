@@ -78,11 +78,9 @@ def _lock_of_a_process_that_is_gone(work: Workspace) -> None:
 MENDED: dict[str, tuple[tuple[Callable[[Workspace], None], ...], set[str]]] = {
     "empty CURRENT": ((other_current(""), garbage("cache/files.json", "cache/seen.json")), {"index"}),
     "other CURRENT": ((other_current("weft-0.duckdb\n"), _run_of_no_history), {"index", "work"}),
-    "CURRENT of itself": (
-        (_current_of_itself, _lock_of_a_process_that_is_gone, settings_of(b"\xef\xbb\xbf")),
-        {"index"},
-    ),
-}
+    "CURRENT of itself": ((_current_of_itself, _lock_of_a_process_that_is_gone, settings_of(b"\xef\xbb\xbf")),
+    {"index"}),
+}  # fmt: skip
 """By fault, how it and others beside it come about, and the areas that the doctor reports."""
 
 TOLD: dict[str, tuple[Callable[[Workspace], None], int, str | None, tuple[str, ...]]] = {

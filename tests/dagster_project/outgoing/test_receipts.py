@@ -137,9 +137,7 @@ def test_an_answer_with_many_long_places_stops_no_later_one(tmp_path: Path):
     assert len({passage["place"] for r in (first, second) for passage in r["passages"]}) == 650
 
 
-@pytest.mark.parametrize(
-    "bad", [b"no receipt\n", b"[]\n", b"x" * (3 << 20) + b"\n", b"\0" * 99 + b"\n", b"\n"]
-)
+@pytest.mark.parametrize("bad", [b"none\n", b"[]\n", b"x" * (3 << 20) + b"\n", b"\0" * 99 + b"\n", b"\n"])
 def test_a_bad_line_stops_no_later_answer_and_is_named(tmp_path: Path, bad: bytes):
     receipts = Receipts(tmp_path)
     added(receipts)

@@ -32,9 +32,7 @@ from transforms.hashing import text_hash
 
 NOW = datetime(2004, 3, 20, 12, tzinfo=UTC)
 JANUARY, FEBRUARY, MARCH = (f"/dev.20040{n}" for n in (1, 2, 3))
-MAILS = {
-    path: mbox(discussion(n * 100, 40, "compactor")) for n, path in enumerate((JANUARY, FEBRUARY, MARCH))
-}
+MAILS = {p: mbox(discussion(n * 100, 40, "compactor")) for n, p in enumerate((JANUARY, FEBRUARY, MARCH))}
 
 
 @pytest.fixture
@@ -50,10 +48,8 @@ def fetch(tmp_path: Path, server: Archives, every_key: None) -> Callable[..., Fe
 
     def run(now: datetime = NOW, **changes: Any) -> Fetched:
         remote = {
-            "kind": "http",
-            "url": f"{server.address}/{{list}}.{{year}}{{month:02}}",
-            "since": "2004-01",
-        }
+            "kind": "http", "url": f"{server.address}/{{list}}.{{year}}{{month:02}}", "since": "2004-01",
+        }  # fmt: skip
         work = Workspace(tmp_path).configure(
             {"name": "dev", "kind": "mbox", "fetch": {**remote, "requests_per_minute": 10_000, **changes}}
         )
@@ -132,11 +128,9 @@ def test_a_month_is_due_until_it_was_asked_for_after_its_end_and_then_every_thir
 
 def test_templates_name_lists_years_and_months():
     remote = HttpRemote(
-        kind="http",
-        url="https://example.org/{list}/{year}-{month_name}.txt.gz",
-        since="2003-12/2004-01",
+        kind="http", url="https://example.org/{list}/{year}-{month_name}.txt.gz", since="2003-12/2004-01",
         lists=("dev", "users"),
-    )
+    )  # fmt: skip
     assert [(a.stem, a.url) for a in archives(remote, "-", NOW)] == [
         ("dev.2004-01", "https://example.org/dev/2004-January.txt.gz"),
         ("users.2004-01", "https://example.org/users/2004-January.txt.gz"),

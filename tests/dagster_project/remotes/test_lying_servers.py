@@ -233,9 +233,7 @@ def test_an_object_store_follows_no_redirect_and_shows_no_key(tmp_path: Path, ev
             store.plan[path] = [raw(head + body)] * 20
         assert not leaks(fetch_store(tmp_path, store))
         for path in ("/lists", "/lists/"):
-            store.plan[path] = [
-                raw(b"HTTP/1.1 200 OK\r\n\r\n<ListBucketResult><Contents><Size>x</Size>")
-            ] * 20
+            store.plan[path] = [raw(b"HTTP/1.1 200 OK\r\n\r\n<ListBucketResult><Contents><Size>x")] * 20
         assert "s3://lists" in fetch_store(tmp_path, store)
 
 
@@ -256,9 +254,8 @@ def test_a_webhook_follows_no_redirect_and_a_receiver_that_lies_fails_nothing(se
     with served_archives("127.0.0.2") as other, socket.create_server(("127.0.0.1", 0)) as listener:
         answers = [
             f"HTTP/1.1 302 Found\r\nLocation: {other.address}/x\r\nContent-Length: 0\r\n\r\n".encode(),
-            b"not http at all\r\n\r\n",
-            b"HTTP/1.1 200 " + b"x" * 300_000,
-        ]
+            b"not http at all\r\n\r\n", b"HTTP/1.1 200 " + b"x" * 300_000,
+        ]  # fmt: skip
 
         def serve() -> None:
             for answer in answers:

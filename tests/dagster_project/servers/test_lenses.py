@@ -102,14 +102,12 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         made.put(f"desk/{mark}.md", f"# {mark}\n\nThe quorum of {mark}. {text}\n")
     made.put("bugs/issues.json", json.dumps(BUGS))
     made.configure(
-        {"name": "desk", "kind": "tree", "path": "desk"},
-        {"name": "bugs", "kind": "issues", "path": "bugs"},
+        {"name": "desk", "kind": "tree", "path": "desk"}, {"name": "bugs", "kind": "issues", "path": "bugs"},
         {"name": "public", "kind": "mbox", "path": "mail/public.mbox", "list_id": "public"},
         {"name": "secret", "kind": "mbox", "path": "mail/secret.mbox", "list_id": "secret"},
         {"name": "notes", "kind": "vault", "path": "notes"},
-        {"name": "chat", "kind": "conversation", "path": "chats/*.jsonl", "pseudonyms": False},
-        lenses=LENSES,
-    )
+        {"name": "chat", "kind": "conversation", "path": "chats/*.jsonl", "pseudonyms": False}, lenses=LENSES,
+    )  # fmt: skip
     made.build()
     return made
 
@@ -183,12 +181,9 @@ def test_a_lens_shows_what_it_names_and_nothing_else(work: Workspace, lens: str)
 def test_nothing_outside_a_lens_is_in_any_answer(work: Workspace, lens: str, query: str):
     # What was asked is repeated in answers, so of a mark in the query what it is joined to is looked for.
     hidden = {
-        name
-        for mark in ALL - SEEN[lens]
-        for name in (
-            [f"{mark}{end}" for end in ("subject", "text", " person", "@")] if mark in query else [mark]
-        )
-    }
+        name for mark in ALL - SEEN[lens] for name in (
+        [f"{mark}{end}" for end in ("subject", "text", " person", "@")] if mark in query else [mark])
+    }  # fmt: skip
     for said in told(work, lens, query):
         assert not {name for name in hidden if name in said}
 

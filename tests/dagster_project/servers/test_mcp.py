@@ -174,11 +174,10 @@ def test_answers_to_programs_leave_receipts_and_under_a_lens_pages_do(office: Wo
 def test_a_search_takes_the_options_of_the_command_line(office: Workspace):
     options = {"profile": "lexical", "weak": True, "per_document": 1}
     plain, asked, wrong = called(
-        office,
-        ("search", {"query": "zeppelin mooring"}),
+        office, ("search", {"query": "zeppelin mooring"}),
         ("search", {"query": "compactor zeppelin mooring", "options": options}),
         ("search", {"query": "compactor", "options": {"profile": "nosuch"}}),
-    )
+    )  # fmt: skip
     assert plain.structured_content["hits"] == []
     assert asked.structured_content["hits"]
     assert wrong.is_error and "no profile is called 'nosuch'" in wrong.content[0].text
@@ -208,9 +207,7 @@ def test_nothing_shows_a_secret_in_clear_where_people_get_texts_masked(
     work = office.copied(tmp_path / "work").configure(*SOURCES, safety={"outputs": action})
     note = work.put("question.txt", "The compactor of the office uploads with these keys")
     said = {arguments: work.weft(*arguments) for arguments in (*COMMANDS, ("context", str(note)))}
-    assert {
-        arguments: result.exit_code for arguments, result in said.items() if result.exit_code not in (0, 3)
-    } == {}
+    assert {a: result.exit_code for a, result in said.items() if result.exit_code not in (0, 3)} == {}
     shown: dict[object, str] = {arguments: result.output for arguments, result in said.items()}
     with pages(work.settings) as client:
         thread = client.get("/api/thread?id=m1@example.org").json()["thread_id"]
@@ -268,13 +265,10 @@ def test_what_is_masked_leaves_places_as_they_are(office: Workspace):
 
 def test_the_thread_and_the_sources_are_listed(office: Workspace):
     thread, cut, rest, sources, document = called(
-        office,
-        ("thread", {"id": "m1@example.org"}),
-        ("thread", {"id": "m1@example.org", "limit": 1}),
-        ("thread", {"id": "m1@example.org", "start": 1}),
-        ("list_sources", {}),
+        office, ("thread", {"id": "m1@example.org"}), ("thread", {"id": "m1@example.org", "limit": 1}),
+        ("thread", {"id": "m1@example.org", "start": 1}), ("list_sources", {}),
         ("thread", {"id": "notes:compactor.md"}),
-    )
+    )  # fmt: skip
     mails = thread.structured_content["mails"]
     assert [(m["message_id"], m["parent_id"], m["depth"]) for m in mails] == [("m1@example.org", None, 0),
         ("m2@example.org", "m1@example.org", 1)]  # fmt: skip
@@ -352,11 +346,10 @@ def test_no_cell_is_read_before_it_is_measured(office: Workspace):
     rows = bounded_rows(file, "SELECT i FROM range(9_000) t(i) ORDER BY i DESC;", 3, 99)
     assert rows.column("i").to_pylist() == [8_999, 8_998, 8_997]
     long, several, described = called(
-        office,
-        ("sql", {"statement": "SELECT 1 AS n, repeat('x', 200_000) AS t"}),
+        office, ("sql", {"statement": "SELECT 1 AS n, repeat('x', 200_000) AS t"}),
         ("sql", {"statement": "SELECT repeat('x', 60_000) AS t FROM range(3)"}),
         ("sql", {"statement": "DESCRIBE messages"}),
-    )
+    )  # fmt: skip
     assert long.structured_content == {"columns": ["n", "t"], "rows": [], "is_cut": True}
     assert several.structured_content == {"columns": ["t"], "rows": [["x" * 60_000]], "is_cut": True}
     assert ["message_id", "VARCHAR"] in [row[:2] for row in described.structured_content["rows"]]
@@ -364,9 +357,8 @@ def test_no_cell_is_read_before_it_is_measured(office: Workspace):
 
 PLACES = [
     'SELECT (SELECT path FROM system.main."DuckDB_Databases"() LIMIT 1)',
-    "FROM query/**/('FROM duckdb_' || 'settings()')",
-    "SELECT no_such_column FROM messages, read_text('weft.toml')",
-]
+    "FROM query/**/('FROM duckdb_' || 'settings()')", "SELECT no_such_column FROM messages, read_text('weft.toml')",
+]  # fmt: skip
 
 
 def test_sql_names_no_path_of_the_machine(office: Workspace):

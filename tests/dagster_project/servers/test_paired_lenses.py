@@ -19,14 +19,12 @@ from tests.archives import Mail, Workspace
 from tests.pages import BROWSED, pages
 
 LENSES = {
-    "shown": "source:pub OR source:wiki OR source:talk",
-    "listed": "l:public",
+    "shown": "source:pub OR source:wiki OR source:talk", "listed": "l:public",
     "without": "-source:ahead -source:zeta -source:attic -source:asides",
     "unlisted": "kind:message -l:ahead -l:zeta",
     "attached": "source:pub (has:attachment OR larger:600 OR thread:m10@example.org)",
-    "unanswered": "source:pub is:unanswered",
-    "small": "source:pub -larger:300 -f:boss -sensitivity:secret",
-}
+    "unanswered": "source:pub is:unanswered", "small": "source:pub -larger:300 -f:boss -sensitivity:secret",
+}  # fmt: skip
 ANSWERED = ("shown", "without", "attached", "small")
 """The lenses that are asked all questions too; the tables that answers come from are compared under every lens."""
 QUARRY = (

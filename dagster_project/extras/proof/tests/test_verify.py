@@ -139,9 +139,8 @@ def test_a_lens_shows_neither_places_nor_other_texts(made_once: Workspace):
 @pytest.mark.parametrize("changed", ["notes/Kiln.md", "mail/dev/dev.mbox"])
 def test_only_what_a_lens_shows_changes_answers(made_once: Workspace, made: Workspace, changed: str):
     file, queries = (
-        made.folder / changed,
-        made.put("a.yaml", "queries: [{id: a, query: text, relevant: [{thread: m1}]}]"),
-    )
+        made.folder / changed, made.put("a.yaml", "queries: [{id: a, query: text, relevant: [{thread: m1}]}]"),
+    )  # fmt: skip
     file.write_text(file.read_text().replace("text", "texts, a text") + NOTE)
     made.build()
     run = made_once.weft("eval", "lens", "mail", str(made.config), "--json", "--queries", str(queries))

@@ -44,9 +44,7 @@ def store(service: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def claims(store: Any) -> list[str]:
     keys = [item["Key"] for item in store.list_objects_v2(Bucket=BUCKET).get("Contents", ())]
-    return [
-        key for key in keys if json.loads(store.get_object(Bucket=BUCKET, Key=key)["Body"].read())["until"]
-    ]
+    return [k for k in keys if json.loads(store.get_object(Bucket=BUCKET, Key=k)["Body"].read())["until"]]
 
 
 @pytest.mark.exhaustive

@@ -22,11 +22,9 @@ from transforms.settings.mail import MailSettings
 CHAT = "Robert-of-the-harbour-office"
 NOTE = "an heirloom astrolabe lies wrapped in oilcloth beneath the third cellar step"
 SOURCES = (
-    {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
-    {"name": "users", "kind": "mbox", "path": "mail/users/*"},
-    {"name": "notes", "kind": "tree", "path": "notes"},
-    {"name": "chat", "kind": "conversation", "path": "chat/*"},
-)
+    {"name": "dev", "kind": "mbox", "path": "mail/dev/*"}, {"name": "users", "kind": "mbox", "path": "mail/users/*"},
+    {"name": "notes", "kind": "tree", "path": "notes"}, {"name": "chat", "kind": "conversation", "path": "chat/*"},
+)  # fmt: skip
 
 
 def texts(root: Path) -> Iterator[tuple[Path, bytes]]:
