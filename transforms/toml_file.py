@@ -1,6 +1,7 @@
 """Tables of words and forms, which are beside the modules that use them."""
 
 import tomllib
+from functools import cache
 from pkgutil import get_data
 from typing import Any
 
@@ -10,6 +11,7 @@ def toml_file(module: str, name: str) -> dict[str, Any]:
     return tomllib.loads((get_data(module, name) or b"").decode())
 
 
+@cache
 def patterns(module: str) -> dict[str, str]:
     """The regular expressions of `patterns.toml` in the folder of a module, each of its alternatives."""
     return {name: "|".join(parts) for name, parts in toml_file(module, "patterns.toml").items()}

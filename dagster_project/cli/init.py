@@ -14,7 +14,7 @@ import click
 import Stemmer
 
 from dagster_project.cli.help import documentation
-from dagster_project.cli.options import TEXT_TYPE, explained
+from dagster_project.cli.options import CONFIG, TEXT_TYPE, explained
 from dagster_project.config.settings import (
     CONFIG_VARIABLE,
     DEFAULT_CONFIG,
@@ -81,11 +81,7 @@ class _New:
 
 @click.command()
 @click.argument("places", nargs=-1, type=TEXT_TYPE, metavar="[PLACE]...")
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="Settings file; default: $WEFT_CONFIG, else ./weft.toml.",
-)
+@CONFIG
 @click.option("--name", type=TEXT_TYPE, help="Name of the source; default: that of its file or folder.")
 @click.option("--kind", type=click.Choice(_KINDS), help="Kind of the source; default: that of its files.")
 @click.option(

@@ -212,12 +212,13 @@ def _entry(at: datetime, body: str, names: set[str]) -> Entry:
     return Entry(at, author, _LINE_MARK.sub("", text), "message", is_edited=is_edited, files=files)
 
 
-_LANGUAGES = toml_file(__name__, "whatsapp.toml")["language"]
+_TABLE = toml_file(__name__, "whatsapp.toml")
+_WORDS: dict[str, str] = {name: "|".join(words) for name, words in _TABLE["words"].items()}
 
 
 def _lines(field: str) -> list[str]:
     """The expressions of all languages for one field."""
-    return [language[field] for language in _LANGUAGES if field in language]
+    return [language[field] for language in _TABLE["language"] if field in language]
 
 
 def _any(field: str) -> str:
@@ -237,37 +238,19 @@ _FILE = re.compile(
     r"|(?P<b>[^\n/]{1,200}\.\w{2,5}) \([^()\n]{4,40}\))[ \t]*\Z"
 )
 DELETED = re.compile(rf"[{_MARKS}]*(?:{_any('deleted')})\.?[ \t]*")
-EDITED = re.compile(
-    rf"[{_MARKS} ]*<[^<>\n]{{0,40}}(?:edited|bearbeitet|editó|editad[oa]|modifié|modificato|bewerkt|düzenlendi|"
-    r"edytowan|измен|diedit|redigera)[^<>\n]{0,20}>[ \t]*\Z"
-)
+EDITED = re.compile(rf"[{_MARKS} ]*<[^<>\n]{{0,40}}(?:{_WORDS['edited']})[^<>\n]{{0,20}}>[ \t]*\Z")
 # Polls and places that a user shares are messages, though iOS marks them as its own words.
 SHARED = re.compile(rf"[{_MARKS}]*(?:\w{{3,12}} ?:\n|[^\n:]{{3,24}} ?: https?://)")
 
-_WITH = re.compile(
-    r"(?:code with|Sicherheitsnummer (?:für|von|mit)|código de seguridad con|código de segurança com|"
-    r"code de sécurité avec|codice di sicurezza con|beveiligingscode met|call from|Sprachanruf von|Videoanruf von) "
-    r"(?P<b>[^\n]+?)(?: (?:has|have|changed|hat|haben|wurde|cambi|mudou|a chang|è cambiat|is gewijzigd|at|um)\b|[.,]|$)"
-)
-_NOTICE = re.compile(
-    r"(?i:end-to-end|verschlüsselt|cifrad|criptografad|chiffr|crittograf|versleuteld|şifre|szyfrow|шифр|"
-    r"enkripsi|krypter|missed|verpasst|perdida|manqu|persa|gemist|cevapsız|disappear|verschwind|temporales|éphém|"
-    r"effimer|verdwijn|waiting for this|security code|business)"
-)
+_WITH = re.compile(rf"(?:{_WORDS['before_name']}) (?P<b>[^\n]+?)(?: (?:{_WORDS['behind_name']})\b|[.,]|$)")
+_NOTICE = re.compile(rf"(?i:{_WORDS['notices']})")
 _PEOPLE_DO = [re.compile(rf"(?P<a>[^\n\"„“«]{{1,80}}?),? (?:{verbs})(?![a-z])") for verbs in _lines("does")]
 _PEOPLE_ADD = [re.compile(rf"(?:(?P<a>[^\n\"„“«]{{1,80}}?),? )?{verbs}") for verbs in _lines("adds")]
 ACTION = re.compile("|".join([r"[\"„“«]", *(rf"\b(?:{verbs})(?![a-z])" for verbs in _lines("does"))]))
 """The beginning of a line of the program before a colon, as in `Maud changed the subject to "Gauges: new"`."""
 _AND = re.compile(r", | (?:and|und|y|e|et|en|ve|i|и|dan|och|&) ")
-_GROUP = re.compile(
-    r" (?:to|from|zur|aus|al|del|ao|do|da|au|du|à|de|nel|al|aan|uit|van|z|в|из|ke|dari|i|från|using|via|über) "
-    r"?(?:[\w']+ )?(?:group|Gruppe|grupo|groupe|gruppo|groep|grup|групп|gruppen|this|link)\w*.*$"
-)
-_NOBODY = re.compile(
-    r"(?:you|your|this|the|du|sie|ihr|dich|das|die|den|der|diese\w*|el|la|los|las|usted|te|se|você|o|a|vous|le|les|l'.*|cette|ce|"
-    r"il|lo|hai|ti|je|jij|u|de|het|deze|вы|вас|anda|ty|siz|sizi|jou|dig)\b.*",
-    re.I,
-)
+_GROUP = re.compile(rf" (?:{_WORDS['before_group']}) ?(?:[\w']+ )?(?:{_WORDS['group']})\w*.*$")
+_NOBODY = re.compile(rf"(?:{_WORDS['nobody']})\b.*", re.I)
 _PHONE = re.compile(r"\+\d[\d ().\u00a0\u202f-]{6,}\d")
 
 

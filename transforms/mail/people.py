@@ -8,16 +8,13 @@ import pyarrow as pa
 
 from transforms.mail.address_uses import is_full_name, name_key
 from transforms.schemas.relations import PEOPLE
+from transforms.toml_file import patterns
 
 VERSION = "2"
 
 _MOST_NAMES = 5
 """Names without a word in common under which one person writes; behind an address with more are several people."""
-_NOBODY = (
-    r"^(?:no-?_?reply|do-?not-?reply|donotreply|notifications?|bounces?|mailer-daemon|postmaster|majordomo|listserv|"
-    r"root|nobody|www-data|buildbot|webmaster|info|support|bugs?|owner-.*|.*-(?:bounces|request|owner|bot|noreply))"
-    r"(?:\+.*)?@|@users\.noreply\.|@(?:lists|groups|googlegroups)\."
-)
+_NOBODY = patterns(__name__)["nobody"]
 _VIA = r"(?i)\s(?:via|über|por|par)\s"
 """A list that writes in an author's name puts its own address: `Ann Lee via Gauges <gauges@example.org>`."""
 

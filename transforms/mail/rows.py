@@ -13,6 +13,7 @@ from transforms.mail.attachments import AttachmentText, Convert, attachment_text
 from transforms.mail.dates import effective_time, received_times, sender_zone, sent_date
 from transforms.mail.mime import MimePart, ParsedMail
 from transforms.settings.mail import MailSettings
+from transforms.toml_file import patterns
 
 SYNTHETIC_DOMAIN = "synthesised.weft.invalid"
 """Domain of the ids of mails without a Message-ID; RFC 2606 reserves `.invalid`."""
@@ -22,13 +23,7 @@ _SINGLE_FIELDS = ("from", "date", "subject", "message-id")
 """Headers that a mail has once (RFC 5322 section 3.6); the first of several counts."""
 _FOOTER_CHARS = 2500
 """Characters at the end of a body that may contain a list footer."""
-_FOOTER = re.compile(
-    r"\n(?:_{30,}\n(?=.*(?:mailing list|list info|listinfo|subscri))"
-    r"|-{20,}\(end of broadcast\)-{20,}\n"
-    r"|-- ?\nSent via \S+ mailing list"
-    r"|-- ?\nTo unsubscribe from this list|-\nTo unsubscribe from this list)",
-    re.S | re.I,
-)
+_FOOTER = re.compile(rf"\n(?:{patterns(__name__)['footer']})", re.S | re.I)
 
 # Mailman replaces a part that it removes from its archive by this note.
 _SCRUBBED = re.compile(

@@ -68,10 +68,7 @@ COLON_ENDS = np.frombuffer(b":\x9a\xac", dtype=np.uint8)
 # Quotes
 GNATS = Rule(rf">(?:{EXPRESSIONS['gnats']}):")
 FROM_LINE = Rule(r">From ", ">F")
-PYTHON_PROMPT = Rule(
-    r">>> (?:import |from [\w.]+ import|print\b|[\w.\[\]]+ ?= ?|[\w.]+\(.*\)$|for .*:|def |class |with )",
-    ">>",
-)
+PYTHON_PROMPT = Rule(rf">>> (?:{EXPRESSIONS['python_prompt']})", ">>")
 R_PROMPT = Rule(rf"> ?(?:{EXPRESSIONS['r_prompt']})$", ">")
 R_OUTPUT = Rule(EXPRESSIONS["r_output"])
 CLOSED_TAG = Rule(r"></", "></")
@@ -213,10 +210,7 @@ DISCLAIMER = Rule(EXPRESSIONS["disclaimer"], search=True, lower=True)
 LEGAL = Rule(EXPRESSIONS["legal"], search=True, plain=True)
 AUTOMATIC = Rule(r"(?i:(?:automatically|auto-?) ?generated|do not reply|to reply, visit)", search=True)
 BROADCAST = Rule(r"-{5,}\((?:end of broadcast|fim da|fin de)", "--")
-TIP = Rule(
-    r"To unsubscribe (?:from|send|e-?mail)|You (?:have )?received this message because you are|TIP \d+: |http://(?:www|archives)\.postgresql\.org/(?:docs/faqs|users-lounge/docs/faq)",
-    "TI ht To Yo",
-)
+TIP = Rule(EXPRESSIONS["tip"], "TI ht To Yo")
 _DEVICES = _alternatives("device")
 _DEVICE_BEGUN = [word for word in _DEVICES if not word.startswith(".")]
 _DEVICE_STARTS = [start for word in _DEVICE_BEGUN for start in _openings(word)]

@@ -29,18 +29,11 @@ _ESCAPE = re.compile(
     rb"%([2-7][0-9A-Fa-f])|&#0{0,3}([0-9]{2,3});|(?:&#[xX]0{0,2}|\\u00)([2-7][0-9A-Fa-f]);?|(&lowbar;|\\_|=5[Ff])|(&commat;|\xef\xbc\xa0)|"
     rb"(\xef\xbc\x8e)|\xe2\x80[\x8b-\x8d]|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad"
 )
-_FORMLESS = (
-    ("access_token", r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}"),
-    ("access_token", r"(?:SK|AC)[0-9a-f]{32}"),
-    ("access_token", r"[0-9]{8,10}:AA[A-Za-z0-9_-]{33}"),
-    ("access_token", r"[0-9a-f]{32}-us[0-9]{1,2}"),
-    ("access_token", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
-    ("cloud_key", r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}"),
-)
-"""Tokens without a prefix."""
-_ANY_FORMLESS = "|".join(pattern for _, pattern in _FORMLESS)
+_ANY_FORMLESS = "|".join(p for patterns in forms.FORMLESS.values() for p in patterns)
 _FORMLESS_PATTERNS = [
-    (kind, re.compile(rf"(?<![A-Za-z0-9])(?:{p})(?![A-Za-z0-9])".encode())) for kind, p in _FORMLESS
+    (kind, re.compile(rf"(?<![A-Za-z0-9])(?:{p})(?![A-Za-z0-9])".encode()))
+    for kind, patterns in forms.FORMLESS.items()
+    for p in patterns
 ]
 
 

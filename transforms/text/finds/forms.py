@@ -18,6 +18,7 @@ IBANS = {word[:2]: int(word[2:]) for word in _TABLE["ibans"].split()}
 PASSWORDS: list[str] = _TABLE["passwords"]
 CLIENT_WORDS: list[str] = _TABLE["client_words"]
 CLIENTS: list[str] = _TABLE["clients"]
+FORMLESS: dict[str, list[str]] = _TABLE["formless"]
 PATTERNS = patterns(__name__)
 
 
