@@ -9,25 +9,16 @@ from itertools import pairwise
 import polars as pl
 
 from transforms.text.segments import TextSegment, line_windows
+from transforms.toml_file import patterns
 
-DIFF_MARK = (
-    r"(?m)^(?:diff -|@@ -\d|\+\+\+ \S|--- \S+[./\t]|\*{15}|Index: \S|GIT binary patch|"
-    r"\d+(?:,\d+)?[acd]\d+(?:,\d+)?$)"
-)
+_PATTERNS = patterns(__name__)
+DIFF_MARK = rf"(?m)^(?:{_PATTERNS['diff_mark']})"
 """A line that only diffs have; a pattern for Python and Polars."""
 _MARK = re.compile(DIFF_MARK)
-DIFF_FILE = re.compile(
-    r"^(?:diff (?:-|a/)[^\n]*|Index: [^\n]+|(?:Modified|Added|Deleted): [^\n]+\n=|"
-    r"\*\*\* [^\n*]+\n--- [^\n]+\n\*{15}|--- [^\n]+\n\+\+\+ )",
-    re.MULTILINE,
-)
+DIFF_FILE = re.compile(rf"^(?:{_PATTERNS['diff_file']})", re.MULTILINE)
 _BODY = re.compile(r"^(?:@@ |\*{15}|GIT binary)", re.MULTILINE)
 DIFF_HUNK = re.compile(r"^(?:@@ -\d[^\n]*|\*{15}[^\n]*|\d+(?:,\d+)?[acd]\d+(?:,\d+)?$)", re.MULTILINE)
-_FILE_NAME = re.compile(
-    r"^(?:\+\+\+ (?P<new>[^\t\n]+)|diff --git a/\S+ b/(?P<git>[^\n]+)|Index: (?P<index>[^\n]+)|"
-    r"\*\*\* [^\s*][^\n]*\n--- (?P<context>\S+)|(?:Modified|Added|Deleted): (?P<svn>[^\n]+))",
-    re.MULTILINE,
-)
+_FILE_NAME = re.compile(rf"^(?:{_PATTERNS['file_name']})", re.MULTILINE)
 # `literal 123` and `delta 45` with their base-85 lines; the lines of `uuencode` between `begin` and `end`.
 _BINARY = re.compile(
     r"^GIT binary patch\n(?:(?:(?:literal|delta) \d+|[A-Za-z](?:[!-~]{5}){1,13})?\n)*|"
@@ -36,10 +27,7 @@ _BINARY = re.compile(
 )
 _UNIFIED_HEADER = r"(?m)^--- (\S[^\n]*)\n\+\+\+ "
 _GIT_VERSION = r"(?m)^-- \n(\d[\w.-]*)$"
-_FILE_LINE = (
-    r"(?m)^(?:--- [^\n]*\n\+\+\+ \S+|\*\*\* [^\s*][^\n]*\n--- \S+|diff --git a/[^\n]+|rename from [^\n]+|"
-    r"(?:Index|Modified|Added|Deleted): \S[^\n]*)"
-)
+_FILE_LINE = rf"(?m)^(?:{_PATTERNS['file_line']})"
 _FILE_LEAD = r"^(?:--- [^\n]*\n\+\+\+ (?:b/)?|diff --git a/.* b/|\w+: |\*\*\* [^\n]*\n--- |rename from )"
 _FUNCTION_LINE = r"(?m)^(?:@@ -[\d,]+ \+[\d,]+ @@ |\*{15} )\S[^\n]*"
 _FUNCTION_LEAD = r"^(?:@@ [^@]* @@ |\*{15} )"

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from transforms.mail.headers import patch_subjects
 from transforms.schemas.mail import MESSAGE_REFERENCES
 from transforms.schemas.relations import LINKS
+from transforms.toml_file import patterns
 
 VERSION = "1"
 
@@ -23,20 +24,12 @@ _COMMIT_BEFORE = re.compile(
 )
 _COMMIT_CHARS = 64
 
-_TRAILERS = (
-    "archived-at|buglink|closes|discussion|fixes|in-reply-to|link|message-id|patchwork|prerequisite-message-id|"
-    "references|reported-by|stable-dep-of|url|v\\d+"
-)
+_PATTERNS = patterns(__name__)
+_TRAILERS = _PATTERNS["trailers"]
 _ID_TRAILERS = ["in-reply-to", "message-id", "prerequisite-message-id", "references"]
 _COMMIT_TRAILERS = ["fixes", "stable-dep-of"]
 _QUOTED = r"^\s*[>|]"
-# Archives whose URLs hold Message-IDs: public-inbox, kernel.org, PostgreSQL, MARC, Gmane, mail-archive, patchwork.
-_ARCHIVES = (
-    r"(?i)^https?://(?:lore\.kernel\.org/|lkml\.kernel\.org/r/|lkml\.org/|(?:patch\.)?msgid\.link/|public-inbox\.org/|"
-    r"inbox\.[^/]+/|(?:www\.|archives\.)?postgresql\.org/message-id/|postgr\.es/m/|marc\.info/\?i=|mid\.gmane\.org/|"
-    r"(?:mid\.mail-archive\.com/|(?:www\.)?mail-archive\.com/search\?)|patchwork\.[^/]+/.*patch/|patchew\.org/|"
-    r"lists\.debian\.org/msgid-search/)"
-)
+_ARCHIVES = rf"(?i)^https?://(?:{_PATTERNS['archives']})"
 _WRAPPED = r"[?&](?:url|u|q)=(https?(?:%3A|:)[^&]+)"
 _IN_PATH = r"^https?://[^/?#]*/(?:[^?#]*/)?([^/?#]+(?:@|%40)[^/?#]+)"
 _BEHIND_SHORT = r"^https?://[^/?#]+/(?:r|m|message-id|message-id/(?:flat|raw))/([^?#@]+@[^/?#]+)"
