@@ -14,37 +14,13 @@ from transforms.conversations.whatsapp import looks_like_whatsapp, read_whatsapp
 from transforms.errors import ChatFormatError
 from transforms.schemas.mail import ATTACHMENTS
 from transforms.settings.conversations import ConversationSettings, WindowSettings
+from transforms.toml_file import toml_file
 
-FORMS = {
-    "android, month first": ("3/27/25, 18:02 - Maud: hi", (2025, 3, 27, 18, 2, 0)),
-    "android, 12 hours": ("3/27/25, 6:02\u202fPM - Maud: hi", (2025, 3, 27, 18, 2, 0)),
-    "android, midnight": ("3/27/25, 12:02 am - Maud: hi", (2025, 3, 27, 0, 2, 0)),
-    "android, noon": ("3/27/25, 12:02 pm - Maud: hi", (2025, 3, 27, 12, 2, 0)),
-    "android, German": ("27.03.25, 18:02 - Maud: hi", (2025, 3, 27, 18, 2, 0)),
-    "android, Dutch": ("27-03-2025 18:02 - Maud: hi", (2025, 3, 27, 18, 2, 0)),
-    "android, year first": ("2025-03-27, 18:02 - Maud: hi", (2025, 3, 27, 18, 2, 0)),
-    "iOS": ("[27/03/2025, 18:02:33] Maud: hi", (2025, 3, 27, 18, 2, 33)),
-    "iOS, US": ("[3/27/25, 6:02:33\u202fPM] Maud: hi", (2025, 3, 27, 18, 2, 33)),
-    "android, Arabic": (
-        "\u0662\u0667\u200f/\u0663\u200f/\u0662\u0660\u0662\u0665\u060c \u0666:\u0660\u0662 \u0645 - Maud: hi",
-        (2025, 3, 27, 18, 2, 0),
-    ),
-    "android, Hungarian": ("2025. 03. 27. 18:02 - Maud: hi", (2025, 3, 27, 18, 2, 0)),
-    "android, Slovak": ("27. 3. 2025, 18:02 - Maud: hi", (2025, 3, 27, 18, 2, 0)),
-    "android, Finnish": ("27.3.2025 klo 18.02 - Maud: hi", (2025, 3, 27, 18, 2, 0)),
-    "android, Korean": ("2025년 3월 27일 오후 6:02, Maud : hi", (2025, 3, 27, 18, 2, 0)),
-    "android, Korean, morning": ("2025년 3월 27일 오전 12:02, Maud : hi", (2025, 3, 27, 0, 2, 0)),
-    "iOS, Korean": ("[2025. 3. 27. 오후 6:02:33] Maud: hi", (2025, 3, 27, 18, 2, 33)),
-    "android, Chinese": ("2025/3/27 下午6:02 - Maud: hi", (2025, 3, 27, 18, 2, 0)),
-    "iOS, Chinese": ("[2025/3/27 下午6:02:33] Maud: hi", (2025, 3, 27, 18, 2, 33)),
-    "android, Vietnamese": ("18:02, 27/3/2025 - Maud: hi", (2025, 3, 27, 18, 2, 0)),
-    "iOS, Vietnamese": ("[18:02:33, 27/3/2025] Maud: hi", (2025, 3, 27, 18, 2, 33)),
-    "iOS, with a mark": ("\u200e[27.03.25, 18:02:33] Maud: hi", (2025, 3, 27, 18, 2, 33)),
-}
+LINES = toml_file(__name__, "whatsapp_lines.toml")
 
 
-@pytest.mark.parametrize(("line", "time"), FORMS.values(), ids=FORMS)
-def test_each_form_of_line_gives_time_author_and_text(line: str, time: tuple[int, ...]):
+@pytest.mark.parametrize(("line", "time"), LINES["forms"].values(), ids=LINES["forms"])
+def test_each_form_of_line_gives_time_author_and_text(line: str, time: list[int]):
     (entry,) = read_whatsapp(line + "\n", "chat", "UTC").entries
     assert (entry.at, entry.author) == (datetime(*time, tzinfo=UTC), "Maud")
     assert (entry.text, entry.kind) == ("hi", "message")
@@ -58,27 +34,7 @@ def test_a_message_keeps_all_its_lines():
     assert (second.author, second.text) == ("Jo\u00e3o", "next")
 
 
-@pytest.mark.parametrize(
-    ("said", "kind", "author", "text"),
-    [
-        ("Maud added Jo\u00e3o Pires", "system", "", "Maud added Jo\u00e3o Pires"),
-        ('Maud changed the subject to "a: b"', "system", "", 'Maud changed the subject to "a: b"'),
-        ("Maud: <Media omitted>", "media", "Maud", ""),
-        ("Maud: IMG-1.jpg (file attached)\nthe weir", "message", "Maud", "the weir"),
-        ("Maud: \u200eimage omitted", "media", "Maud", ""),
-        ("Maud: This message was deleted", "deleted", "Maud", ""),
-        ("Maud: null", "media", "Maud", ""),
-        ("Maud:", "message", "Maud", ""),
-        ("+44 7700 900123: hello", "message", "+44 7700 900123", "hello"),
-        (
-            "\u200f\u202aMaud\u202c: \u200f\u05e9\u05dc\u05d5\u05dd",
-            "message",
-            "Maud",
-            "\u200f\u05e9\u05dc\u05d5\u05dd",
-        ),
-        ("## Message 1: hi", "message", "## Message 1", "hi"),
-    ],  # fmt: skip
-)
+@pytest.mark.parametrize(("said", "kind", "author", "text"), LINES["cases"]["system_and_media"])
 def test_system_lines_media_and_odd_authors(said: str, kind: str, author: str, text: str):
     (entry,) = read_whatsapp(f"27.03.25, 18:02 - {said}\n", "chat", "UTC").entries
     assert (entry.kind, entry.author, entry.text) == (kind, author, text)
@@ -139,19 +95,7 @@ def test_no_text_of_a_message_is_lost(texts: list[str]):
     assert [e.text for e in entries] == bodies
 
 
-SAID_BY_THE_PROGRAM = [
-    "Maud added Jo Pires and +49 170 1234567", "Maud hat Jo Pires und +49 170 1234567 hinzugefügt",
-    "Maud añadió a Jo Pires y +49 170 1234567", "Maud adicionou Jo Pires e +49 170 1234567",
-    "Maud a ajouté Jo Pires et +49 170 1234567", "Maud ha aggiunto Jo Pires e +49 170 1234567",
-    "Maud heeft Jo Pires en +49 170 1234567 toegevoegd", "Maud, Jo Pires ve +49 170 1234567 kişilerini ekledi",
-    "Maud dodał(a) Jo Pires i +49 170 1234567", "Maud добавила Jo Pires и +49 170 1234567",
-    "Maud menambahkan Jo Pires dan +49 170 1234567", "Maud lade till Jo Pires och +49 170 1234567", "Jo Pires left",
-    "Jo Pires hat die Gruppe verlassen", "Jo Pires hat den Betreff geändert: neu", "Jo Pires salió del grupo",
-    "Jo Pires saiu do grupo", "Jo Pires a quitté le groupe", "Jo Pires ha abbandonato il gruppo",
-    "Jo Pires heeft de groep verlaten", "Jo Pires покинул группу",
-    "Your security code with Jo Pires changed. Tap to learn more.",
-    "Deine Sicherheitsnummer für Jo Pires hat sich geändert.",
-]  # fmt: skip
+SAID_BY_THE_PROGRAM: list[str] = LINES["cases"]["by_the_program"]
 
 
 @pytest.mark.parametrize("said", SAID_BY_THE_PROGRAM)
@@ -191,17 +135,7 @@ def test_the_bytes_of_all_tables_have_no_name_of_a_member():
     assert len(chunks.chunks) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("<Medien ausgeschlossen>", "media"), ("<Без медиафайлов>", "media"),
-        ("\u200eBild weggelassen", "media"), ("\u200e<adjunto: 0001-PHOTO.jpg>", "media"),
-        ("plan.pdf (archivo adjunto)", "media"), ("Du hast diese Nachricht gelöscht.", "deleted"),
-        ("\u200eCe message a été supprimé.", "deleted"),
-        ("\u200ePOLL:\nOpen?\nOPTION: Yes (2 votes)", "message"),
-        ("\u200eStandort: https://maps.google.com/?q=1,2", "message"), ("<b>", "message"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "kind"), LINES["cases"]["kinds"])
 def test_media_and_deletions_of_many_languages(text: str, kind: str):
     (entry,) = read_whatsapp(f"[27.03.25, 18:02:33] Maud: {text}\n", "chat", "UTC").entries
     assert (entry.kind, entry.author) == (kind, "Maud")
