@@ -58,9 +58,7 @@ def _fault_definitions(fault: SettingsError) -> dg.Definitions:
     """An asset that nothing makes, which says in place of all others why the settings do not load."""
     remedy = "Mend it, then reload the code location under **Deployment**."
     asset = dg.AssetSpec(
-        SETTINGS_FAULT,
-        description="\n\n".join([*str(fault).splitlines(), remedy]),
-        group_name="fault",
+        SETTINGS_FAULT, description="\n\n".join([*str(fault).splitlines(), remedy]), group_name="fault",
         kinds={"toml"},
-    )
+    )  # fmt: skip
     return dg.Definitions(assets=[asset])

@@ -252,8 +252,8 @@ An unknown key is an error that names its place and the nearest key. The next bu
 
 SETTINGS_EXAMPLES = """## Examples
 
-A documentation tree, and what is fetched: a list's monthly archives, an IMAP folder, a list of lore.kernel.org, a prefix
-of an S3 bucket. Secrets stand in the environment; the settings say how their variables begin:
+A documentation tree, and what is fetched: a list's monthly archives, folders by IMAP and JMAP, a list of lore.kernel.org,
+a prefix of an S3 bucket. Secrets stand in the environment; the settings say how their variables begin:
 
 ```toml
 [[sources]]
@@ -283,6 +283,16 @@ kind = "imap"
 host = "imap.example.org"
 folder = "Lists/dev"
 credentials = "MAIL"
+
+[[sources]]
+name = "archive"
+kind = "maildir"
+
+[sources.fetch]
+kind = "jmap"
+url = "https://api.fastmail.com/jmap/session"
+folder = "Archive"
+credentials = "FASTMAIL"        # FASTMAIL_TOKEN
 
 [[sources]]
 name = "linux-erofs"
@@ -322,7 +332,9 @@ SECTION_TITLES = {
     "ConversationSourceSettings": "`[[sources]]` of conversations",
     "RemoteSettings": "`[sources.fetch]`, for every remote",
     "HttpRemote": "`[sources.fetch]` of monthly mbox archives over HTTP",
+    "FolderRemote": "`[sources.fetch]` of a folder of mail, by IMAP or JMAP",
     "ImapRemote": "`[sources.fetch]` of an IMAP folder",
+    "JmapRemote": "`[sources.fetch]` of a JMAP folder",
     "GitRemote": "`[sources.fetch]` of a public-inbox",
     "ObjectRemote": "`[sources.fetch]` of an object store or folder",
 }
@@ -385,7 +397,12 @@ def _asset_names(asset: dg.AssetsDefinition) -> list[str]:
 def settings_page() -> str:
     """docs/settings.md: every section and key with its default and meaning."""
     parts = [GENERATED, SETTINGS_TOP]
-    models = (NamedSource, *SOURCES, RemoteSettings, *(model for model, _ in REMOTES.values()))
+    remotes = (base for model, _ in REMOTES.values() for base in reversed(model.__mro__))
+    models = (
+        NamedSource,
+        *SOURCES,
+        *dict.fromkeys(base for base in remotes if issubclass(base, RemoteSettings)),
+    )
     sections: list[tuple[str, Any]] = [(SECTION_TITLES[m.__name__], m) for m in models]
     sections += [(f"`[{name}]`", field.annotation) for name, field in _core_first(Settings.model_fields)]
     sections += [("`[[context.rules]]`", ContextRule), ("`[lenses.NAME]`", LensSettings)]

@@ -39,10 +39,9 @@ from dagster_project.system.dagster_internals import SqliteEventLogStorage
 
 START = datetime(2004, 1, 5, 10, tzinfo=UTC)
 PUBLISHED_ANEW = {
-    "quarantine": ["first_seen"],
-    "terms": ["term_id"],
+    "quarantine": ["first_seen"], "terms": ["term_id"],
     "readiness": ["seen_at", "parsed_at", "chunked_at", "embedded_at", "published_at", "lag_seconds"],
-}
+}  # fmt: skip
 """Columns that say when and onto what a version was published, and so differ between two builds of the same."""
 
 
@@ -65,11 +64,9 @@ class Mail:
 
     def text(self) -> str:
         lines = [
-            f"From: {self.sender}",
-            f"Message-ID: <{self.message_id}>",
-            f"Date: {format_datetime(self.at or START + timedelta(hours=self.number))}",
-            f"Subject: {self.subject}",
-        ]
+            f"From: {self.sender}", f"Message-ID: <{self.message_id}>",
+            f"Date: {format_datetime(self.at or START + timedelta(hours=self.number))}", f"Subject: {self.subject}",
+        ]  # fmt: skip
         if self.reply_to is not None:
             lines.append(f"In-Reply-To: <m{self.reply_to}@example.org>")
         return "\n".join([*lines, *self.headers, "", self.body, ""])
@@ -331,9 +328,8 @@ def two_lists(folder: Path, **sections: Mapping[str, object]) -> Workspace:
     """A workspace with two lists in three partitions, short replies and a cross-posted thread."""
     made = Workspace(folder).configure(
         {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
-        {"name": "users", "kind": "mbox", "path": "mail/users/*"},
-        **sections,
-    )
+        {"name": "users", "kind": "mbox", "path": "mail/users/*"}, **sections,
+    )  # fmt: skip
     shared = discussion(300, 3, "garbage collector")
     made.write("dev/dev.2004-01.mbox", discussion(0, 6, "compactor"))
     made.write("dev/dev.2004-02.mbox", [*discussion(100, 6, "write-ahead log"), *shared])

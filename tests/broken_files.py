@@ -15,11 +15,9 @@ import pytest
 from tests.archives import Mail
 
 PACKERS: Mapping[str, Callable[[bytes], bytes]] = {
-    "": bytes,
-    ".gz": lambda data: gzip.compress(data, 1, mtime=0),
-    ".xz": lambda data: lzma.compress(data, preset=0),
-    ".bz2": lambda data: bz2.compress(data, 1),
-}
+    "": bytes, ".gz": lambda data: gzip.compress(data, 1, mtime=0),
+    ".xz": lambda data: lzma.compress(data, preset=0), ".bz2": lambda data: bz2.compress(data, 1),
+}  # fmt: skip
 JANUARY, FEBRUARY = 1_073_300_000, 1_076_000_000
 """Author times in January and February 2004."""
 

@@ -63,10 +63,9 @@ class Daemon:
         with listed(self.instance, job.name):
             return job.execute_in_process(
                 instance=self.instance,
-                asset_selection=sorted(run.asset_selection) if run.asset_selection else None,
-                tags=run.tags,
+                asset_selection=sorted(run.asset_selection) if run.asset_selection else None, tags=run.tags,
                 raise_on_error=checked,
-            )
+            )  # fmt: skip
 
     def kill(self, number: int = 0) -> None:
         """Begin a queued run, and lose its process."""

@@ -91,11 +91,9 @@ class Server:
         """Launch a run as the button does; its id."""
         selection = [{"path": asset.split("/")} for asset in assets]
         parameters = {
-            "mode": "default",
-            "selector": {**JOB, "assetSelection": selection, "assetCheckSelection": []},
-            "executionMetadata": {"tags": [{"key": k, "value": v} for k, v in tags.items()]},
-            "runConfigData": "{}",
-        }
+            "mode": "default", "selector": {**JOB, "assetSelection": selection, "assetCheckSelection": []},
+            "executionMetadata": {"tags": [{"key": k, "value": v} for k, v in tags.items()]}, "runConfigData": "{}",
+        }  # fmt: skip
         done = self.change(
             "launchPipelineExecution", "$p:ExecutionParams!", "executionParams:$p", p=parameters
         )
@@ -118,10 +116,9 @@ class Server:
     def backfill(self, assets: Sequence[str], partitions: Sequence[str]) -> str:
         """Ask for a backfill as the page of partitions does; its id."""
         parameters = {
-            "assetSelection": [{"path": [asset]} for asset in assets],
-            "partitionNames": list(partitions),
+            "assetSelection": [{"path": [asset]} for asset in assets], "partitionNames": list(partitions),
             "tags": [],
-        }
+        }  # fmt: skip
         done = self.change(
             "launchPartitionBackfill", "$p:LaunchBackfillParams!", "backfillParams:$p", p=parameters
         )
@@ -144,7 +141,7 @@ class Server:
                 **run,
                 "tags": {tag["key"]: tag["value"] for tag in run["tags"]},
                 "assets": {"/".join(key["path"]) for key in run["assetSelection"] or ()},
-            }
+            }  # fmt: skip
             for run in found
         ]
 
@@ -239,13 +236,9 @@ def weft_ui(work: Workspace, folder: Path) -> Iterator[Server]:
     repository = str(Path(__file__).parents[1])
     with log.open("w") as printed:
         process = subprocess.Popen(
-            command,
-            start_new_session=True,
-            stdout=printed,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
+            command, start_new_session=True, stdout=printed, stderr=subprocess.STDOUT, cwd=folder,
             env={**environment, "PYTHONPATH": repository, "PYTHONSAFEPATH": "1"},
-        )
+        )  # fmt: skip
         try:
             running = Server(port, log, process.pid)
             answered(running.is_loaded, "a server that has loaded Weft")

@@ -46,11 +46,9 @@ def page_of(*paragraphs: str, number: int | None = None, head: str | None = None
 
 
 def pdf(
-    pages: Sequence[Sequence[Text] | bytes],
-    title: str | None = None,
-    outline: Sequence[tuple[str, int]] = (),
+    pages: Sequence[Sequence[Text] | bytes], title: str | None = None, outline: Sequence[tuple[str, int]] = (),
     created: str = "",
-) -> bytes:
+) -> bytes:  # fmt: skip
     """A PDF whose pages hold lines of text, or a picture (JPEG); an outline of titles and page indices."""
     objects: list[bytes] = [b""] * 4
     kids = []
@@ -80,10 +78,8 @@ def pdf(
     )
     objects[2] = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"
     objects[3] = b"<< /Type /Outlines /First %d 0 R /Last %d 0 R /Count %d >>" % (
-        first,
-        len(objects),
-        len(outline),
-    )
+        first, len(objects), len(outline),
+    )  # fmt: skip
     if not outline:
         objects[3] = b"<< >>"
     objects.append(b"<< /Title (%s) /CreationDate (%s) >>" % (_escaped(title or ""), _escaped(created)))

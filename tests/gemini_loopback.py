@@ -331,20 +331,14 @@ def candidate(text: str, reason: str = "STOP", held: str | None = None) -> dict[
     if held is not None:
         count = len(held) // 4
         usage |= {
-            "promptTokenCount": 9 + count,
-            "totalTokenCount": 12 + count,
-            "cachedContentTokenCount": count,
-        }
+            "promptTokenCount": 9 + count, "totalTokenCount": 12 + count, "cachedContentTokenCount": count,
+        }  # fmt: skip
     return {"candidates": [{"content": content, "finishReason": reason}], "usageMetadata": usage}
 
 
 def status(
-    code: int,
-    name: str,
-    message: str = "said so",
-    *details: dict[str, Any],
-    headers: dict[str, str] | None = None,
-) -> Fault:
+    code: int, name: str, message: str = "said so", *details: dict[str, Any], headers: dict[str, str] | None = None,
+) -> Fault:  # fmt: skip
     error = {"code": code, "status": name, "message": message, "details": list(details)}
     return lambda answer: answer.send(code, {"error": error}, headers)
 

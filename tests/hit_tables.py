@@ -10,11 +10,9 @@ from transforms.retrieval.hits import FACTS, ORIGIN, REVISION, best_first, from_
 
 
 def hits_of(
-    scores: Mapping[int, Sequence[float]],
-    documents: Sequence[int] | None = None,
-    threads: Sequence[int] | None = None,
-    **columns: Sequence[float | int | None],
-) -> pl.DataFrame:
+    scores: Mapping[int, Sequence[float]], documents: Sequence[int] | None = None,
+    threads: Sequence[int] | None = None, **columns: Sequence[float | int | None],
+) -> pl.DataFrame:  # fmt: skip
     """Hits of queries with these scores, chunks numbered from 0 in each; other columns are by chunk."""
     rows = [(query, chunk, score) for query, found in scores.items() for chunk, score in enumerate(found)]
     frame = pl.DataFrame(
@@ -34,12 +32,10 @@ def hits_of(
 
 
 def with_facts(
-    hits: pl.DataFrame,
-    path_of: Mapping[int, Sequence[Mapping[str, object]]] | None = None,
-    vectors: np.ndarray | None = None,
-    origins: Sequence[Mapping[str, object]] | None = None,
+    hits: pl.DataFrame, path_of: Mapping[int, Sequence[Mapping[str, object]]] | None = None,
+    vectors: np.ndarray | None = None, origins: Sequence[Mapping[str, object]] | None = None,
     source_of: Mapping[int, str] | None = None,
-) -> pl.DataFrame:
+) -> pl.DataFrame:  # fmt: skip
     """Hits with the facts that are given, by chunk number."""
     columns: dict[str, list[object]] = {}
     numbers = hits.get_column("chunk_no").to_list()

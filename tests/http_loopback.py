@@ -135,21 +135,26 @@ def basic(user: str, password: str) -> str:
 
 
 @contextmanager
-def served_archives(host: str = "127.0.0.1") -> Iterator[Archives]:
-    """A running server and what it serves."""
-    archives = Archives()
-    handler = type("Handler", (_Handler,), {"archives": archives})
-    server = ThreadingHTTPServer((host, 0), handler)
+def served(handler: type[BaseHTTPRequestHandler], host: str = "127.0.0.1", **facts: Any) -> Iterator[str]:
+    """The origin of a running server, whose handlers have these attributes."""
+    server = ThreadingHTTPServer((host, 0), type("Handler", (handler,), facts))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    archives.address = f"http://{host}:{server.server_port}"
     try:
-        yield archives
+        yield f"http://{host}:{server.server_port}"
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def served_archives(host: str = "127.0.0.1") -> Iterator[Archives]:
+    """A running server and what it serves."""
+    archives = Archives()
+    with served(_Handler, host, archives=archives) as archives.address:
+        yield archives
 
 
 def raw(*blocks: bytes, pause: float = 0.0, stays: bool = False) -> Answer:

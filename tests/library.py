@@ -15,10 +15,9 @@ JOURNAL = {"name": "journal", "kind": "vault", "path": "journal"}
 CHAT = {"name": "chat", "kind": "conversation", "path": "chat/*"}
 SOURCES = (MAIL, ODD, NOTES, DOCS, JOURNAL, CHAT)
 SECTIONS = {
-    "index": {"ann_max_vectors": 9999},
-    "mail": {"max_archive_bytes": 4 << 20, "max_message_bytes": 1 << 20},
+    "index": {"ann_max_vectors": 9999}, "mail": {"max_archive_bytes": 4 << 20, "max_message_bytes": 1 << 20},
     "mcp": {"max_seconds": HUNG},
-}
+}  # fmt: skip
 
 COMPACTION = """---
 title: Compaction

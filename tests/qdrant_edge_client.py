@@ -96,7 +96,7 @@ class EdgeClient:
                 filter=_filter(r.filter),
                 params=edge.SearchParams(exact=r.params.exact, hnsw_ef=r.params.hnsw_ef),
                 with_payload=False,
-            )
+            )  # fmt: skip
             for r in requests
         ]
         found = self._shard(name).query_batch(edge.QueryBatchRequest(queries))

@@ -141,10 +141,9 @@ LAZY = {
     **dict.fromkeys(("torch", "sentence_transformers", "transformers", "huggingface_hub"), "an extra"),
     **dict.fromkeys(("onnxruntime", "google", "s3fs", "ir_measures", "scipy", "dkim"), "an extra"),
     **dict.fromkeys(("aiohttp", "botocore", "aiobotocore"), "comes with s3fs"),
-    "cryptography": "receipts alone need it",
-    "httpx2": "loaded with the client of the model service",
+    "cryptography": "receipts alone need it", "httpx2": "loaded with the client of the model service",
     "tokenizers": "its import loads what only embedding and token counts need",
-}
+}  # fmt: skip
 LAZY_MODULES = {
     "dagster._cli": "a third of a second, for `weft ui` alone",
     "dagster_project.cli.unchanged": "a build alone needs it",
@@ -156,9 +155,8 @@ LAZY_MODULES = {
     "dagster_project.index.publish.lens.lens_file": "loads Ibis, which only a lens needs",
     "dagster_project.remotes.http_archives": "loads httpx2, which only a fetch of such a remote needs",
     "dagster_project.extras.stores.store_session": "needs the extra s3",
-    "dagster_project.servers.mcp": "needs the extra mcp",
-    "transforms.operations.plots": "needs the extra plots",
-}
+    "dagster_project.servers.mcp": "needs the extra mcp", "transforms.operations.plots": "needs the extra plots",
+}  # fmt: skip
 
 
 def modules_in(statements: Iterable[ast.AST]) -> Iterator[str]:
@@ -190,14 +188,10 @@ def test_one_file_uses_what_dagster_does_not_export():
 COMMANDS = "backfill backup build context forget get init prune run search serve sources stripe thread verify"
 SHARED = {
     **dict.fromkeys(COMMANDS.split(), "a command or a page, and what it calls"),
-    **dict.fromkeys(
-        ("EXTRA", "TABLES", "PROGRAM", "stages", "key_variable"), "the registry asks extras for it"
-    ),
-    **dict.fromkeys(
-        ("VERSION", "FORMAT", "GROUP", "DOCUMENTS", "Lake", "Remotes"), "each subject has its own"
-    ),
+    **dict.fromkeys(("EXTRA", "TABLES", "PROGRAM", "stages", "key_variable"), "the registry asks extras for it"),
+    **dict.fromkeys(("VERSION", "FORMAT", "GROUP", "DOCUMENTS", "Lake", "Remotes"), "each subject has its own"),
     "Thread": "of the pages and of the assistants",
-}
+}  # fmt: skip
 """The public names that several modules define, with the reason."""
 
 

@@ -97,10 +97,8 @@ def test_the_steps_of_the_page_run_and_leave_what_was_made(
     work, made = two_lists(built_once.copied(tmp_path / "work").folder, **sections), []
     with s3_service() as url:
         keys = {
-            "ACCESS_KEY_ID": "AKIAEXAMPLE",
-            "SECRET_ACCESS_KEY": "sEcReT/kEy",
-            "DEFAULT_REGION": "us-east-1",
-        }
+            "ACCESS_KEY_ID": "AKIAEXAMPLE", "SECRET_ACCESS_KEY": "sEcReT/kEy", "DEFAULT_REGION": "us-east-1",
+        }  # fmt: skip
         for name, value in {**keys, "ENDPOINT_URL": url}.items():
             monkeypatch.setenv(f"AWS_{name}", value)
         client = boto3.client("s3")

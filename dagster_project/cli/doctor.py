@@ -105,11 +105,9 @@ def _versions(settings: Settings) -> Iterator[Finding]:
         name, _, exact = requirement.partition("==")
         if exact and ";" not in requirement and metadata.version(name) != exact:
             yield Finding(
-                "versions",
-                "fault",
-                f"{name} is {metadata.version(name)}, Weft needs {exact}",
+                "versions", "fault", f"{name} is {metadata.version(name)}, Weft needs {exact}",
                 f"pip install '{requirement}'",
-            )
+            )  # fmt: skip
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
     yield Finding("versions", "ok", versions)
 
@@ -125,11 +123,9 @@ def _extension(settings: Settings) -> Iterator[Finding]:
     except duckdb.Error as error:
         needed = f"no index of up to {settings.index.ann_max_vectors:,} vectors can be made or searched"
         yield Finding(
-            "extensions",
-            "fault",
-            f"DuckDB cannot load vss ({first_line(error)}): {needed}",
+            "extensions", "fault", f"DuckDB cannot load vss ({first_line(error)}): {needed}",
             f"pip install --force-reinstall duckdb-extension-vss=={duckdb.__version__}",
-        )
+        )  # fmt: skip
         return
     yield Finding("extensions", "ok", "DuckDB loads vss from its package")
 
@@ -158,11 +154,9 @@ def _disk(settings: Settings) -> Iterator[Finding]:
     needed = max(_LEAST_FREE_BYTES, _PUBLISH_ROOM * current.stat().st_size if current else 0)
     if free < needed:
         yield Finding(
-            "disk",
-            "warning",
-            f"{_size(free)} free at {there}, a publish may need {_size(needed)}",
+            "disk", "warning", f"{_size(free)} free at {there}, a publish may need {_size(needed)}",
             "make room, or lower index.keep_versions and delete older versions in index/",
-        )
+        )  # fmt: skip
     else:
         yield Finding("disk", "ok", f"{_size(free)} free at {there}, a publish may need {_size(needed)}")
 
@@ -191,11 +185,9 @@ def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[
     if waiting:
         names = ", ".join(waiting[:3])
         yield Finding(
-            "sources",
-            "warning",
-            f"{len(waiting)} of {len(partitions)} partitions wait, such as {names}",
+            "sources", "warning", f"{len(waiting)} of {len(partitions)} partitions wait, such as {names}",
             "weft build",
-        )
+        )  # fmt: skip
     else:
         yield Finding("sources", "ok", f"{len(partitions)} partitions, all in the lake")
 

@@ -188,12 +188,10 @@ def _place_of_answer() -> str:
 
 def _language_of_answer(likely: str | None) -> str:
     return click.prompt(
-        "In which language is most of it",
-        default=likely or _LANGUAGE,
+        "In which language is most of it", default=likely or _LANGUAGE,
         type=click.Choice([*dict.fromkeys([likely or _LANGUAGE, "none", *Stemmer.algorithms()])]),
-        show_choices=False,
-        err=True,
-    )
+        show_choices=False, err=True,
+    )  # fmt: skip
 
 
 def _taken(new: list[_New]) -> list[_New]:

@@ -48,20 +48,15 @@ class QueryCommand(click.Command):
 
 TEXT_TYPE = _Text()
 CONFIG = click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="Settings file; default: $WEFT_CONFIG, else ./weft.toml.",
-)
+    "--config", type=click.Path(path_type=Path), help="Settings file; default: $WEFT_CONFIG, else ./weft.toml.",
+)  # fmt: skip
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 LENS = click.option("--lens", metavar="NAME", help="Show only texts under this lens of [lenses].")
 QUIET = click.option("--quiet", is_flag=True, help="Print errors only.")
 QUERY_FILES = click.option(
-    "--queries",
-    "files",
-    type=click.Path(path_type=Path, dir_okay=False),
-    multiple=True,
+    "--queries", "files", type=click.Path(path_type=Path, dir_okay=False), multiple=True,
     help="YAML file of queries and right answers; default: evaluation.queries of the settings.",
-)
+)  # fmt: skip
 NO_RESULTS = 3
 """Exit code of a search that worked and found nothing."""
 

@@ -39,11 +39,9 @@ def _handed_over(arguments: Sequence[str]) -> int | None:
     if not arguments or arguments[0] not in _READING or "_WEFT_COMPLETE" in os.environ:
         return None
     request = {
-        "arguments": list(arguments),
-        "environment": dict(os.environ),
-        "folder": str(Path.cwd()),
+        "arguments": list(arguments), "environment": dict(os.environ), "folder": str(Path.cwd()),
         "encodings": [(s.encoding, s.errors) for s in (sys.stdin, sys.stdout, sys.stderr)],
-    }
+    }  # fmt: skip
     body = json.dumps(request).encode()
     try:
         with socket.socket(socket.AF_UNIX) as asking:

@@ -76,11 +76,9 @@ def _warm(config: Path) -> None:
     """Load the modules and files of a search, by one that nobody sees."""
     unasked_pandas.keep_out()
     request = {
-        "arguments": ["search", "--config", str(config), "warm"],
-        "environment": dict(os.environ),
-        "folder": str(Path.cwd()),
-        "encodings": [("utf-8", "strict")] * 3,
-    }
+        "arguments": ["search", "--config", str(config), "warm"], "environment": dict(os.environ),
+        "folder": str(Path.cwd()), "encodings": [("utf-8", "strict")] * 3,
+    }  # fmt: skip
     with Path(os.devnull).open("r+b", buffering=0) as nothing:
         _done(request, [nothing.fileno()] * 3)
 

@@ -68,13 +68,9 @@ def writes_sentences(settings: Settings) -> bool:
 def make_sentence_writer(settings: Settings, budget: RunBudget | None = None) -> LanguageModel:
     """The language model that writes sentences, if a source wants it."""
     return make_language_model(
-        settings.sentences.name if writes_sentences(settings) else None,
-        context_sentences.BATCH_CHUNKS,
-        settings.gemini,
-        settings.safety,
-        budget,
-        jobs_folder(settings),
-    )
+        settings.sentences.name if writes_sentences(settings) else None, context_sentences.BATCH_CHUNKS,
+        settings.gemini, settings.safety, budget, jobs_folder(settings),
+    )  # fmt: skip
 
 
 def require_served_models(settings: Settings) -> None:

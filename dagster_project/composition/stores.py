@@ -34,12 +34,9 @@ def make_sources(settings: Settings, cache: Path | None = None) -> RememberedSou
     lake = make_lake(settings, cache)
     cache = cache or settings.root / "cache"
     return RememberedSources(
-        Forgotten(lake.base),
-        settings,
-        cache / "files.json",
-        ChatFiles(settings, cache / "chats.json"),
+        Forgotten(lake.base), settings, cache / "files.json", ChatFiles(settings, cache / "chats.json"),
         lambda source, source_type: partitions_in_lake(lake, source, source_type),
-    )
+    )  # fmt: skip
 
 
 def source_stages(settings: Settings) -> list[Stage]:

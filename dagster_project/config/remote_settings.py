@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
+from transforms.errors import FetchError
 from transforms.settings.base import Internal, StageSettings
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -52,6 +53,11 @@ class RemoteSettings(StageSettings):
         by_token = self.token_login and environment.get(f"{self.credentials}_TOKEN")
         parts = self.token_login if by_token else ("USER", "PASSWORD")
         return {part.lower(): f"{self.credentials}_{part}" for part in parts} if self.credentials else {}
+
+    def too_late(self, address: str) -> FetchError:
+        """The fault of a fetch whose time is over."""
+        limit = f"{self.time_limit_seconds:g} s"
+        return FetchError(f"{address}: the time limit of {limit} is over; the next fetch goes on")
 
 
 def checked_url(url: str, schemes: tuple[str, ...]) -> str:

@@ -49,11 +49,8 @@ def measured_blocks(settings: Settings, files: Sequence[Path] = (), tag: str | N
             tokens = count([p.shown[0] for p in result.passages])
             passages = shown_passages(result.passages, content.chunks, tokens)
             measures = block_measures(
-                passages,
-                parts[query["query_id"]],
-                result.manifest["block_tokens"],
-                settings.context.budget_tokens,
-            )
+                passages, parts[query["query_id"]], result.manifest["block_tokens"], settings.context.budget_tokens,
+            )  # fmt: skip
             rows.append(
                 {"id": query["query_id"], "outcome": result.outcome, "parts": len(parts[query["query_id"]])}
                 | {name: round(value, 4) for name, value in measures._asdict().items()}

@@ -71,12 +71,10 @@ class IndexForContext:
         manifest = self.index.manifest
         settings = json.loads(manifest["settings"])
         return {
-            "index_version": self.index.version,
-            "model": manifest["model"],
+            "index_version": self.index.version, "model": manifest["model"],
             "chunking": {name: values for name, values in settings.items() if name in _CHUNKING},
-            "dimensions": int(manifest["dimensions"]),
-            "tokenizer": PackagedTokenCounter.name,
-        }
+            "dimensions": int(manifest["dimensions"]), "tokenizer": PackagedTokenCounter.name,
+        }  # fmt: skip
 
     def suited(self, settings: ContextSettings) -> ContextSettings:
         """The settings, filled with the weight of words in a search, and the least cosine of a candidate, in the profile
@@ -121,14 +119,10 @@ class IndexForContext:
         )
         allowed = [masks[window] for window in queries.get_column("window_id").to_list()]
         best = self._ranked(texts, allowed, settings).select(
-            "chunk_no",
-            "lexical_score",
-            row=pl.col("query").cast(pl.Int64),
-            similarity="vector_score",
-            score="score" if settings.lexical_weight else "vector_score",
-            evidence=pl.lit(None, pl.Float64),
+            "chunk_no", "lexical_score", row=pl.col("query").cast(pl.Int64), similarity="vector_score",
+            score="score" if settings.lexical_weight else "vector_score", evidence=pl.lit(None, pl.Float64),
             fills=False,
-        )
+        )  # fmt: skip
         by_terms = (pl.col("lexical_score") > 0) & bool(settings.lexical_weight)
         is_far = (pl.col("similarity") < (settings.min_similarity or 0.0)) & ~by_terms
         best = self._described(best.filter(~is_far))
@@ -160,13 +154,9 @@ class IndexForContext:
         index = self.index
         searched = index.settings.model_copy(update=_SEARCHED | self._changes(settings))
         chosen = telling_terms(
-            texts,
-            index.postings.df,
-            index.postings.ranked_count,
-            _LEXICAL_TERMS,
-            searched.stopwords,
+            texts, index.postings.df, index.postings.ranked_count, _LEXICAL_TERMS, searched.stopwords,
             index.term_settings,
-        )
+        )  # fmt: skip
         terms = [list(some) for some in bm25.terms_by_query(chosen.to_arrow(), len(texts))]
         vectors = self._query_vectors(texts)
         self.paths, self.missing = Counter(), []
@@ -318,24 +308,14 @@ def _passage(row: dict[str, Any], text: bytes) -> Passage:
         around = text[first:last].decode()
     line, around_line = (1 + text.count(b"\n", 0, place) for place in (start, first))
     return Passage(
-        chunk_id=row["chunk_id"],
-        doc_id=row["doc_id"],
-        place=row["place"],
-        source_kind=row["source_kind"],
-        title=row["shown_title"] or "(no title)",
-        date=row["date"],
-        tags=tuple(row["tags"] or ()),
-        text=own if own.rstrip() == display.rstrip() else display,
-        start=start,
-        end=end,
-        around=around,
-        around_start=first,
-        around_end=last if around is not None else 0,
-        turn=row["turn"],
+        chunk_id=row["chunk_id"], doc_id=row["doc_id"], place=row["place"], source_kind=row["source_kind"],
+        title=row["shown_title"] or "(no title)", date=row["date"], tags=tuple(row["tags"] or ()),
+        text=own if own.rstrip() == display.rstrip() else display, start=start, end=end, around=around,
+        around_start=first, around_end=last if around is not None else 0, turn=row["turn"],
         page_starts=tuple(row["page_starts"] or ()),
         lines=(line, max(line, 1 + text[:end].rstrip(b"\n").count(b"\n"))),
         around_lines=(around_line, around_line + (around or "").rstrip("\n").count("\n")),
-    )
+    )  # fmt: skip
 
 
 class PublishedVersions:

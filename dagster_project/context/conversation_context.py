@@ -231,28 +231,18 @@ def context_of(
     ordered = [*(passages[chunk] for chunk in first), *others]
     clock.ended("passages", len(documents), len(ordered), "passages")
     compiled = context_block.compile_block(
-        ordered,
-        chosen.budget_tokens,
-        counter.counts,
-        expand=chosen.expand,
+        ordered, chosen.budget_tokens, counter.counts, expand=chosen.expand,
         earlier=[context_block.as_shown(passages[c], entry) for c, entry in before.items() if c in passages],
-    )
+    )  # fmt: skip
     clock.ended("block", len(ordered), len(compiled.chosen), "passages")
     facts["rules"] = {**asdict(conversation.rules), "unknown": unknown}
     facts["queries"] = selection.query_coverage(queries, candidates, compiled)
     return ContextResult(
-        selection.CONTEXT if compiled.chosen else selection.NO_HITS,
-        compiled.block,
-        selection.context_manifest(compiled, "\x00".join(queries["text"]), facts, chosen),
-        len(queries),
-        results,
-        len(documents),
-        time.perf_counter() - start,
-        complete,
-        compiled.chosen,
-        clock.stages,
+        selection.CONTEXT if compiled.chosen else selection.NO_HITS, compiled.block,
+        selection.context_manifest(compiled, "\x00".join(queries["text"]), facts, chosen), len(queries), results,
+        len(documents), time.perf_counter() - start, complete, compiled.chosen, clock.stages,
         queries["text"].to_list(),
-    )
+    )  # fmt: skip
 
 
 def _cut(

@@ -42,11 +42,9 @@ def make_evaluator(
     except ValueError as error:
         raise SettingsError(str(error)) from error
     return IndexEvaluator(
-        settings.root / "eval",
-        lambda: open_index(settings),
-        tuple(files) or tuple(settings.base / name for name in settings.evaluation.queries),
-        chosen,
-    )
+        settings.root / "eval", lambda: open_index(settings),
+        tuple(files) or tuple(settings.base / name for name in settings.evaluation.queries), chosen,
+    )  # fmt: skip
 
 
 def report_of(settings: Settings, evaluator: IndexEvaluator, tag: str | None = None) -> dict[str, Any]:

@@ -75,12 +75,9 @@ def contents(index: SearchIndex, relevance: pl.DataFrame) -> Contents:
 
 
 def run_profiles(
-    index: SearchIndex,
-    queries: pl.DataFrame,
-    profiles: Mapping[str, SearchSettings],
-    done: Callable[[str], None] = lambda profile: None,
-    stages: Sequence[str] = pipeline.STAGES,
-) -> tuple[pa.Table, dict[str, float]]:
+    index: SearchIndex, queries: pl.DataFrame, profiles: Mapping[str, SearchSettings],
+    done: Callable[[str], None] = lambda profile: None, stages: Sequence[str] = pipeline.STAGES,
+) -> tuple[pa.Table, dict[str, float]]:  # fmt: skip
     """The list of every stage of every query and profile (`schemas.EVALUATION_RUNS`), and seconds per profile."""
     parts: list[pl.DataFrame] = []
     latest: dict[str, pl.DataFrame] = {}
@@ -91,13 +88,9 @@ def run_profiles(
             parts.append(latest.pop(profile).join(reasons, on=["query", "chunk_no"], how="left"))
         if stage in stages:
             listed = hits.select(
-                profile=pl.lit(profile),
-                query="query",
-                stage=pl.lit(stage),
-                rank=place().cast(pl.Int64),
-                chunk_no="chunk_no",
-                score="score",
-            )
+                profile=pl.lit(profile), query="query", stage=pl.lit(stage), rank=place().cast(pl.Int64),
+                chunk_no="chunk_no", score="score",
+            )  # fmt: skip
             latest[profile] = listed.filter(pl.col("rank") <= KEPT)
 
     final, seconds = index.rank_each(queries["query"].to_list(), profiles, DEPTH, note, done)
@@ -159,12 +152,9 @@ class IndexEvaluator:
     """Evaluates the published index of some settings; see `assets.protocols.search.Evaluator`."""
 
     def __init__(
-        self,
-        folder: Path,
-        open_index: Callable[[], SearchIndex],
-        files: Sequence[Path],
+        self, folder: Path, open_index: Callable[[], SearchIndex], files: Sequence[Path],
         profiles: Mapping[str, SearchSettings],
-    ):
+    ):  # fmt: skip
         self.folder, self._open, self.files, self.profiles = folder, open_index, tuple(files), dict(profiles)
 
     @cached_property
@@ -194,11 +184,9 @@ class IndexEvaluator:
         now = datetime.now(UTC)
         latency = {n: latencies(self.index, queries, s) for n, s in self.profiles.items()} if queries else {}
         full = dict(report) | {
-            "index": self.identity(),
-            "files": [file.name for file in self.files],
-            "texts": self._texts(report),
+            "index": self.identity(), "files": [file.name for file in self.files], "texts": self._texts(report),
             "timing": {"made_at": now.isoformat(timespec="seconds"), "latency": latency},
-        }
+        }  # fmt: skip
         return write_report(full, self.folder, f"{self.index.manifest['model']}-{now:%Y%m%dT%H%M%SZ}", page)
 
     def identity(self) -> dict[str, Any]:

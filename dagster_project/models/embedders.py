@@ -12,12 +12,9 @@ from transforms.settings.models import BUNDLED, EmbeddingSettings, GeminiSetting
 
 
 def make_embedder(
-    settings: EmbeddingSettings,
-    gemini: GeminiSettings | None = None,
-    safety: SafetySettings = SafetySettings(),
-    budget: RunBudget | None = None,
-    jobs: Path | None = None,
-) -> Embedder:
+    settings: EmbeddingSettings, gemini: GeminiSettings | None = None, safety: SafetySettings = SafetySettings(),
+    budget: RunBudget | None = None, jobs: Path | None = None,
+) -> Embedder:  # fmt: skip
     """The embedder that the settings name; its requests to a service take from `budget`, and `jobs` notes its jobs."""
     if settings.model in BUNDLED:
         return StaticEmbedder(settings)

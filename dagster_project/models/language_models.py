@@ -50,13 +50,9 @@ class NoLanguageModel:
 
 
 def make_language_model(
-    name: str | None,
-    prompts_chunks: int,
-    gemini: GeminiSettings,
-    safety: SafetySettings,
-    budget: RunBudget | None = None,
-    jobs: Path | None = None,
-) -> LanguageModel:
+    name: str | None, prompts_chunks: int, gemini: GeminiSettings, safety: SafetySettings,
+    budget: RunBudget | None = None, jobs: Path | None = None,
+) -> LanguageModel:  # fmt: skip
     """The model of that name, with room for a sentence on each of so many chunks; NoLanguageModel for None."""
     if name is None:
         return NoLanguageModel()
@@ -65,13 +61,9 @@ def make_language_model(
 
 
 def language_model(
-    name: str,
-    max_output_tokens: int,
-    gemini: GeminiSettings,
-    safety: SafetySettings,
-    budget: RunBudget | None = None,
-    jobs: Path | None = None,
-) -> LanguageModel:
+    name: str, max_output_tokens: int, gemini: GeminiSettings, safety: SafetySettings,
+    budget: RunBudget | None = None, jobs: Path | None = None,
+) -> LanguageModel:  # fmt: skip
     """The model of that name."""
     make = load(model_service(service_of(name)).language_model)
     served: LanguageModel = make(name, gemini, max_output_tokens, safety, budget, jobs)
@@ -98,13 +90,9 @@ class Reranker:
         self.name = scorer.name if scorer else _FEATURES
 
     def reranked(
-        self,
-        ranked: pl.DataFrame,
-        candidates: Sequence[Candidate],
-        queries: Mapping[int, str],
-        diagnostic: Collection[int],
-        limit: int,
-    ) -> pl.DataFrame:
+        self, ranked: pl.DataFrame, candidates: Sequence[Candidate], queries: Mapping[int, str],
+        diagnostic: Collection[int], limit: int,
+    ) -> pl.DataFrame:  # fmt: skip
         """`ranked` hits, the first `limit` of each query, with the columns of `transforms.retrieval.reranking.RERANKED`.
 
         `queries` are by number; `diagnostic` has the numbers of those that look for the output of a program."""

@@ -46,14 +46,8 @@ def _llama_ends(before: int, after: int) -> bool:
 
 
 LLAMA = Cuts(
-    (" ", string.ascii_letters, "", string.digits + "\n\t"),
-    _SIGN,
-    _llama_ends,
-    "\u2581",
-    "<s>",
-    "</s>",
-    "<unk>",
-)
+    (" ", string.ascii_letters, "", string.digits + "\n\t"), _SIGN, _llama_ends, "\u2581", "<s>", "</s>", "<unk>",
+)  # fmt: skip
 BERT = Cuts(
     (" \t\r\n", string.ascii_letters + string.digits, "", string.punctuation),
     _OTHER,  # control characters, which the tokenizer leaves out

@@ -105,14 +105,9 @@ def write_segment(folder: Path, table: pa.Table) -> Path:
     temporary = folder / f"{TEMPORARY}{name}"
     with temporary.open("wb") as stream:
         pq.write_table(
-            table,
-            stream,
-            row_group_size=_ROW_GROUP,
-            compression="zstd",
-            use_dictionary=False,
-            column_encoding={"vector.list.element": "BYTE_STREAM_SPLIT"},
-            write_page_checksum=True,
-        )
+            table, stream, row_group_size=_ROW_GROUP, compression="zstd", use_dictionary=False,
+            column_encoding={"vector.list.element": "BYTE_STREAM_SPLIT"}, write_page_checksum=True,
+        )  # fmt: skip
         stream.flush()
         os.fsync(stream.fileno())
     return put(temporary, folder / f"{name}.parquet")

@@ -126,7 +126,7 @@ class Screen:
                 text=self.text(passage.text),
                 title=self.text(passage.title),
                 around=self.optional(passage.around),
-            )
+            )  # fmt: skip
             for chunk, passage in passages.items()
         }
 

@@ -141,9 +141,7 @@ class GitRepositories:
                 complaint = _complaint(process, self.ends_at)
             except TimeoutError:
                 _end_group(process.pid)
-                raise FetchError(
-                    f"{shown_address(url)}: the time limit of {self.remote.time_limit_seconds:g} s is over"
-                ) from None
+                raise self.remote.too_late(shown_address(url)) from None
             except BaseException:  # an interruption, too, ends git and its children
                 _end_group(process.pid)
                 raise
@@ -171,15 +169,11 @@ def _environment(scheme: str, settings: dict[str, str], timeout: float) -> dict[
     """git's environment: the inherited one without git's own variables, and our configuration."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     own = {
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "true",
-        "GIT_ALLOW_PROTOCOL": scheme,
+        "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "true", "GIT_ALLOW_PROTOCOL": scheme,
         "GIT_SSH_COMMAND": f"ssh -oBatchMode=yes -oConnectTimeout={max(1, int(timeout))}",
-        "GIT_CONFIG_COUNT": str(len(settings)),
-        "LC_ALL": "C",
-    }
+        "GIT_CONFIG_COUNT": str(len(settings)), "LC_ALL": "C",
+    }  # fmt: skip
     for number, (key, value) in enumerate(settings.items()):
         own |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     return inherited | own
@@ -223,12 +217,9 @@ def _state(mirror: Path) -> list[tuple[str, str, str]] | None:
     command = ["for-each-ref", "--format=%(committerdate:unix) %(objectname) %(refname)"]
     try:
         process = subprocess.Popen(
-            ["git", "--git-dir", str(mirror), *command],
-            env=_environment("", {}, 1),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+            ["git", "--git-dir", str(mirror), *command], env=_environment("", {}, 1), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
     except FileNotFoundError:
         raise FetchError(_NO_GIT) from None
     printed, complaint = output_of(process)

@@ -19,10 +19,10 @@ from typing import Any
 import httpx2
 
 from dagster_project.config.source_settings import HttpRemote
+from dagster_project.remotes.http_requests import HttpRequests
 from dagster_project.remotes.landing import Landing, parsed_time
-from dagster_project.remotes.redirects import answered
 from dagster_project.system.masking import Credentials, shown_address
-from dagster_project.system.rate_limit import Quota, http_time, requested_pause
+from dagster_project.system.rate_limit import http_time
 from transforms.errors import FetchError, FetchInterruptedError
 from transforms.hashing import text_hash
 
@@ -102,7 +102,7 @@ class MonthlyArchives:
     ):
         self.remote, self.landing, self.credentials, self.now = remote, landing, credentials, now
         self.wanted = archives(remote, list_id, now)
-        self.quota = Quota(remote.requests_per_minute, 1)
+        self.requests = HttpRequests(remote, landing, credentials, now)
 
     def fetch(self) -> None:
         """Bring every archive that is due; raises as the protocol `Remotes` says, after all were tried."""
@@ -110,20 +110,13 @@ class MonthlyArchives:
         try:
             asyncio.run(self._fetch(faults))
         except TimeoutError:
-            faults.append(
-                FetchError(
-                    f"{shown_address(self.wanted[0].url)}: the time limit of {self.remote.time_limit_seconds:g} s is over; "
-                    "the next fetch goes on"
-                )
-            )
+            faults.append(self.remote.too_late(shown_address(self.wanted[0].url)))
         finally:
             self.landing.save()
         if not faults and not any(item.get("file") for item in self.landing.items.values()):
             faults.append(
-                FetchError(
-                    f"{shown_address(self.wanted[0].url)}: no month has an archive; mend `url` or `since`"
-                )
-            )
+                FetchError( f"{shown_address(self.wanted[0].url)}: no month has an archive; mend `url` or `since`" )
+            )  # fmt: skip
         if faults:
             passing = [f for f in faults if isinstance(f, FetchInterruptedError)]
             more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
@@ -133,18 +126,14 @@ class MonthlyArchives:
 
     async def _fetch(self, faults: list[FetchError]) -> None:
         self._forget_others()
-        limits = httpx2.Timeout(self.remote.timeout_seconds)
-        async with (
-            asyncio.timeout(self.remote.time_limit_seconds),
-            httpx2.AsyncClient(timeout=limits) as client,
-        ):
+        async with asyncio.timeout(self.remote.time_limit_seconds), self.requests.client() as client:
             in_a_row = 0
             for archive in self.wanted:
                 if not is_due(archive, self._entry(archive), self.now):
                     self.landing.unchanged += 1
                     continue
                 try:
-                    await self._bring(client, archive)
+                    await self._ask(client, archive)
                     in_a_row = 0
                 except FetchError as fault:
                     faults.append(fault)
@@ -160,24 +149,6 @@ class MonthlyArchives:
             if file := self.landing.items.pop(stem).get("file"):
                 self.landing.drop(file)
 
-    async def _bring(self, client: httpx2.AsyncClient, archive: Archive) -> None:
-        fault: FetchError
-        try:
-            await self._ask(client, archive)
-            return
-        except httpx2.TimeoutException as error:
-            fault = FetchInterruptedError(
-                f"{shown_address(archive.url)}: nothing came within {self.remote.timeout_seconds:g} s "
-                f"({type(error).__name__})"
-            )
-        except httpx2.HTTPError as error:
-            reason = self.credentials.hidden(str(error)) or "no reason given"
-            fault = FetchInterruptedError(f"{shown_address(archive.url)}: {type(error).__name__}: {reason}")
-        except (httpx2.InvalidURL, httpx2.CookieConflict) as error:
-            fault = FetchError(f"{shown_address(archive.url)}: {self.credentials.hidden(str(error))}")
-        # Outside of the handler: the fault below holds the request, and that the credentials.
-        raise fault
-
     def _entry(self, archive: Archive) -> dict[str, Any]:
         """The notes on an archive: empty if its file is lost, its file alone if it has another address."""
         entry = self.landing.items.get(archive.stem, {})
@@ -191,33 +162,40 @@ class MonthlyArchives:
 
     async def _ask(self, client: httpx2.AsyncClient, archive: Archive) -> None:
         entry = self._entry(archive)
-        await self.quota.take(1, 0)
-        self.landing.requests += 1
-        async with answered(client, archive.url, self._headers(archive, entry)) as response:
-            status = response.status_code
-            checked = {"address": text_hash(archive.url), "checked_at": self.now.isoformat()}
-            if status in (200, 206):
-                await self._receive(response, archive, entry, checked)
-            elif status == 304:
-                self.landing.unchanged += 1
-                self.landing.items[archive.stem] = entry | checked
-            elif status == 404:
-                self._keep(archive, entry | checked, "the server does not have it any more (404)")
-            elif status == 410:
-                if entry.get("file"):
-                    self.landing.drop(entry["file"])
-                self.landing.items[archive.stem] = checked
-            else:
-                raise self._refused(response, archive)
+
+        async def receive(response: httpx2.Response) -> None:
+            await self._receive_any(response, archive, entry)
+
+        await self.requests.result(client, archive.url, receive, self._headers(archive, entry))
+
+    async def _receive_any(self, response: httpx2.Response, archive: Archive, entry: dict[str, Any]) -> None:
+        status = response.status_code
+        checked = {"address": text_hash(archive.url), "checked_at": self.now.isoformat()}
+        if status in (200, 206):
+            await self._receive(response, archive, entry, checked)
+        elif status == 304:
+            self.landing.unchanged += 1
+            self.landing.items[archive.stem] = entry | checked
+        elif status == 404:
+            self._keep(archive, entry | checked, "the server does not have it any more (404)")
+        elif status == 410:
+            if entry.get("file"):
+                self.landing.drop(entry["file"])
+            self.landing.items[archive.stem] = checked
+        elif status == 416:
+            self.landing.partial(archive.stem).unlink(missing_ok=True)
+            raise FetchInterruptedError(
+                f"{shown_address(archive.url)} answers 416: the unfinished file is given up"
+            )
+        else:
+            raise self.requests.refused(response, archive.url)
 
     def _headers(self, archive: Archive, entry: Mapping[str, Any]) -> dict[str, str]:
         """The headers of a request: for the rest of an unfinished file, else only for changes since."""
-        headers = {"Accept-Encoding": "identity", "User-Agent": "weft"}
-        if self.credentials.authorization:
-            headers["Authorization"] = self.credentials.authorization
+        headers = {}
         partial = self.landing.partial(archive.stem)
         if entry.get("resume") and partial.is_file() and partial.stat().st_size:
-            return headers | {"Range": f"bytes={partial.stat().st_size}-", "If-Range": entry["resume"]}
+            return {"Range": f"bytes={partial.stat().st_size}-", "If-Range": entry["resume"]}
         if entry.get("etag"):
             headers["If-None-Match"] = entry["etag"]
         if entry.get("last_modified"):
@@ -311,10 +289,8 @@ class MonthlyArchives:
         is_page = "html" in kind or start.startswith((b"<!doctype html", b"<html"))
         what = (
             f"a web page ({kind}), as a login page is; name the variables of a login by `credentials`, or mend "
-            "the address"
-            if is_page
-            else f"no mbox ({kind}); mend the address"
-        )
+            "the address" if is_page else f"no mbox ({kind}); mend the address"
+        )  # fmt: skip
         return FetchError(f"{shown_address(archive.url)} gives {what}")
 
     def _resumable_by(self, response: httpx2.Response) -> str | None:
@@ -334,22 +310,3 @@ class MonthlyArchives:
         if item.get("file"):
             self.landing.unchanged += 1
             self.landing.note(f"{archive.stem}: {why}; the file of before is kept")
-
-    def _refused(self, response: httpx2.Response, archive: Archive) -> FetchError:
-        """The fault behind a status: one that may pass, or one that must be mended."""
-        status = response.status_code
-        reason = self.credentials.hidden(response.reason_phrase)
-        text = f"{shown_address(archive.url)} answers {status} {reason}".rstrip()
-        if status in (401, 403, 407):
-            return FetchError(f"{text}; check the variables with the credentials")
-        if status == 416:
-            self.landing.partial(archive.stem).unlink(missing_ok=True)
-            return FetchInterruptedError(f"{text}: the unfinished file is given up")
-        if status in (408, 425, 429) or status >= 500:
-            pause = requested_pause(response.headers.get("retry-after", ""), self.now)
-            if pause is not None:
-                if pause > self.remote.time_limit_seconds:
-                    return FetchError(f"{text} and asks to wait {pause:g} s, longer than a fetch may take")
-                self.quota.hold(pause)
-            return FetchInterruptedError(text, pause)
-        return FetchError(f"{text}; mend the address")

@@ -45,18 +45,19 @@ class Hop:
 
 @asynccontextmanager
 async def answered(
-    client: httpx2.AsyncClient, url: str, headers: Mapping[str, str]
+    client: httpx2.AsyncClient, url: str, headers: Mapping[str, str], body: bytes | None = None
 ) -> AsyncIterator[httpx2.Response]:
     """The answer at the end of the redirects, its body unread; bodies on the way are not read at all.
 
+    A request with a `body` is a POST, whose redirect is the answer.
     FetchError for a redirect that may not be followed. `Authorization` is sent to the server of `url` alone."""
     first = httpx2.URL(url)
     hop = Hop(first)
     without = {name: value for name, value in headers.items() if name != "Authorization"}
     for _ in range(_MOST_REDIRECTS + 1):
         request = hop.arguments(headers if hop.is_of(first) else without)
-        async with client.stream("GET", **request) as response:
-            if not response.has_redirect_location:
+        async with client.stream("POST" if body else "GET", content=body, **request) as response:
+            if body or not response.has_redirect_location:
                 yield response
                 return
             location = response.headers["location"]
@@ -70,7 +71,7 @@ async def next_hop(first: httpx2.URL, current: httpx2.URL, location: str) -> Hop
         url = current.join(location).copy_with(userinfo=b"", fragment=None)
     except (httpx2.InvalidURL, ValueError):
         raise FetchError(f"{shown_address(str(current))} redirects to a faulty address") from None
-    message = f"{shown_address(str(first))}: a redirect leads to {shown_address(str(url))}"
+    message = f"{shown_address(str(first))} leads to {shown_address(str(url))}"
     if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > _HIGHEST_PORT:
         raise FetchError(f"{message}, which is not an address of the web; mend the address")
     if url.scheme != "https" and "https" in (first.scheme, current.scheme):

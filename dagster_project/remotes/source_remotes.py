@@ -57,16 +57,9 @@ class SourceRemotes:
 
     def _fetched(self, landing: Landing, credentials: Credentials) -> Fetched:
         return Fetched(
-            landing.added,
-            landing.changed,
-            landing.unchanged,
-            landing.removed,
-            landing.bytes,
-            landing.requests,
-            landing.newest_at,
-            self._lag(landing),
-            tuple(map(credentials.hidden, landing.notes)),
-        )
+            landing.added, landing.changed, landing.unchanged, landing.removed, landing.bytes, landing.requests,
+            landing.newest_at, self._lag(landing), tuple(map(credentials.hidden, landing.notes)),
+        )  # fmt: skip
 
     def lag_seconds(self, source: str) -> float | None:
         """How old the newest mail or file is that was fetched; None where nothing was."""

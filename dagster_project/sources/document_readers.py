@@ -128,13 +128,10 @@ class _Reader:
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "dagster_project.sources.reader_process", str(settings.read_memory_bytes)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env={**inherited, "PYTHONPATH": str(_ROOT), "LC_ALL": "C.UTF-8", "OMP_THREAD_LIMIT": "1"},
-            start_new_session=True,
-            bufsize=0,
-        )
+            start_new_session=True, bufsize=0,
+        )  # fmt: skip
 
     @property
     def lives(self) -> bool:
@@ -146,12 +143,9 @@ class _Reader:
         self.files += 1
         settings = self.settings
         request = {
-            "kind": kind,
-            "bytes": len(data),
-            "ocr": settings.ocr,
-            "is_seen": is_seen,
+            "kind": kind, "bytes": len(data), "ocr": settings.ocr, "is_seen": is_seen,
             "seconds": min(max(deadline - time.monotonic(), 0), settings.read_seconds),
-        }
+        }  # fmt: skip
         assert self._process.stdin
         # Beside: a process that reads nothing any more would hold up who writes to it.
         writer = threading.Thread(

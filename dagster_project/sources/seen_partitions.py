@@ -26,12 +26,9 @@ class SeenPartitions:
         self.memory = memory
 
     def note(
-        self,
-        partitions: Iterable[SourcePartition],
-        lake: ParquetLake,
-        sources: Iterable[str] = (),
+        self, partitions: Iterable[SourcePartition], lake: ParquetLake, sources: Iterable[str] = (),
         broken: Collection[str] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Remember the time of now for every partition whose files changed since the lake's were made.
 
         Also, of each of the `sources` but those that are `broken`, that it was read now, and how many partitions wait.

@@ -26,13 +26,8 @@ def read(folder: Path, pattern: str, source: str, *, quick: bool = True, step: i
         mails, garbage = split_mbox(data, name=file.name, dialect="mboxrd")
         raw = [*mails, *garbage]
         result = read_mail(
-            raw,
-            source=source,
-            partition=file.name,
-            list_id=source,
-            settings=MailSettings(),
-            means=Means(quick),
-        )
+            raw, source=source, partition=file.name, list_id=source, settings=MailSettings(), means=Means(quick),
+        )  # fmt: skip
         assert len(raw) == result.messages.num_rows + result.quarantine.num_rows
         results.append(result)
     return MailTables(*(pa.concat_tables(tables) for tables in zip(*results, strict=True)))

@@ -21,10 +21,9 @@ def test_a_list_is_embedded_without_its_addresses_and_once(
 ):
     archives = [corpora / "pgsql" / name for name in MONTHS]
     workspace.configure(
-        {"name": "pgsql", "kind": "mbox", "path": "mail/*", "dialect": "mboxrd"},
-        embedding={"model": "gemini"},
+        {"name": "pgsql", "kind": "mbox", "path": "mail/*", "dialect": "mboxrd"}, embedding={"model": "gemini"},
         gemini={"requests_per_minute": 100_000, "tokens_per_minute": 10_000_000},
-    )
+    )  # fmt: skip
     for archive in archives:
         workspace.write(archive.name, archive.read_bytes())
 

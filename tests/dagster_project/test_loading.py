@@ -97,10 +97,9 @@ JANUARY = "dev/2004-01"
 MADE = {
     f"{MATERIALIZE} messages --partition {JANUARY}": f"lake/messages/{JANUARY}.parquet",
     f"{MATERIALIZE} message_blocks --partition {JANUARY}": f"lake/message_blocks/{JANUARY}.parquet",
-    f"{MATERIALIZE} thread_tree": "lake/thread_tree.parquet",
-    f"{MATERIALIZE} search_index": "index/CURRENT",
+    f"{MATERIALIZE} thread_tree": "lake/thread_tree.parquet", f"{MATERIALIZE} search_index": "index/CURRENT",
     "job execute -m dagster_project.definitions -j whole_lake -o publish_checks": "",
-}
+}  # fmt: skip
 """Commands of Dagster, and the file below the storage that each makes."""
 
 
@@ -111,11 +110,8 @@ def test_each_asset_is_made_alone_by_dagsters_command_and_checks_run_alone(built
     if MADE[command]:
         (root / MADE[command]).unlink()
     done = dagster(
-        ROOT,
-        *command.split(),
-        WEFT_CONFIG=str(built.config),
-        DAGSTER_HOME=str(instance_place(built.settings)),
-    )
+        ROOT, *command.split(), WEFT_CONFIG=str(built.config), DAGSTER_HOME=str(instance_place(built.settings)),
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert (root / MADE[command]).exists() and lake_hashes(built) == before
     with built.instance() as instance:

@@ -50,7 +50,7 @@ def change_headers(raw: bytes, rng: random.Random) -> bytes:
             [lines[at], lines[at].partition(b":")[0] + b":" + other.partition(b":")[2]],
             [],
             [lines[at][:fold], rng.choice([b" ", b"\t", b""]) + lines[at][fold:]],
-        ]
+        ]  # fmt: skip
     )
     return b"\n".join(lines) + blank + body
 
@@ -85,10 +85,8 @@ def nest(raw: bytes, rng: random.Random) -> bytes:
     )
     inside = b"--%b\nContent-Type: %b\n\n%b\n" % (boundary, kind, raw)
     return HEAD + b'Content-Type: multipart/mixed; boundary="%b"\n\n%b--%b--\n' % (
-        boundary,
-        inside * rng.randint(1, 3),
-        boundary,
-    )
+        boundary, inside * rng.randint(1, 3), boundary,
+    )  # fmt: skip
 
 
 def join(raw: bytes, rng: random.Random) -> bytes:

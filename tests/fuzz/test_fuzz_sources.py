@@ -28,12 +28,10 @@ DISCORD = json.dumps(
     }
 ).encode()
 MEMBERS = {
-    "users.json": b'[{"id": "U1", "real_name": "Ada"}]',
-    "general/1.json": DAY,
-    "one.json": DISCORD,
+    "users.json": b'[{"id": "U1", "real_name": "Ada"}]', "general/1.json": DAY, "one.json": DISCORD,
     "rows.csv": b"timestamp,author,message\n2025-01-15 10:30,ada,from a table\n",
     "_chat.txt": b"27.03.25, 18:02 - Ada: from WhatsApp\n",
-}
+}  # fmt: skip
 LINES = (
     "# A heading", "---", "a: &a [*a, *a]", "tags: [x, {y: z}]", "> " * 900 + "deep", "[[" * 2000, "![" * 2000 + "]" * 2000,
     "`" * 5000, "* " * 900, "x" * 50_000, "| a " * 3000, "<div>" * 5000, "%%", "***" * 5000, "[a]: <b>", "\0", "\ufeff",
@@ -52,12 +50,9 @@ def take_stock(work: Workspace) -> tuple[list[bytes], list[str], int]:
             found = list(sources.mails(partition))
             mails += [m.data for m in found if not m.fault]
             made = read_mail(
-                found,
-                source=partition.source,
-                partition=partition.name,
-                list_id=partition.list_id,
+                found, source=partition.source, partition=partition.name, list_id=partition.list_id,
                 settings=work.settings.mail,
-            )
+            )  # fmt: skip
             rows += made.messages.num_rows
             quarantined += made.quarantine["place"].to_pylist()
         elif partition.source_type == "documents":
@@ -78,10 +73,9 @@ def take_stock(work: Workspace) -> tuple[list[bytes], list[str], int]:
 def broken_sources(folder: Path, seed: int, random_: random.Random) -> None:
     """Mail, notes and a repository of which random members are broken: the others are read, those have a reason."""
     work = Workspace(folder).configure(
-        {"name": "mail", "kind": "mbox", "path": "mail/*"},
-        {"name": "notes", "kind": "vault", "path": "notes"},
+        {"name": "mail", "kind": "mbox", "path": "mail/*"}, {"name": "notes", "kind": "vault", "path": "notes"},
         {"name": "list", "kind": "public_inbox", "path": "inbox"},
-    )
+    )  # fmt: skip
     (folder / "notes").mkdir()
     sound: set[bytes] = set()
     notes, broken = 0, set()

@@ -115,10 +115,8 @@ def _serve(server: Archives, repository: Path, feed: Feed) -> None:
 KILLS = 6
 """Moments at which fetches are killed, spread over the blocks of a whole one."""
 KINDS: dict[str, tuple[str, Callable[[Path, Feed], Any]]] = {
-    "http": ("mbox", fed_http),
-    "imap": ("maildir", fed_imap),
-    "git": ("public_inbox", fed_git),
-}
+    "http": ("mbox", fed_http), "imap": ("maildir", fed_imap), "git": ("public_inbox", fed_git),
+}  # fmt: skip
 
 
 def workspace(folder: Path, kind: str, remote: Remote) -> Workspace:

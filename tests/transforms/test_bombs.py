@@ -47,26 +47,18 @@ TYPE = "Content-Type: multipart/mixed; boundary=b"
 BOMBS = {
     "divs of a page": Bomb(document("html"), lambda n: "<div>x" * n, 8000),
     "divs of a mail": Bomb(html_text, lambda n: "<div>" * n + "x", 8000),
-    "divs of a book": Bomb(
-        lambda text: read_format(epub({"a.xhtml": text}), "epub"), lambda n: "<div>x" * n, 4000
-    ),
+    "divs of a book": Bomb(lambda text: read_format(epub({"a.xhtml": text}), "epub"), lambda n: "<div>x" * n, 4000),
     "divs in Markdown": Bomb(document("md"), lambda n: "<div>\n" * n, 20_000),
     "quotes of HTML": Bomb(html_text, lambda n: '<div class="gmail_quote">x' * n, 2000),
-    "quotes of Outlook": Bomb(
-        html_text, lambda n: '<div style="border:none;border-top:solid">x</div>' * n, 600
-    ),
-    "tags that nothing closes": Bomb(
-        html_text, lambda n: "".join(f"<font size={i}>x<p>" for i in range(n)), 200
-    ),
+    "quotes of Outlook": Bomb(html_text, lambda n: '<div style="border:none;border-top:solid">x</div>' * n, 600),
+    "tags that nothing closes": Bomb(html_text, lambda n: "".join(f"<font size={i}>x<p>" for i in range(n)), 200),
     "an attribute": Bomb(html_text, lambda n: f'<div style="{"border-left:a " * n}">x', 20_000),
     "attributes": Bomb(document("html"), lambda n: f"<div {' '.join(f'a{i}=1' for i in range(n))}>x", 8000),
     "a table": Bomb(html_text, lambda n: "<table>" + "<tr><td>x<td>1" * n, 600),
     "tables": Bomb(html_text, lambda n: "<table><tr><td>x" * n, 300),
     "MIME in MIME": Bomb(mail, lambda n: "".join(f"{TYPE}{i}\n\n--b{i}\n" for i in range(n)) + "\nx\n", 450),
     "parts of MIME": Bomb(mail, lambda n: f"{TYPE}\n\n" + "--b\n\nx\n" * n + "--b--\n", 1000),
-    "a header": Bomb(
-        mail, lambda n: f"References: {'<' * n}\nTo: {'(' * n}\nSubject: {'[a ' * n}\n\nx\n", 60_000
-    ),
+    "a header": Bomb(mail, lambda n: f"References: {'<' * n}\nTo: {'(' * n}\nSubject: {'[a ' * n}\n\nx\n", 60_000),
     "encoded words": Bomb(mail, lambda n: "Subject: " + "=?utf-8?q?a?= " * n + "\n y" * n + "\n\nx\n", 20_000),
     "entities": Bomb(html_text, lambda n: "&ampx&amp;" * n, 20_000),
     "quotes of Markdown": Bomb(document("md"), lambda n: "> > > - - x\n" * n, 2000),

@@ -109,18 +109,14 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
     "embedding.embedded_text.parent_context": lambda t: embedded_text.parent_context(
         _requoted(t), t.messages, t.thread_tree, t.inferred_quotes
     ),
-    "embedding.embedded_text.parent_texts": lambda t: embedded_text.parent_texts(
-        t.message_chunks, t.thread_tree
-    ),
+    "embedding.embedded_text.parent_texts": lambda t: embedded_text.parent_texts(t.message_chunks, t.thread_tree),
     "embedding.embedded_text.published_chunks": lambda t: embedded_text.published_chunks(
         t.message_chunks, t.document_chunks, t.conversation_chunks, t.memberships
     ),
     "embedding.embedded_text.chunks_with_quotes": lambda t: embedded_text.chunks_with_quotes(
         _requoted(t), t.inferred_quotes
     ),
-    "embedding.embedded_text.quoting_bodies": lambda t: embedded_text.quoting_bodies(
-        t.messages, t.inferred_quotes
-    ),
+    "embedding.embedded_text.quoting_bodies": lambda t: embedded_text.quoting_bodies(t.messages, t.inferred_quotes),
     "embedding.embedded_text.texts_by_partition": lambda t: embedded_text.texts_by_partition(_texts(t)),
     "embedding.embedded_text.texts_to_embed": lambda t: embedded_text.texts_to_embed(
         t.message_chunks, t.chunk_context
@@ -136,20 +132,16 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
         _texts(t), t.chunk_context.order_by("checksum").checksum.to_pyarrow().to_pylist(), 2
     ),
     "mail.threads.corpus_measures.corpus_measures": lambda t: corpus_measures.corpus_measures(t.measure_counts),
-    "mail.threads.references.message_links": lambda t: references.message_links(
-        t.message_references, t.titled_mails
-    ),
+    "mail.threads.references.message_links": lambda t: references.message_links(t.message_references, t.titled_mails),
     "mail.threads.threads.canonical": lambda t: threads.canonical(t.messages, t.memberships),
     "mail.threads.threads.memberships": lambda t: threads.memberships(t.messages),
 }  # fmt: skip
 
 
 WINDOWED = {
-    "embedding.embedded_text.parent_context",
-    "embedding.embedded_text.parent_texts",
-    "mail.threads.corpus_measures.corpus_measures",
-    "mail.threads.threads.memberships",
-}
+    "embedding.embedded_text.parent_context", "embedding.embedded_text.parent_texts",
+    "mail.threads.corpus_measures.corpus_measures", "mail.threads.threads.memberships",
+}  # fmt: skip
 """Ibis translates no window to Polars."""
 
 

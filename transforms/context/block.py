@@ -61,13 +61,9 @@ class CompiledBlock(NamedTuple):
 
 
 def compile_block(
-    passages: Sequence[Passage],
-    budget_tokens: int,
-    count: CountTokens,
-    *,
-    expand: bool = True,
+    passages: Sequence[Passage], budget_tokens: int, count: CountTokens, *, expand: bool = True,
     earlier: Sequence[Passage] = (),
-) -> CompiledBlock:
+) -> CompiledBlock:  # fmt: skip
     """The block of as many of `passages`, in their order, as the budget holds, without those that `earlier` blocks showed.
 
     A passage that repeats a chosen one, or that is inside or across its bytes, is left out. The first one that does not
@@ -170,14 +166,11 @@ def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
 def manifest(compilation: CompiledBlock, facts: Mapping[str, Any]) -> dict[str, Any]:
     """The origin of a compiled block: `facts` (index version, model, settings, budget, question) and every passage."""
     return {
-        "manifest": VERSION,
-        **facts,
-        "block_sha256": bytes_sha256(compilation.block.encode()),
-        "block_tokens": compilation.tokens,
-        "stopped": compilation.stopped,
+        "manifest": VERSION, **facts, "block_sha256": bytes_sha256(compilation.block.encode()),
+        "block_tokens": compilation.tokens, "stopped": compilation.stopped,
         "chosen": [_manifest_entry(p) for p in compilation.chosen],
         "dropped": [{**_manifest_entry(d.passage), "reason": d.reason} for d in compilation.dropped],
-    }
+    }  # fmt: skip
 
 
 def _manifest_entry(passage: Passage) -> dict[str, Any]:

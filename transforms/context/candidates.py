@@ -100,13 +100,9 @@ def _halves(part: str) -> list[str]:
 
 
 def telling_terms(
-    texts: Sequence[str],
-    df: Callable[[str], int],
-    chunk_count: int,
-    limit: int,
-    stopwords: Sequence[str],
+    texts: Sequence[str], df: Callable[[str], int], chunk_count: int, limit: int, stopwords: Sequence[str],
     settings: TermSettings,
-) -> pl.DataFrame:
+) -> pl.DataFrame:  # fmt: skip
     """Columns `query` and `term`: of each text the `limit` terms with the highest tf times idf.
 
     As Lucene's MoreLikeThis chooses them; `df` says how many chunks hold a term."""

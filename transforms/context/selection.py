@@ -108,12 +108,9 @@ class Retrieval(NamedTuple):
 
 
 def window_context(
-    windows: Sequence[str],
-    retrieval: Retrieval,
-    facts: Mapping[str, Any],
-    count: CountTokens,
+    windows: Sequence[str], retrieval: Retrieval, facts: Mapping[str, Any], count: CountTokens,
     settings: ContextSettings,
-) -> pa.Table:
+) -> pa.Table:  # fmt: skip
     """The table `conversation_context`: a row for each of `windows`, also for one without queries."""
     rows = []
     for window in sorted(windows):

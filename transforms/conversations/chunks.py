@@ -103,12 +103,9 @@ def exclusion(attachment: Mapping[str, Any]) -> dict[str, Any]:
     size = attachment["byte_count"] if attachment["text"] is None else len(attachment["text"].encode())
     names = ("attachment_id", "source", "partition")
     return {
-        **{name: attachment[name] for name in names},
-        "doc_id": attachment["message_id"],
-        "byte_start": 0,
-        "byte_end": size,
-        "reason": reason,
-    }
+        **{name: attachment[name] for name in names}, "doc_id": attachment["message_id"], "byte_start": 0,
+        "byte_end": size, "reason": reason,
+    }  # fmt: skip
 
 
 VERSION = "4"
@@ -180,10 +177,8 @@ def _of_attachments(
             counts[text] = counts.get(text, 0) + 1
             row |= {
                 "chunk_id": parts_hash(("attachment", row["attachment_id"], text, str(counts[text]))),
-                "chunk_index": number,
-                "chunk_count": len(rows),
-                "chunker": f"conversations-{VERSION}",
-            }
+                "chunk_index": number, "chunk_count": len(rows), "chunker": f"conversations-{VERSION}",
+            }  # fmt: skip
         yield rows, [] if rows else [exclusion(attachment)]
 
 
@@ -208,15 +203,11 @@ def _turn(
     day = f"{turn['sent_at']:%Y-%m-%d}"
     lex_texts = [f"{day} {when} {speaker}", turn["text"], *(turns[n]["text"] for n in context)]
     return {
-        **_common(turn),
-        "chunk_kind": "turn",
-        "title": "",
-        "heading_path": [turn["title"], day, turn["author"]],
+        **_common(turn), "chunk_kind": "turn", "title": "", "heading_path": [turn["title"], day, turn["author"]],
         "text_display": f"{turn['author']}, {turn['sent_at']:%Y-%m-%d %H:%M}\n{turn['text'].strip()}",
         "text_embed": f"{when}, {speaker}: {turn['text']}" if speaker else f"{when}: {turn['text']}",
-        "text_lex": "\n".join(lex_texts),
-        "spans": [{"byte_start": span[0], "byte_end": span[1], "role": "own"}],
-    }
+        "text_lex": "\n".join(lex_texts), "spans": [{"byte_start": span[0], "byte_end": span[1], "role": "own"}],
+    }  # fmt: skip
 
 
 def _segment(
@@ -231,15 +222,10 @@ def _segment(
     spans = [{"byte_start": overlap, "byte_end": start, "role": "overlap"}] if overlap < start else []
     span = f"{first['sent_at']:%d %B %Y}"
     return {
-        **_common(first),
-        "chunk_kind": "window_segment",
-        "title": first["title"],
-        "heading_path": [first["title"]],
-        "text_display": text.strip(),
-        "text_embed": f"{first['title']}, {span}\n\n{speech}",
-        "text_lex": speech,
+        **_common(first), "chunk_kind": "window_segment", "title": first["title"], "heading_path": [first["title"]],
+        "text_display": text.strip(), "text_embed": f"{first['title']}, {span}\n\n{speech}", "text_lex": speech,
         "spans": [*spans, {"byte_start": start, "byte_end": end, "role": "own"}],
-    }
+    }  # fmt: skip
 
 
 def _exclusion(turn: Mapping[str, Any], span: tuple[int, int]) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def _chat(chat: Mapping[str, Any], name: str, title: str, timezone: str) -> Chat
                 reactions=reaction_count(row.get("reactions")),
                 is_edited=bool(row.get("edited")),
                 files=tuple(_telegram_files(row)),
-            )
+            )  # fmt: skip
         )
         if kind == "media" and not row.get("media_type"):
             why = "no_text: the message has no text, file or place that is known"

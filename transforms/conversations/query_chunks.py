@@ -129,6 +129,6 @@ def conversation_query_chunks(
                     "byte_end": end,
                     "text": segment_text,
                     "text_query": without_headers(segment_text) or segment_text,
-                }
+                }  # fmt: skip
             )
     return CONVERSATION_QUERY_CHUNKS.from_rows(rows)

@@ -43,10 +43,8 @@ def parse_ground_truth(text: str, file: str) -> GroundTruth:
         line = f" line {mark.line + 1}" if mark else ""
         raise GroundTruthError(f"{file}{line}: no valid YAML: {getattr(error, 'problem', error)}") from error
     _require(
-        isinstance(document, dict) and isinstance(document.get("queries"), list),
-        file,
-        "has no list `queries`",
-    )
+        isinstance(document, dict) and isinstance(document.get("queries"), list), file, "has no list `queries`",
+    )  # fmt: skip
     if odd := sorted(str(k) for k in set(document) - {"queries"}):
         raise GroundTruthError(f"{file}: unknown key {odd[0]!r}; the only one is `queries`")
     queries, relevance = [], []
@@ -120,7 +118,7 @@ def as_yaml(truth: GroundTruth, note: str = "") -> str:
             "tags": row["tags"],
             **({"drafted": True} if row["is_draft"] else {}),
             "relevant": entries.get(row["query_id"], []),
-        }
+        }  # fmt: skip
         for row in truth.queries.to_pylist()
     ]
     head = "".join(f"# {line}\n" for line in note.splitlines())
@@ -262,11 +260,9 @@ def draft_queries(
     names, the text of a link the place it leads to) and `answered` (a question finds the reply
     that its author thanked for)."""
     kinds = {
-        "subject": _subjects(mails),
-        "heading": _headings(nodes),
-        "link": _links(links),
+        "subject": _subjects(mails), "heading": _headings(nodes), "link": _links(links),
         "answered": _answered(mails),
-    }
+    }  # fmt: skip
     queries, relevance = [], []
     for kind, candidates in kinds.items():
         sample = sorted(candidates, key=lambda row: text_hash(row[1] + row[0]))[:count]

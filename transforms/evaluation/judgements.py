@@ -135,12 +135,8 @@ def _chunks(
 
 
 def _status(
-    entries: pl.DataFrame,
-    ranges: pl.DataFrame,
-    documents: pl.DataFrame,
-    chunks: pl.DataFrame,
-    contents: Contents,
-) -> pl.DataFrame:
+    entries: pl.DataFrame, ranges: pl.DataFrame, documents: pl.DataFrame, chunks: pl.DataFrame, contents: Contents,
+) -> pl.DataFrame:  # fmt: skip
     """query_id, entry, form, target, text, grade, topic, status of each entry."""
     key = ["query_id", "entry"]
     resolved = (
@@ -171,12 +167,9 @@ def _document_grades(
 
 
 def _thread_grades(
-    entries: pl.DataFrame,
-    documents: pl.DataFrame,
-    chunks: pl.DataFrame,
-    answerable: pl.DataFrame,
+    entries: pl.DataFrame, documents: pl.DataFrame, chunks: pl.DataFrame, answerable: pl.DataFrame,
     contents: Contents,
-) -> pl.DataFrame:
+) -> pl.DataFrame:  # fmt: skip
     """Threads by their documents; a document outside of mail, and a missing one, is its own thread."""
     graded = _document_grades(entries, documents, chunks, answerable).rename({"item": "doc_id"})
     with_thread = graded.join(contents.documents, on="doc_id", how="left").join(

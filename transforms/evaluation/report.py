@@ -159,13 +159,9 @@ def before_and_after(first: Mapping[str, Any], second: Mapping[str, Any]) -> dic
 
 
 def _query_reports(
-    queries: pl.DataFrame,
-    judgements: Judgements,
-    runs: pl.DataFrame,
-    values: pl.DataFrame,
-    loss_rows: pl.DataFrame,
-    tags: Mapping[str, Sequence[str]],
-) -> list[dict[str, Any]]:
+    queries: pl.DataFrame, judgements: Judgements, runs: pl.DataFrame, values: pl.DataFrame,
+    loss_rows: pl.DataFrame, tags: Mapping[str, Sequence[str]],
+) -> list[dict[str, Any]]:  # fmt: skip
     """One entry per measured query: its values, hits and the fate of its right answers in each profile."""
     losses: dict[tuple[str, str], dict[str, list[str]]] = {}
     for profile, query, doc, stage, reason in loss_rows.iter_rows():
@@ -193,11 +189,8 @@ def _query_reports(
                 "lost": {doc: why for doc, why in lost.items() if doc in top},
             }
         entry = {
-            "id": query_id,
-            "query": row["query"],
-            "tags": [*tags[query_id]],
-            "is_draft": row["is_draft"],
-        }
+            "id": query_id, "query": row["query"], "tags": [*tags[query_id]], "is_draft": row["is_draft"],
+        }  # fmt: skip
         entries.append(entry | {"right": top, "right_count": len(right), "results": results})
     return entries
 
@@ -236,7 +229,7 @@ def _hits(
             "score": quality.json_number(row["score"]),
             "similarity": quality.json_number(row["similarity"]),
             "stages": {stage: positions.get(row["chunk_id"]) for stage, positions in by_stage.items()},
-        }
+        }  # fmt: skip
         for row in stages["final"].head(SHOWN_HITS).iter_rows(named=True)
     ]
 

@@ -12,19 +12,14 @@ from transforms.text.visible import table_text
 STAGE_RATES = {"stage": pl.String, "rows": pl.Int64, "seconds": pl.Float64}
 """Columns of `Figures.stages`: a step of the runs, the rows it wrote in all its tables, its seconds."""
 HISTORY: dict[str, pl.DataType | type[pl.DataType]] = {
-    "at": pl.Datetime("us", "UTC"),
-    "figure": pl.String,
-    "value": pl.Float64,
-}
+    "at": pl.Datetime("us", "UTC"), "figure": pl.String, "value": pl.Float64,
+}  # fmt: skip
 """Columns of `Figures.history`: one figure of an asset as one materialization gave it."""
 COUNTS = {"name": pl.String, "rows": pl.Int64}
 """Columns of a table of `Figures.counts`: the name of the rows, and their number."""
 QUARANTINE, MONTHS, BLOCKS, SIZES = (
-    "Quarantine by reason",
-    "Mails by month",
-    "Blocks of mail by kind",
-    "Chunks by characters, up to",
-)
+    "Quarantine by reason", "Mails by month", "Blocks of mail by kind", "Chunks by characters, up to",
+)  # fmt: skip
 """Titles of the counts of the published tables."""
 
 LAGS = ("lag_p50_seconds", "lag_p95_seconds", "lag_max_seconds")
@@ -90,7 +85,7 @@ def lags(readiness: pa.Table) -> pl.DataFrame:
             p50=lag.quantile(0.5, "linear"),
             p95=lag.quantile(0.95, "linear"),
             max=lag.max(),
-        )
+        )  # fmt: skip
         .sort("source")
     )
 

@@ -12,13 +12,9 @@ PUBLISH_RULES = {
 
 
 def rule_violations(
-    chunks: ibis.Table,
-    context: ibis.Table,
-    embeddings: ibis.Table,
-    refusals: ibis.Table,
-    model: str,
+    chunks: ibis.Table, context: ibis.Table, embeddings: ibis.Table, refusals: ibis.Table, model: str,
     dimensions: int,
-) -> dict[str, ibis.Table]:
+) -> dict[str, ibis.Table]:  # fmt: skip
     """For each of RULES the rows that break it, in a column `id`; `chunks` are the published ones.
 
     Ids and texts are compared by 64-bit hashes of their hashes, which takes an eighth of the memory. That each chunk has

@@ -115,13 +115,8 @@ class WeighedWholes:
 
 
 def weighed_wholes(
-    postings: Postings,
-    settings: SearchSettings,
-    document: np.ndarray,
-    is_whole: np.ndarray,
-    *,
-    by_chunk: bool,
-) -> WeighedWholes:
+    postings: Postings, settings: SearchSettings, document: np.ndarray, is_whole: np.ndarray, *, by_chunk: bool,
+) -> WeighedWholes:  # fmt: skip
     """Frequencies and lengths of mails, or of pages, as sums over their chunks; `document` and `is_whole` are by chunk."""
     weights = field_weights(settings) | _IN_WHOLES
     of_body = np.array([weights[field] * (field != "title") for field in FIELDS], dtype=np.float32)
@@ -209,12 +204,9 @@ class TermScores:
     term."""
 
     def __init__(
-        self,
-        terms: Sequence[str] | Mapping[str, float],
-        postings: Postings,
-        weights: Weighed,
+        self, terms: Sequence[str] | Mapping[str, float], postings: Postings, weights: Weighed,
         allowed: np.ndarray | None,
-    ):
+    ):  # fmt: skip
         self.lists = _lists(terms, postings)
         counts = terms if isinstance(terms, Mapping) else dict.fromkeys(terms, 1.0)
         self.most = sum(n * idf(postings.df(t), postings.ranked_count) for t, n in counts.items() if n >= 1)

@@ -151,13 +151,9 @@ class WholeScores:
     of them."""
 
     def __init__(
-        self,
-        lexical: bm25.TermScores,
-        wholes: bm25.WeighedWholes,
-        document: np.ndarray,
-        is_of: np.ndarray,
+        self, lexical: bm25.TermScores, wholes: bm25.WeighedWholes, document: np.ndarray, is_of: np.ndarray,
         chunks: np.ndarray,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.document, self.is_of = document, is_of
         self.numbers, scores = lexical.of_wholes(chunks, wholes)
         self.scores = scores * lexical.of(chunks).max(initial=0.0) / (scores.max(initial=0.0) or 1.0)
@@ -177,13 +173,9 @@ class Fusion:
     count. `logs` masks chunks whose score is weighed by `log_weight`."""
 
     def __init__(
-        self,
-        lexical: QueryScores,
-        vector: QueryScores,
-        settings: SearchSettings,
-        logs: np.ndarray | None = None,
+        self, lexical: QueryScores, vector: QueryScores, settings: SearchSettings, logs: np.ndarray | None = None,
         whole: Callable[[np.ndarray], tuple[WholeScores, WholeScores]] | None = None,
-    ):
+    ):  # fmt: skip
         self.lexical, self.vector, self.settings, self.logs = lexical, vector, settings, logs
         self.by_lexical = lexical.best(settings.candidates_lexical)
         self.by_vector = vector.best(settings.candidates_vector)
@@ -253,17 +245,11 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
     fused = fusion.of(chosen, words, similar)
     order = np.lexsort((chosen, -fused))
     columns: dict[str, np.ndarray] = {
-        "query": np.full(len(chosen), query, dtype=np.int32),
-        "chunk_no": chosen.astype(np.int64),
-        "document": places.document[chosen],
-        "thread": places.thread[chosen],
-        "is_mail": places.is_mail[chosen],
-        "score": fused,
-        "fused_score": fused,
-        "thread_score": np.full(len(chosen), float(settings.thread_weight)),
-        "lexical_score": lexical,
-        "vector_score": similar,
-    }
+        "query": np.full(len(chosen), query, dtype=np.int32), "chunk_no": chosen.astype(np.int64),
+        "document": places.document[chosen], "thread": places.thread[chosen], "is_mail": places.is_mail[chosen],
+        "score": fused, "fused_score": fused, "thread_score": np.full(len(chosen), float(settings.thread_weight)),
+        "lexical_score": lexical, "vector_score": similar,
+    }  # fmt: skip
     series = [pl.Series(name, values[order]) for name, values in columns.items()]
     for name, ordered in (("lexical_rank", fusion.by_lexical), ("vector_rank", fusion.by_vector)):
         ranks = _ranks(chosen, ordered)[order]

@@ -19,18 +19,14 @@ DROPPED = {"query": pl.Int32, "chunk_no": pl.Int64, "reason": pl.String, "into":
 
 
 ORIGIN: dict[str, pl.DataType | type[pl.DataType]] = {
-    "doc_id": pl.String,
-    "checksum": pl.String,
-    "quoted_from": pl.String,
-}
+    "doc_id": pl.String, "checksum": pl.String, "quoted_from": pl.String,
+}  # fmt: skip
 """The facts by which a stage knows that two chunks say the same. `quoted_from` is the mail that a chunk repeats and
 nothing else."""
 
 REVISION: dict[str, pl.DataType | type[pl.DataType]] = {
-    "revision": pl.Int32,
-    "version": pl.Int64,
-    "is_latest": pl.Boolean,
-}
+    "revision": pl.Int32, "version": pl.Int64, "is_latest": pl.Boolean,
+}  # fmt: skip
 """The facts by which a stage knows the latest posting of a patch: `revision` is a number that all of them have, null for
 other chunks."""
 

@@ -143,11 +143,8 @@ def started(fused: pl.DataFrame, report: Report | None = None) -> StageResult:
 
 
 def through(
-    progress: StageResult,
-    stages: Sequence[SearchStage],
-    settings: SearchSettings,
-    report: Report | None = None,
-) -> StageResult:
+    progress: StageResult, stages: Sequence[SearchStage], settings: SearchSettings, report: Report | None = None,
+) -> StageResult:  # fmt: skip
     """The progress behind further stages; `report` gets the list of each of them."""
     hits, dropped = progress.hits, list(progress.dropped)
     for stage in stages:

@@ -44,11 +44,8 @@ _RECENCY = (
 """A query with one of these words asks for news."""
 PART = pl.Struct({"part": pl.String, "value": pl.Float64})
 RERANKED: dict[str, pl.DataType | type[pl.DataType]] = {
-    "reranker": pl.String,
-    "rerank_score": pl.Float64,
-    "rank_before": pl.Int32,
-    "rerank_parts": pl.List(PART),
-}
+    "reranker": pl.String, "rerank_score": pl.Float64, "rank_before": pl.Int32, "rerank_parts": pl.List(PART),
+}  # fmt: skip
 """Columns that reranking adds to ranked hits. All are null if nothing was reranked; behind the hits that
 were looked at, only `rank_before` is given. `reranker` says who gave the score, and why nobody better did."""
 

@@ -37,11 +37,9 @@ CORPUS_MEASURES = Table(
 
 
 MEASURE_COUNTS = Table(
-    "measure_counts",
-    "Additions of the mails of one bucket to a measure of their list.",
-    ("list_id", "measure", "detail"),
-    CORPUS_MEASURES.columns[:-1],
-)
+    "measure_counts", "Additions of the mails of one bucket to a measure of their list.",
+    ("list_id", "measure", "detail"), CORPUS_MEASURES.columns[:-1],
+)  # fmt: skip
 
 
 READINESS = Table(

@@ -57,30 +57,23 @@ def _partitioned(partitions: str, **tables: tuple[Table, str | None]) -> dict[st
 
 def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
     inputs: dict[str, tuple[Table, str | None]] = {
-        "memberships": (relations.MEMBERSHIPS, "memberships"),
-        "threads": (relations.THREADS, "threads"),
-        "thread_tree": (relations.THREAD_TREE, "thread_tree"),
-        "people": (relations.PEOPLE, "people"),
+        "memberships": (relations.MEMBERSHIPS, "memberships"), "threads": (relations.THREADS, "threads"),
+        "thread_tree": (relations.THREAD_TREE, "thread_tree"), "people": (relations.PEOPLE, "people"),
         "patch_series": (relations.PATCH_SERIES, "patch_series"),
         "inferred_quotes": (relations.INFERRED_QUOTES, "inferred_quotes"),
-        "message_links": (relations.LINKS, "links"),
-        "document_links": (relations.LINKS, "links"),
-        "chunk_context": (chunks.CHUNK_CONTEXT, "chunk_context"),
-        "context_terms": (chunks.TERMS, None),
+        "message_links": (relations.LINKS, "links"), "document_links": (relations.LINKS, "links"),
+        "chunk_context": (chunks.CHUNK_CONTEXT, "chunk_context"), "context_terms": (chunks.TERMS, None),
         "corpus_measures": (operations.CORPUS_MEASURES, "corpus_measures"),
         "embeddings": (chunks.embeddings_table(dimensions), None),
         "embedding_refusals": (chunks.EMBEDDING_REFUSALS, None),
-    }
+    }  # fmt: skip
     other_tables: dict[str, tuple[Table, str | None]] = {
-        "mail_buckets": (relations.MAIL_BUCKETS, None),
-        "compared_replies": (relations.COMPARED_REPLIES, None),
-        "measure_counts": (operations.MEASURE_COUNTS, None),
-        "readiness": (operations.READINESS, "readiness"),
+        "mail_buckets": (relations.MAIL_BUCKETS, None), "compared_replies": (relations.COMPARED_REPLIES, None),
+        "measure_counts": (operations.MEASURE_COUNTS, None), "readiness": (operations.READINESS, "readiness"),
         "evaluation_queries": (operations.EVALUATION_QUERIES, None),
         "evaluation_relevance": (operations.EVALUATION_RELEVANCE, None),
-        "evaluation_runs": (operations.EVALUATION_RUNS, None),
-        "search_results": (search.SEARCH_RESULTS, None),
-    }
+        "evaluation_runs": (operations.EVALUATION_RUNS, None), "search_results": (search.SEARCH_RESULTS, None),
+    }  # fmt: skip
     return {
         name: LakeTable(schema, None, published, is_input=name in inputs)
         for name, (schema, published) in (inputs | other_tables).items()

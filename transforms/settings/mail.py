@@ -43,10 +43,8 @@ class ChunkSettings(StageSettings):
         200_000, gt=0, description="characters; a longer body waits until the rest is published"
     )
     log_vector_chars: int | None = Field(
-        None,
-        ge=0,
-        description="characters; longer logs have no vectors, their words find them; none: all have",
-    )
+        None, ge=0, description="characters; longer logs have no vectors, their words find them; none: all have",
+    )  # fmt: skip
 
 
 class ThreadSettings(StageSettings):

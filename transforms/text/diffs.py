@@ -166,12 +166,9 @@ def diff_columns(diffs: pl.DataFrame) -> pl.DataFrame:
     return unified.select(
         diff_files=_names(pl.concat_list(pl.concat_list("file"), files), r"^(?:/dev/null|\d+(?:,\d+)?|)$"),
         diff_functions=_names(pl.concat_list(pl.concat_list(lead.fill_null("")), functions), r"^$"),
-        lines_added="lines_added",
-        lines_removed="lines_removed",
-        added_lex="added_lex",
-        removed_lex="removed_lex",
+        lines_added="lines_added", lines_removed="lines_removed", added_lex="added_lex", removed_lex="removed_lex",
         rest="rest",
-    )
+    )  # fmt: skip
 
 
 def _names(listed: pl.Expr, nothing: str) -> pl.Expr:

@@ -121,24 +121,15 @@ class BuildView:
         if stage not in self._tasks:
             self._end_lines()
             self._tasks[stage] = self._progress.add_task(
-                _STAGES.get(stage, stage),
-                total=self._partitions.get(stage),
-                rows=0,
-                is_phase=stage.startswith("publish_"),
-                partition="",
-                seconds=0.0,
-                since=0.0,
-            )
+                _STAGES.get(stage, stage), total=self._partitions.get(stage), rows=0,
+                is_phase=stage.startswith("publish_"), partition="", seconds=0.0, since=0.0,
+            )  # fmt: skip
         task, now = self._tasks[stage], time.monotonic()
         before = self._progress.tasks[task].fields
         self._progress.update(
-            task,
-            advance=1 if rows or partition else 0,
-            rows=before["rows"] + rows,
-            partition=partition or "",
-            seconds=before["seconds"] + now - self._since,
-            since=now,
-        )
+            task, advance=1 if rows or partition else 0, rows=before["rows"] + rows, partition=partition or "",
+            seconds=before["seconds"] + now - self._since, since=now,
+        )  # fmt: skip
         self._since = now
         if stage == "fetch" or (stage == "search_index" and rows):
             self._progress.update(task, total=self._progress.tasks[task].completed)
@@ -179,7 +170,7 @@ def print_fetched(outcomes: Mapping[str, FetchOutcome]) -> None:
             "removed": outcome.removed,
             "bytes": outcome.bytes,
             "newest": "" if outcome.lag_seconds is None else _ago(outcome.lag_seconds),
-        }
+        }  # fmt: skip
         for name, outcome in outcomes.items()
     ]
     print_records(rows, "No source has `fetch`; `weft help live-sources` says how to fetch one.")

@@ -182,12 +182,9 @@ def reading_line(text: Reading) -> str:
     at = text.facts.get("effective_at")
     place = None if text.byte_start is None else f"bytes {text.byte_start}-{text.byte_end}"
     facts = [
-        f"{text.kind} {text.id}",
-        place,
-        text.title,
-        text.facts.get("from_name") or text.facts.get("from_addr"),
+        f"{text.kind} {text.id}", place, text.title, text.facts.get("from_name") or text.facts.get("from_addr"),
         at and f"{at:%Y-%m-%d %H:%M}",
-    ]
+    ]  # fmt: skip
     return " · ".join(fact for fact in facts if fact)
 
 

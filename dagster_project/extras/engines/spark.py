@@ -20,10 +20,8 @@ from transforms.settings.operations import EngineSettings
 _COLUMN = "outcome"
 _LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _ON_THIS_MACHINE: dict[str, Any] = {
-    "spark.ui.enabled": "false",
-    "spark.driver.extraJavaOptions": _LIGHT,
-    "spark.executor.extraJavaOptions": _LIGHT,
-}
+    "spark.ui.enabled": "false", "spark.driver.extraJavaOptions": _LIGHT, "spark.executor.extraJavaOptions": _LIGHT,
+}  # fmt: skip
 """Options of a session on this machine: its JVM only hands out tasks, and would compile itself half of the time."""
 
 

@@ -54,11 +54,9 @@ def written_tasks(settings: Settings, tables: Sequence[str], partitions: Sequenc
     if is_local(place):
         Path(str(place.parent)).mkdir(parents=True, exist_ok=True)
     content = {
-        "settings": settings.model_dump(mode="json"),
-        "base": str(settings.base.resolve()),
-        "tables": list(tables),
+        "settings": settings.model_dump(mode="json"), "base": str(settings.base.resolve()), "tables": list(tables),
         "partitions": list(partitions),
-    }
+    }  # fmt: skip
     place.write_text(json.dumps(content))
     try:
         yield str(place)
@@ -113,9 +111,6 @@ def _world(place: str) -> _World:
     # The folder of a build need not be on the machine of a task.
     cache = settings.root / "cache" if settings.root.is_dir() else Path(tempfile.gettempdir()) / "weft"
     return _World(
-        frozenset(content["tables"]),
-        content["partitions"],
-        make_lake(settings, cache),
-        make_sources(settings, cache),
-        source_stages(settings),
-    )
+        frozenset(content["tables"]), content["partitions"], make_lake(settings, cache),
+        make_sources(settings, cache), source_stages(settings),
+    )  # fmt: skip

@@ -191,11 +191,9 @@ def _document_graph(*inputs: Any, graph_exporter: GraphExporter) -> Made:
     """The files of the graph, exported; `inputs` are those of the stage in order and the settings."""
     documents, chunks, context, embeddings, *others, links, settings = inputs
     tables = (
-        documents.select("doc_id", "source", "path", "title"),
-        embedded_chunks(chunks, context, embeddings),
-        *others,
-        links.filter(links.to_id.notnull()).select("from_id", "to_id"),
-    )
+        documents.select("doc_id", "source", "path", "title"), embedded_chunks(chunks, context, embeddings),
+        *others, links.filter(links.to_id.notnull()).select("from_id", "to_id"),
+    )  # fmt: skip
     exported = hal_export.GraphTables(*(table.to_pyarrow() for table in tables))
     files, done = graph_exporter.export(hal_export.graph_folders(exported, settings))
     return Made([files], dict(done))

@@ -122,12 +122,9 @@ def graph_app(folder: Path, settings: GraphSettings, host: str = "") -> Starlett
         )
     hosts = {host, urlsplit(settings.base_url or "").netloc} - {""}
     cors = Middleware(
-        CORSMiddleware,
-        allow_origins=settings.origins,
-        allow_methods=["GET", "HEAD"],
-        allow_headers=["Range", "If-None-Match", "If-Range", "If-Modified-Since"],
-        expose_headers=_EXPOSED,
-    )
+        CORSMiddleware, allow_origins=settings.origins, allow_methods=["GET", "HEAD"],
+        allow_headers=["Range", "If-None-Match", "If-Range", "If-Modified-Since"], expose_headers=_EXPOSED,
+    )  # fmt: skip
     app = Starlette(middleware=[Middleware(OwnPages, hosts=hosts, origins=settings.origins), cors])
     app.mount("/", _GraphFiles(directory=folder))
     return app

@@ -77,7 +77,7 @@ def prompted(folder: Path, query: str, limit: int) -> list[Prompted]:
             row["node_id"],
             row["title"],
             row["text_display"],
-        )
+        )  # fmt: skip
         for row in rows
     ]
     own = {row["chunk_id"] for row in rows if row["asked_in"] == row["doc_id"]}

@@ -21,6 +21,7 @@ from imapclient.datetime_util import format_criteria_date
 from imapclient.exceptions import IMAPClientAbortError, IMAPClientError, LoginError
 
 from dagster_project.extras.mailboxes.imap_wire import TooManyBytesError, Wire, WiredClient
+from dagster_project.extras.mailboxes.maildir import Maildir
 from dagster_project.extras.mailboxes.settings import ImapRemote
 from dagster_project.remotes.landing import MALFORMED, Landing
 from dagster_project.system.masking import Credentials
@@ -48,11 +49,8 @@ class ImapFolder:
 
     def fetch(self) -> None:
         """Make the Maildir equal to the folder; raises as the protocol `Remotes` says."""
-        self.landing.forget_unfinished()
-        for part in ("cur", "new", "tmp"):
-            (self.landing.folder / part).mkdir(exist_ok=True)
         with self._connected() as client:
-            self._bring(client)
+            self._bring(client, Maildir(self.landing, self.remote.max_bytes))
 
     @property
     def _address(self) -> str:
@@ -103,10 +101,7 @@ class ImapFolder:
 
     def _interrupted(self, what: str, reason: str) -> FetchError:
         if time.monotonic() >= self.ends_at:
-            return FetchError(
-                f"{self._address}: the time limit of {self.remote.time_limit_seconds:g} s is over; "
-                "the next fetch goes on"
-            )
+            return self.remote.too_late(self._address)
         return FetchInterruptedError(f"{self._address}, {what}: {reason}")
 
     @contextmanager
@@ -126,13 +121,9 @@ class ImapFolder:
 
     def _greeted(self, context: ssl.SSLContext) -> IMAPClient:
         client = WiredClient(
-            self.wire,
-            self.remote.address[0],
-            port=self.remote.address[1],
-            ssl=self.remote.tls == "tls",
-            ssl_context=context if self.remote.tls == "tls" else None,
-            timeout=self.remote.timeout_seconds,
-        )
+            self.wire, self.remote.address[0], port=self.remote.address[1], ssl=self.remote.tls == "tls",
+            ssl_context=context if self.remote.tls == "tls" else None, timeout=self.remote.timeout_seconds,
+        )  # fmt: skip
         if self.remote.tls == "starttls":
             client.starttls(context)
         return client
@@ -143,21 +134,20 @@ class ImapFolder:
         else:
             client.login(self.credentials.user, self.credentials.password)
 
-    def _bring(self, client: IMAPClient) -> None:
+    def _bring(self, client: IMAPClient, maildir: Maildir) -> None:
         key, uids = self._listed(client)
-        names = {p.name for p in (self.landing.folder / "cur").iterdir()}
+        names = maildir.names()
         there = {f"{key}.{uid:010d}": uid for uid in uids}
         missing = sorted((uid for name, uid in there.items() if name not in names), reverse=True)
         self.landing.unchanged += len(there) - len(missing)
-        for batch in self._batches(client, missing):
-            self._store(client, key, batch)
+        for batch in self._batches(client, maildir, missing):
+            self._store(client, maildir, key, batch)
         # Mails of another UIDVALIDITY go only when all of this one have come.
         if self.remote.expunged == "delete":
             stale = names - set(there)
         else:
             stale = {name for name in names - set(there) if not name.startswith(f"{key}.")}
-        for name in sorted(stale):
-            self.landing.drop(f"cur/{name}")
+        maildir.drop(stale)
 
     def _listed(self, client: IMAPClient) -> tuple[str, list[int]]:
         """The key of the folder as it is now, and the UIDs in it."""
@@ -189,7 +179,7 @@ class ImapFolder:
             ) from None
         return int(chosen[b"UIDVALIDITY"]), int(chosen[b"EXISTS"])
 
-    def _batches(self, client: IMAPClient, uids: Sequence[int]) -> Iterator[list[int]]:
+    def _batches(self, client: IMAPClient, maildir: Maildir, uids: Sequence[int]) -> Iterator[list[int]]:
         """The mails to be fetched, so many at once that a batch stays small; too large ones are left out."""
         for start in range(0, len(uids), _BATCH_MAILS):
             sizes = self._sizes(client, uids[start : start + _BATCH_MAILS])
@@ -197,8 +187,7 @@ class ImapFolder:
             filled = 0
             for uid in sorted(sizes, reverse=True):
                 size = sizes[uid]
-                if size > self.remote.max_bytes:
-                    self._note_too_large(uid, size)
+                if maildir.is_too_large(uid, size):
                     continue
                 if batch and filled + size > _BATCH_BYTES:
                     yield batch
@@ -215,8 +204,8 @@ class ImapFolder:
 
         return self._ask(f"sizes of {self._in_words(uids)}", call)
 
-    def _store(self, client: IMAPClient, key: str, uids: list[int]) -> None:
-        """Fetch mails and give each its file, as old as its arrival on the server."""
+    def _store(self, client: IMAPClient, maildir: Maildir, key: str, uids: list[int]) -> None:
+        """Fetch mails and give each its file."""
         most = max(self.remote.max_bytes, _BATCH_BYTES)
 
         def call() -> dict[int, tuple[bytes | None, datetime]]:
@@ -227,23 +216,13 @@ class ImapFolder:
             if data is None:  # expunged by somebody since it was listed
                 continue
             self.landing.bytes += len(data)
-            if len(data) > self.remote.max_bytes:
-                self._note_too_large(uid, len(data))
-                continue
-            name = f"{key}.{uid:010d}"
-            unfinished = self.landing.partial(name)
-            unfinished.write_bytes(data.replace(b"\r\n", b"\n"))
-            os.utime(unfinished, (arrived.timestamp(), arrived.timestamp()))
-            self.landing.put(unfinished, f"cur/{name}")
-            self.landing.saw(arrived)
+            if not maildir.is_too_large(uid, len(data)):
+                maildir.put(f"{key}.{uid:010d}", data, arrived)
 
     def _in_words(self, uids: Sequence[int]) -> str:
         """The mails to fetch, in words for a fault."""
         some = str(uids[0]) if len(uids) == 1 else f"{min(uids)} to {max(uids)}"
         return f"UID {some} of the folder {self.remote.folder!r}"
-
-    def _note_too_large(self, uid: int, size: int) -> None:
-        self.landing.note(f"mail {uid} has {size:,} bytes, more than max_bytes; it was not fetched")
 
     def _count(self) -> None:
         """Wait for the quota, and end when the time limit is over."""
@@ -276,7 +255,6 @@ def _body(parts: Mapping[bytes, Any]) -> bytes | None:
 
 
 def _arrival(parts: Mapping[bytes, Any]) -> datetime:
-    """When a mail arrived on the server, by its own clock; now, if it does not say so or says it of the future."""
-    now = datetime.now(UTC)
+    """When a mail arrived on the server, by its own clock; now, if it does not say so."""
     date = parts.get(b"INTERNALDATE")
-    return min(now, date.astimezone(UTC)) if isinstance(date, datetime) else now
+    return date.astimezone(UTC) if isinstance(date, datetime) else datetime.now(UTC)

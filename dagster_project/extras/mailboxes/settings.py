@@ -1,4 +1,4 @@
-"""Settings of `[sources.fetch]` of an IMAP folder."""
+"""Settings of `[sources.fetch]` of a folder of mail, by IMAP and by JMAP."""
 
 from __future__ import annotations
 
@@ -6,12 +6,37 @@ from datetime import date
 from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from dagster_project.config.remote_settings import LOOPBACK, RemoteSettings
+from dagster_project.config.remote_settings import (
+    LOOPBACK,
+    RemoteSettings,
+    checked_url,
+    refuse_open_credentials,
+)
 
 
-class ImapRemote(RemoteSettings):
+class FolderRemote(RemoteSettings):
+    """One folder of a mail server."""
+
+    folder: str = Field("INBOX", min_length=1, description="folder on the server")
+    requests_per_minute: int = Field(600, gt=0, description="commands that are sent in any minute")
+    max_bytes: int = Field(64 << 20, gt=0, description="bytes of one mail; a larger one is not fetched")
+    since: date | None = Field(None, description="only mails that arrived there on this day or later")
+    expunged: Literal["delete", "keep"] = Field(
+        "delete", description="treatment of a mail here that is no longer there"
+    )
+
+    @model_validator(mode="after")
+    def _has_credentials(self) -> FolderRemote:
+        if not self.credentials:
+            raise ValueError(
+                "a mailbox needs credentials, as `MAIL` of MAIL_USER and MAIL_PASSWORD or MAIL_TOKEN"
+            )
+        return self
+
+
+class ImapRemote(FolderRemote):
     """One folder of an IMAP server, for sources of kind maildir."""
 
     token_login: ClassVar[tuple[str, ...]] = ("USER", "TOKEN")
@@ -22,20 +47,11 @@ class ImapRemote(RemoteSettings):
     tls: Literal["tls", "starttls", "off"] = Field(
         "tls", description="encryption; off is possible on this machine alone"
     )
-    folder: str = Field("INBOX", min_length=1, description="folder on the server")
-    requests_per_minute: int = Field(600, gt=0, description="commands that are sent in any minute")
-    max_bytes: int = Field(64 << 20, gt=0, description="bytes of one mail; a larger one is not fetched")
-    since: date | None = Field(None, description="only mails that arrived there on this day or later")
-    expunged: Literal["delete", "keep"] = Field(
-        "delete", description="treatment of a mail here that is no longer there"
-    )
 
     @model_validator(mode="after")
     def _consistent(self) -> ImapRemote:
         if self.tls == "off" and self.address[0] not in LOOPBACK:
             raise ValueError("tls = 'off' sends the password in the clear; it is possible on localhost alone")
-        if not self.credentials:
-            raise ValueError("IMAP needs credentials, as `MAIL` of MAIL_USER and MAIL_PASSWORD or MAIL_TOKEN")
         return self
 
     @property
@@ -43,3 +59,20 @@ class ImapRemote(RemoteSettings):
         """The name of the server and the port that is connected to."""
         parts = urlsplit(f"//{self.host}")
         return parts.hostname or "", parts.port or (993 if self.tls == "tls" else 143)
+
+
+class JmapRemote(FolderRemote):
+    """One folder of a JMAP account (Fastmail, Stalwart), for sources of kind maildir."""
+
+    kind: Literal["jmap"] = Field(description="the mails of one folder, read without changing it")
+    url: str = Field(description="address of the session, as `https://api.fastmail.com/jmap/session`")
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, url: str) -> str:
+        return checked_url(url, ("https", "http"))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> JmapRemote:
+        refuse_open_credentials(self, self.url)
+        return self

@@ -85,14 +85,9 @@ class PointRanking:
         self.vectors: Callable[[np.ndarray], np.ndarray] | None = points.vectors
 
     def batch(
-        self,
-        version: OpenedVersion,
-        queries: Sequence[str],
-        first: int,
-        masks: Sequence[Allow],
-        factors: Sequence[Mapping[str, float]],
-        conditions: Sequence[FieldConditions | None],
-    ) -> QueryBatch:
+        self, version: OpenedVersion, queries: Sequence[str], first: int, masks: Sequence[Allow],
+        factors: Sequence[Mapping[str, float]], conditions: Sequence[FieldConditions | None],
+    ) -> QueryBatch:  # fmt: skip
         """The batch of queries, restricted by conditions on fields where there are any, else by masks."""
         batch = PointsBatch(version, queries, first, masks, factors)
         batch.points, batch.conditions = self.points, conditions or [None] * len(queries)

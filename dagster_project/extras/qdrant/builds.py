@@ -36,11 +36,9 @@ def create_elsewhere(connection: duckdb.DuckDBPyConnection, embedding: Embedding
         )
     elsewhere = _SQL("elsewhere")
     values = {
-        "model": embedding.model_id,
-        "dimensions": str(embedding.dimensions),
-        "unembedded": UNEMBEDDED,
+        "model": embedding.model_id, "dimensions": str(embedding.dimensions), "unembedded": UNEMBEDDED,
         "frequencies": ", ".join(f"{elsewhere}::USMALLINT AS {tf}" for tf in table_sql.TFS.split(", ")),
-    }
+    }  # fmt: skip
     for name in _VIEWS:
         connection.execute(_SQL(name, **values))
 
@@ -93,11 +91,9 @@ class PointUpdate(PointBuild, IndexUpdate):
     """The build on the current version: the vectors of chunks that came or changed are to be sent."""
 
     _own_texts = {
-        "messages": "subject",
-        "attachments": "filename",
-        "documents": "concat_ws(chr(10), path, frontmatter)",
+        "messages": "subject", "attachments": "filename", "documents": "concat_ws(chr(10), path, frontmatter)",
         "nodes": "title",
-    }
+    }  # fmt: skip
     """Texts of people in a file that refers to its texts, beside the words of chunks."""
     _change_tables = (*IndexUpdate._change_tables, "vectors")
 

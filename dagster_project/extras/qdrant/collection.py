@@ -223,7 +223,7 @@ class Collection:
                 filter=_filter(search.allowed),
                 params=models.SearchParams(exact=search.is_exact, hnsw_ef=_EF),
                 with_payload=False,
-            )
+            )  # fmt: skip
             for search in (searches[number] for number in numbers)
         ]
         with request_faults(self.name):

@@ -159,13 +159,9 @@ class HeldDocuments:
     """The documents of one call: held from the first prompt that reads one until the last is answered."""
 
     def __init__(
-        self,
-        service: GeminiService,
-        model: str,
-        instruction: str,
-        documents: Sequence[str],
+        self, service: GeminiService, model: str, instruction: str, documents: Sequence[str],
         tokens: Mapping[str, int],
-    ):
+    ):  # fmt: skip
         """`documents` has that of each prompt, empty for none, `tokens` those of each document."""
         self.service, self.model, self.instruction, self.tokens = service, model, instruction, tokens
         self._waiting = Counter(documents)
@@ -209,12 +205,9 @@ class HeldDocuments:
         )
         try:
             name, _ = await self.service.answer(
-                client,
-                1,
-                self.tokens[document],
-                lambda c: c.caches.create(model=self.model, config=config),
+                client, 1, self.tokens[document], lambda c: c.caches.create(model=self.model, config=config),
                 _name_of,
-            )
+            )  # fmt: skip
         except UnansweredError:
             raise
         except RefusedError:

@@ -42,12 +42,8 @@ class RemoteEmbedder(ABC):
     batch_tokens: int | None
 
     def __init__(
-        self,
-        settings: EmbeddingSettings,
-        limits: GeminiSettings,
-        safety: SafetySettings,
-        budget: RunBudget | None,
-    ):
+        self, settings: EmbeddingSettings, limits: GeminiSettings, safety: SafetySettings, budget: RunBudget | None,
+    ):  # fmt: skip
         self.settings = settings
         self.safety: SafetySettings | None = safety
         self.model, self.dimensions = settings.model_id, settings.dimensions
@@ -189,12 +185,9 @@ class Sending:
         embedder = self.embedder
         try:
             vectors, calls = await embedder.service.answer(
-                self.client,
-                len(texts),
-                sum(counts),
-                lambda client: embedder.request(client, texts, self.task),
+                self.client, len(texts), sum(counts), lambda client: embedder.request(client, texts, self.task),
                 lambda answer: embedder.vectors(answer, len(texts)),
-            )
+            )  # fmt: skip
         except RefusedError:
             self.calls += 1
             raise

@@ -56,11 +56,9 @@ class GeminiService(Service):
         # The client would make connections of its own for the calls that do not wait, and read certificates for
         # sockets; neither is used.
         options = HttpOptions(
-            base_url=self.settings.base_url,
-            httpx_async_client=connections,
-            httpx_client=httpx2.Client(verify=False),
-            async_client_args={"ssl": trusted()},
-        )
+            base_url=self.settings.base_url, httpx_async_client=connections,
+            httpx_client=httpx2.Client(verify=False), async_client_args={"ssl": trusted()},
+        )  # fmt: skip
         client = genai.Client(api_key=_key(), vertexai=False, http_options=options)
         return client.aio, connections.aclose
 

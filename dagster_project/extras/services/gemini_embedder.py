@@ -43,13 +43,10 @@ class GeminiEmbedder(RemoteEmbedder):
     service: GeminiService
 
     def __init__(
-        self,
-        settings: models.EmbeddingSettings,
-        gemini: models.GeminiSettings,
-        safety: models.SafetySettings = models.SafetySettings(),
-        budget: RunBudget | None = None,
+        self, settings: models.EmbeddingSettings, gemini: models.GeminiSettings,
+        safety: models.SafetySettings = models.SafetySettings(), budget: RunBudget | None = None,
         jobs: Path | None = None,
-    ):
+    ):  # fmt: skip
         """`jobs` is the folder of the notes on jobs of the Batch API; without it there are none."""
         super().__init__(settings, gemini, safety, budget)
         self.gemini, self.jobs_folder = gemini, jobs
@@ -108,13 +105,9 @@ class BatchEmbedder(GeminiEmbedder):
     remembers = True
 
     def __init__(
-        self,
-        settings: models.EmbeddingSettings,
-        gemini: models.GeminiSettings,
-        safety: models.SafetySettings,
-        budget: RunBudget,
-        jobs: Path,
-    ):
+        self, settings: models.EmbeddingSettings, gemini: models.GeminiSettings, safety: models.SafetySettings,
+        budget: RunBudget, jobs: Path,
+    ):  # fmt: skip
         super().__init__(settings, gemini, safety, budget, jobs)
         self.jobs = BatchJobs(gemini, jobs)
         self.service = self.jobs.service

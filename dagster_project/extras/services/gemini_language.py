@@ -46,14 +46,9 @@ class GeminiLanguageModel(RemoteLanguageModel):
     """A Gemini model; many prompts are answered by jobs of the Batch API, and documents that several read are held."""
 
     def __init__(
-        self,
-        name: str,
-        gemini: GeminiSettings,
-        max_output_tokens: int,
-        safety: SafetySettings = SafetySettings(),
-        budget: RunBudget | None = None,
-        jobs: Path | None = None,
-    ):
+        self, name: str, gemini: GeminiSettings, max_output_tokens: int, safety: SafetySettings = SafetySettings(),
+        budget: RunBudget | None = None, jobs: Path | None = None,
+    ):  # fmt: skip
         """`jobs` is the folder of the notes on jobs of the Batch API; without it there are none."""
         super().__init__(name, gemini, max_output_tokens, safety, budget)
         self.gemini, self.jobs_folder = gemini, jobs
@@ -90,13 +85,8 @@ class GeminiLanguageModel(RemoteLanguageModel):
         return parts, HeldDocuments(self.service, self.model, instruction, texts, tokens)
 
     def _by_jobs(
-        self,
-        jobs: BatchJobs,
-        texts: Sequence[str],
-        counts: Sequence[int],
-        shape: type[Shape],
-        instruction: str,
-    ) -> Iterator[Answer[Shape]]:
+        self, jobs: BatchJobs, texts: Sequence[str], counts: Sequence[int], shape: type[Shape], instruction: str,
+    ) -> Iterator[Answer[Shape]]:  # fmt: skip
         """The answers by jobs of the Batch API; a prompt without an answer of the right shape is sent by itself."""
         keys = [f"{self.model}/{text_hash(f'{instruction}/{shape.__name__}/{text}')}" for text in texts]
 
@@ -157,13 +147,9 @@ class GeminiLanguageModel(RemoteLanguageModel):
         return language_dollars(self.model, sent, output, cached)
 
     def _job(
-        self,
-        number: int,
-        prompt: _Prompt,
-        shape: type[Shape],
-        instruction: str,
+        self, number: int, prompt: _Prompt, shape: type[Shape], instruction: str,
         cache: HeldDocuments | None = None,
-    ) -> Call[Answer[Shape]]:
+    ) -> Call[Answer[Shape]]:  # fmt: skip
         document = prompt.read.document
 
         async def run(client: AsyncClient) -> Answer[Shape]:
@@ -198,25 +184,20 @@ class GeminiLanguageModel(RemoteLanguageModel):
         text = prompt.read.rest if cached else prompt.text
         config = self._config(shape, None if cached else instruction, cached)
         return await self.service.answer(
-            client,
-            1,
-            prompt.tokens,
+            client, 1, prompt.tokens,
             lambda c: c.models.generate_content(model=self.model, contents=text, config=config),
             lambda answer: self._value(answer, shape),
-        )
+        )  # fmt: skip
 
     def _config(self, shape: type[Shape], instruction: str | None, cached: str | None = None) -> Any:
         """The configuration of a request for a prompt; a held document has the instruction with it."""
         from google.genai.types import GenerateContentConfig
 
         return GenerateContentConfig(
-            system_instruction=instruction,
-            cached_content=cached,
-            temperature=0.0,
-            max_output_tokens=self.max_output_tokens,
-            response_mime_type="application/json",
+            system_instruction=instruction, cached_content=cached, temperature=0.0,
+            max_output_tokens=self.max_output_tokens, response_mime_type="application/json",
             response_json_schema=shape.model_json_schema(),
-        )
+        )  # fmt: skip
 
     def _value(self, answer: Any, shape: type[Shape]) -> tuple[Shape, int, int, int]:
         """The value, the tokens that were sent and that came back, and those sent ones that the service held.

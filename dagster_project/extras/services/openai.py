@@ -81,13 +81,9 @@ class OpenAIEmbedder(RemoteEmbedder):
     Texts have the prefixes of the settings, else those known of the model by its name."""
 
     def __init__(
-        self,
-        settings: EmbeddingSettings,
-        limits: GeminiSettings,
-        safety: SafetySettings = SafetySettings(),
-        budget: RunBudget | None = None,
-        jobs: Path | None = None,
-    ):
+        self, settings: EmbeddingSettings, limits: GeminiSettings, safety: SafetySettings = SafetySettings(),
+        budget: RunBudget | None = None, jobs: Path | None = None,
+    ):  # fmt: skip
         """`jobs` is not used: the protocol has no jobs."""
         super().__init__(settings, limits, safety, budget)
         self.batch_tokens = limits.request_tokens
@@ -122,14 +118,9 @@ class OpenAILanguageModel(RemoteLanguageModel):
     """A model behind the endpoint (`POST chat/completions`); its cost is not known."""
 
     def __init__(
-        self,
-        name: str,
-        limits: GeminiSettings,
-        max_output_tokens: int,
-        safety: SafetySettings = SafetySettings(),
-        budget: RunBudget | None = None,
-        jobs: Path | None = None,
-    ):
+        self, name: str, limits: GeminiSettings, max_output_tokens: int, safety: SafetySettings = SafetySettings(),
+        budget: RunBudget | None = None, jobs: Path | None = None,
+    ):  # fmt: skip
         """`jobs` is not used: the protocol has no jobs."""
         super().__init__(name, limits, max_output_tokens, safety, budget)
         self.service = OpenAIService(limits)

@@ -286,8 +286,5 @@ def bounded_connections(settings: GeminiSettings) -> httpx2.AsyncClient:
 
     limits = httpx2.Limits(max_connections=settings.concurrency)
     return Bounded(
-        verify=trusted(),
-        limits=limits,
-        timeout=settings.timeout_seconds,
-        headers={"Accept-Encoding": "identity"},
-    )
+        verify=trusted(), limits=limits, timeout=settings.timeout_seconds, headers={"Accept-Encoding": "identity"},
+    )  # fmt: skip

@@ -48,7 +48,7 @@ class ObjectPrefix:
         try:
             return call()
         except FSTimeoutError:
-            fault = self._too_late()
+            fault = self.remote.too_late(self._address)
         except (PermissionError, FileNotFoundError) as error:
             fault = FetchError(f"{self._address} refuses ({self._reason(error)}); check url and credentials")
         except self.faults as error:
@@ -60,12 +60,6 @@ class ObjectPrefix:
                 "stays so, check url and endpoint"
             )
         raise fault
-
-    def _too_late(self) -> FetchError:
-        return FetchError(
-            f"{self._address}: the time limit of {self.remote.time_limit_seconds:g} s is over; "
-            "the next fetch goes on"
-        )
 
     def _timeout(self) -> dict[str, float]:
         """The argument that gives an asynchronous file system the rest of the time."""
@@ -148,7 +142,7 @@ class ObjectPrefix:
             self.landing.note(f"{name[:100]!r} has {size:,} bytes, more than max_bytes; it was not fetched")
             return
         if time.monotonic() >= self.ends_at:
-            raise self._too_late()
+            raise self.remote.too_late(self._address)
         asyncio.run(self.quota.take(1, 0))
         self.landing.requests += 1
         unfinished = self.landing.partial("object")

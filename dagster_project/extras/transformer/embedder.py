@@ -108,11 +108,9 @@ class TransformerEmbedder:
         logging.disable_progress_bar()
         try:
             model = SentenceTransformer(
-                settings.name,
-                device=self.device,
-                revision=None if settings.names_folder else settings.revision,
+                settings.name, device=self.device, revision=None if settings.names_folder else settings.revision,
                 local_files_only=settings.names_folder,
-            )
+            )  # fmt: skip
         except (OSError, ValueError) as error:
             raise SettingsError(
                 f"embedding.name = {settings.name!r} cannot be opened as a sentence-transformers model "

@@ -122,12 +122,9 @@ def _vectors(
 
 
 def written_summaries(
-    issues: pl.DataFrame,
-    settings: TriageSettings,
-    model: LanguageModel,
-    cache: AnswerCache,
+    issues: pl.DataFrame, settings: TriageSettings, model: LanguageModel, cache: AnswerCache,
     report: SentenceReport,
-) -> dict[str, str]:
+) -> dict[str, str]:  # fmt: skip
     """A language model's summaries by document, of the sources that want them.
 
     Each issue is asked about by itself, so that nothing in it speaks on another one."""

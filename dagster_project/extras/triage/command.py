@@ -64,14 +64,9 @@ def _cut(text: str) -> str:
 )
 @explained
 def triage(
-    numbers: tuple[int, ...],
-    config: Path | None,
-    as_json: bool,
-    lens: str | None,
-    source: str | None,
-    since: datetime | None,
-    limit: int,
-) -> None:
+    numbers: tuple[int, ...], config: Path | None, as_json: bool, lens: str | None, source: str | None,
+    since: datetime | None, limit: int,
+) -> None:  # fmt: skip
     """Print the summary, findings and gaps of each issue, and earlier ones that it may repeat; newest first.
 
     NUMBERs name issues. Secrets, addresses of people and telephone numbers are masked in everything that is printed."""

@@ -93,11 +93,9 @@ def web_app(
         for path, view in _VIEWS.items()
     ]
     routes += [
-        Route("/help", help_page),
-        Route("/favicon.ico", icon),
-        Route("/opensearch.xml", results.opensearch),
+        Route("/help", help_page), Route("/favicon.ico", icon), Route("/opensearch.xml", results.opensearch),
         Route("/openapi.json", api.openapi),
-    ]
+    ]  # fmt: skip
     static = Mount("/static", StaticFiles(directory=FOLDER / "static"))
     return Starlette(
         routes=[*routes, static], middleware=guards, exception_handlers={404: unknown}, lifespan=lifespan

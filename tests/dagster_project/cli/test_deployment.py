@@ -149,10 +149,7 @@ CHART: dict[str, object] = {
         "enabled": bool, "pools": {"granularity": str, "defaultLimit": int},
         "runs": {"maxConcurrentRuns": int, "tagConcurrencyLimits": list},
     },
-    "dagsterDaemon": {
-        "runCoordinator": {"enabled": bool},
-        "runMonitoring": dict,
-    },
+    "dagsterDaemon": {"runCoordinator": {"enabled": bool}, "runMonitoring": dict},
     "retention": {"enabled": bool, "schedule": {"purgeAfterDays": dict}, "sensor": {"purgeAfterDays": dict}},
     "telemetry": {"enabled": bool},
 }  # fmt: skip

@@ -12,6 +12,7 @@ from transforms.errors import SettingsError
 HTTP = {"kind": "http", "url": "https://example.org/{list}.{year}{month:02}", "since": "2004-01"}
 pytestmark = pytest.mark.skipif(bool({"imap", "objects"} - REMOTES.keys()), reason="without these remotes")
 IMAP = {"kind": "imap", "host": "mail.example.org", "credentials": "P"}
+JMAP = {"kind": "jmap", "url": "https://api.fastmail.com/jmap/session", "credentials": "P"}
 GIT = {"kind": "git", "url": "https://lore.kernel.org/linux-erofs/{epoch}"}
 OBJECTS = {"kind": "objects", "url": "s3://bucket/prefix"}
 
@@ -25,7 +26,7 @@ def loaded(folder: Path, kind: str, fetch: dict[str, Any], **more: Any) -> Works
 @pytest.mark.parametrize(
     ("kind", "fetch", "place"),
     [
-        ("mbox", HTTP, "dev/*"), ("mbox", OBJECTS, "dev/*"), ("maildir", IMAP, "dev"),
+        ("mbox", HTTP, "dev/*"), ("mbox", OBJECTS, "dev/*"), ("maildir", IMAP, "dev"), ("maildir", JMAP, "dev"),
         ("public_inbox", GIT, "dev"), ("vault", OBJECTS, "dev"), ("tree", OBJECTS, "dev"),
         ("conversation", OBJECTS, "dev/*"),
     ],
@@ -50,7 +51,7 @@ def test_a_path_is_below_what_is_fetched(tmp_path: Path):
     [
         ("mbox", IMAP, "a source of kind mbox is fetched by http or objects, not by imap"),
         ("vault", HTTP, "must be one of|objects"),
-        ("mbox", {"kind": "ftp"}, "fetch.kind: must be one of git, http, imap, objects"),
+        ("mbox", {"kind": "ftp"}, "fetch.kind: must be one of git, http, imap, jmap, objects"),
         ("mbox", HTTP | {"url": "https://example.org/{year}"}, "needs {year} and {month:02}"),
         ("mbox", HTTP | {"url": "https://example.org/{year}{month.real}"}, "known fields are"),
         ("mbox", HTTP | {"url": "https://example.org/{year}{month!r}"}, "known fields are"),
@@ -65,6 +66,8 @@ def test_a_path_is_below_what_is_fetched(tmp_path: Path):
         ("mbox", HTTP | {"url": "http://example.org/{year}{month}", "credentials": "T"}, "https:// only"),
         ("maildir", IMAP | {"tls": "off"}, "localhost alone"),
         ("maildir", {"kind": "imap", "host": "mail.example.org"}, "needs credentials"),
+        ("maildir", JMAP | {"url": "http://mail.example.org/"}, "https:// only"),
+        ("maildir", JMAP | {"url": "https://ada:hidden@mail.example.org/"}, "leave name and password out"),
         ("public_inbox", GIT | {"url": "ext::sh -c hidden"}, "must begin with https://"),
         ("public_inbox", GIT | {"url": "https://example.org/{year}"}, "the only field is {epoch}"),
         ("public_inbox", GIT | {"url": "ssh://example.org/x", "credentials": "P"}, "agent"),

@@ -61,7 +61,7 @@ def test_a_passage_shows_the_chunks_that_it_holds_as_a_whole():
             "doc_id": ["d", "d", "e"],
             "byte_start": [0, 10, 0],
             "byte_end": [10, 20, 10],
-        }
+        }  # fmt: skip
     )
     passages = [
         Passage("a", "d", "d", kind, "", None, (), "text", 0, end)

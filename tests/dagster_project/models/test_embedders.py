@@ -17,10 +17,8 @@ from transforms.settings.models import EmbeddingSettings, SentenceSettings
 from transforms.settings.search import RerankSettings
 
 TEXTS = [
-    "The compactor stalls when a snapshot is open.",
-    "Release notes of May.",
-    "How do I compact a store?",
-]
+    "The compactor stalls when a snapshot is open.", "Release notes of May.", "How do I compact a store?",
+]  # fmt: skip
 
 
 def are_unit_length(vectors: np.ndarray) -> bool:
@@ -49,7 +47,7 @@ def test_wefts_table_knows_words_of_one_meaning_and_no_case():
             "the automobile will not start",
             "MY CAR DOES NOT START",
             "how to bake bread",
-        ]
+        ]  # fmt: skip
     )
     assert asked @ synonyms > 0.5 > 0.2 > asked @ far and np.array_equal(asked, capitals)
 

@@ -3,10 +3,9 @@
 import os
 import socket
 import subprocess
-import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from dagster_project.composition.objects import make_sources
 from dagster_project.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace
 from tests.broken_files import noisy_git
-from tests.http_loopback import basic
+from tests.http_loopback import basic, served
 from transforms.errors import FetchError, FetchInterruptedError
 
 
@@ -209,13 +208,8 @@ class _Files(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def address(inbox: Inbox) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Files,), {"root": inbox.folder}))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served(_Files, root=inbox.folder) as origin:
+        yield origin
 
 
 def test_credentials_reach_git_by_its_environment_and_stay_in_no_file(

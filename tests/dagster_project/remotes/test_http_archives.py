@@ -383,7 +383,7 @@ def test_credentials_come_from_the_environment_and_are_nowhere_else(
         fetch(**named)
     monkeypatch.setenv("LIST_USER", "ada")
     monkeypatch.setenv("LIST_PASSWORD", "wrong")
-    with pytest.raises(FetchError, match="answers 401 Unauthorized; check the variables"):
+    with pytest.raises(FetchError, match="answers 401 Unauthorized; check LIST_USER and LIST_PASSWORD"):
         fetch(**named)
     monkeypatch.setenv("LIST_PASSWORD", secret)
     fetch(**named)

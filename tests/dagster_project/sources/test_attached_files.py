@@ -45,7 +45,7 @@ DISCORD = json.dumps(
                 "timestamp": "2025-01-15T10:30:00+00:00",
                 "author": {"id": "1", "name": "ada"},
                 "attachments": [{"fileName": "plan.pdf", "url": "g_Files/plan-1.pdf"}],
-            }
+            }  # fmt: skip
         ],
     }
 ).encode()

@@ -199,12 +199,9 @@ def emptied(path: Path, data: bytes | None) -> None:
 
 
 LOSSES = {
-    "missing": None,
-    "empty": b"",
-    "damaged": b"damaged",
-    "sound, and another": zlib.compress(b"blob 5\0other"),
+    "missing": None, "empty": b"", "damaged": b"damaged", "sound, and another": zlib.compress(b"blob 5\0other"),
     "of another length": zlib.compress(b"blob 9999\0x"),
-}
+}  # fmt: skip
 """What an object of a repository may hold instead of its bytes."""
 
 

@@ -41,9 +41,8 @@ def test_what_is_left_of_each_document(rows: list[tuple], n: int, kept: list[str
 THREE_TOPICS = found(
     [
         (0, "paris-1", 0.9), (0, "paris-2", 0.89), (0, "paris-3", 0.88),
-        (1, "paris-1", 0.5), (1, "bug-1", 0.6), (1, "bug-2", 0.5),
-        (2, "recipe-1", 0.55), (2, "recipe-2", 0.5),
-    ]
+        (1, "paris-1", 0.5), (1, "bug-1", 0.6), (1, "bug-2", 0.5), (2, "recipe-1", 0.55), (2, "recipe-2", 0.5),
+    ]  # fmt: skip
 )  # fmt: skip
 
 
@@ -78,13 +77,9 @@ def test_which_queries_a_window_makes(strategy: str, small: list[int], large: li
 
 def test_telling_terms_are_frequent_here_and_rare_elsewhere():
     made = telling_terms(
-        ["the heron the heron the gauge level", ""],
-        {"the": 990, "heron": 2, "gaug": 40, "level": 900}.__getitem__,
-        1000,
-        2,
-        ["the"],
-        TermSettings(),
-    )
+        ["the heron the heron the gauge level", ""], {"the": 990, "heron": 2, "gaug": 40, "level": 900}.__getitem__,
+        1000, 2, ["the"], TermSettings(),
+    )  # fmt: skip
     assert made.rows() == [(0, "heron"), (0, "gaug")]
 
 

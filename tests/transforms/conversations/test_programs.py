@@ -59,11 +59,8 @@ def test_a_message_of_slack_without_text_is_counted():
 )  # fmt: skip
 def test_messages_of_discord_have_the_text_that_people_saw(row: dict[str, object], text: str):
     message = {
-        "timestamp": "2025-03-27T18:02:00+00:00",
-        "type": "Default",
-        "author": {"id": "1", "name": "Maud"},
-        **row,
-    }
+        "timestamp": "2025-03-27T18:02:00+00:00", "type": "Default", "author": {"id": "1", "name": "Maud"}, **row,
+    }  # fmt: skip
     (chat,) = read_discord(
         json.dumps({"channel": {"name": "doors"}, "messages": [message]}).encode(), "c", "UTC"
     )
@@ -125,10 +122,7 @@ def test_no_name_of_a_member_is_left_in_what_the_programs_write():
 
 def test_replies_threads_reactions_and_edits_of_each_program():
     slack = [
-        {
-            "ts": "1.5", "thread_ts": "1.5", "user": "U1", "text": "doors?",
-            "reactions": [{"name": "x", "count": 2}],
-        },
+        {"ts": "1.5", "thread_ts": "1.5", "user": "U1", "text": "doors?", "reactions": [{"name": "x", "count": 2}]},
         {"ts": "2.5", "thread_ts": "1.5", "user": "U1", "text": "shut", "edited": {"ts": "3"}},
     ]  # fmt: skip
     discord = [

@@ -57,12 +57,11 @@ EXPORTS = {
     "GitHub, pages in one file": {"all_json": pages([GITHUB], [COMMENT], [])},
     "GitHub, pages in a list": {"all_json": [[GITHUB], [COMMENT]]},
     "GitHub, a search": {"found_json": {"total_count": 1, "items": [GITHUB]}, "comments_json": [COMMENT]},
-    "gh issue list --json": {"gh_json": [GH]},
-    "JSON lines": {"gh_jsonl": pages(GH)},
+    "gh issue list --json": {"gh_json": [GH]}, "JSON lines": {"gh_jsonl": pages(GH)},
     "GitLab, notes apart": {"issues_json": [GITLAB], "notes_json": [SYSTEM, NOTE]},
     "GitLab, notes inside": {"issues_json": [GITLAB | {"notes": [NOTE, SYSTEM]}]},
     "GitLab, discussions": {"issues_json": [GITLAB | {"discussions": [{"notes": [NOTE]}]}]},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("files", EXPORTS.values(), ids=EXPORTS)

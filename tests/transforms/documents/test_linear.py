@@ -29,12 +29,11 @@ class Corpus:
 
 
 STAGES: dict[str, Callable[[Corpus], object]] = {
-    "read_documents": lambda c: read(c.files),
-    "document_nodes": lambda c: document_nodes(c.documents),
+    "read_documents": lambda c: read(c.files), "document_nodes": lambda c: document_nodes(c.documents),
     "document_references": lambda c: document_references(c.documents),
     "document_links": lambda c: document_links(c.references, c.documents, c.nodes),
     "tree_chunks": lambda c: tree_chunks(c.documents, c.nodes),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["many documents", "one document"])

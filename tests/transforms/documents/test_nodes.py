@@ -151,9 +151,8 @@ LINES = st.sampled_from(
 TEXTS = st.builds(
     lambda head, lines, end: head + end.join(lines),
     st.sampled_from(["", "\ufeff", "---\ntitle: X\n---\n", "---\n: [\n---\n"]),
-    st.lists(LINES, min_size=1, max_size=25),
-    st.sampled_from(["\n", "\r\n"]),
-)
+    st.lists(LINES, min_size=1, max_size=25), st.sampled_from(["\n", "\r\n"]),
+)  # fmt: skip
 
 
 @examples(60)

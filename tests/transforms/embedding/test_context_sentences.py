@@ -144,7 +144,7 @@ def test_the_sentence_stands_before_the_text_that_is_embedded_and_is_kept_apart(
             "chunk_id": ["a", "b"],
             "sentence": ["About a.", "About b."],
             "sentence_kind": ["gemini", "structural"],
-        }
+        }  # fmt: skip
     )
     rows = CHUNK_CONTEXT.conform(context_sentences.with_sentences(context, texts, told)).to_pylist()
     embedded = {r["chunk_id"]: (r["context_kind"], r["sentence_kind"], r["text_embed"]) for r in rows}

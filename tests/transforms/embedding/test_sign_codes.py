@@ -22,10 +22,9 @@ def unit_vectors(rows: int, dimensions: int, seed: int = 0) -> np.ndarray:
 
 def coded(vectors: np.ndarray, absent: tuple[int, ...] = ()) -> CodedVectors:
     return CodedVectors(
-        [(fixed_point(vectors), sign_codes(vectors))],
-        Slots(np.arange(len(vectors), dtype=np.int32), len(vectors)),
+        [(fixed_point(vectors), sign_codes(vectors))], Slots(np.arange(len(vectors), dtype=np.int32), len(vectors)),
         np.array(absent, dtype=np.int64),
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("dimensions", [1, 63, 64, 65, 256, 384])

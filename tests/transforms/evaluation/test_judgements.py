@@ -17,15 +17,13 @@ NODES = [
     ("docs:a.md#setup-more", "docs:a.md", 1, 60, 100),
 ]
 CHUNKS = [
-    ("c-root", "root@x", "T1", "message", 0, 50),
-    ("c-root-file", "root@x", "T1", "attachment", None, None),
-    ("c-reply", "reply@x", "T1", "message", 0, 50),
-    ("c-other", "other@x", "T2", "message", 0, 9),
+    ("c-root", "root@x", "T1", "message", 0, 50), ("c-root-file", "root@x", "T1", "attachment", None, None),
+    ("c-reply", "reply@x", "T1", "message", 0, 50), ("c-other", "other@x", "T2", "message", 0, 9),
     ("c-intro", "docs:a.md", "docs:a.md", "document", 0, 10),
     ("c-setup", "docs:a.md", "docs:a.md", "document", 15, 30),
     ("c-linux", "docs:a.md", "docs:a.md", "document", 35, 60),
     ("c-more", "docs:a.md", "docs:a.md", "document", 65, 100),
-]
+]  # fmt: skip
 CHAT = [("c-chat", "chat:1", "chat:1", "conversation", 0, 9)]
 
 

@@ -21,9 +21,8 @@ RUNS = [
 def lost(right: dict[str, str]) -> dict[tuple[str, str], tuple[str, str]]:
     runs = pl.DataFrame(
         [("p", *row) for row in RUNS],
-        schema=["profile", "query_id", "stage", "rank", "chunk_id", "doc_id", "reason"],
-        orient="row",
-    )
+        schema=["profile", "query_id", "stage", "rank", "chunk_id", "doc_id", "reason"], orient="row",
+    )  # fmt: skip
     pairs = [(query, doc) for query, docs in right.items() for doc in docs]
     found = losses(runs, pl.DataFrame(pairs, schema=["query_id", "doc_id"], orient="row"), {"p": STAGES})
     return {(query, doc): (stage, reason) for _, query, doc, stage, reason in found.iter_rows()}

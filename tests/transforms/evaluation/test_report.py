@@ -61,9 +61,8 @@ def world() -> tuple[pl.DataFrame, Judgements, pl.DataFrame, pl.DataFrame, pl.Da
     ids = [chunk(f"d{d}", part) for d in range(3) for part in range(2)]
     chunks = pl.DataFrame(
         [(i, i[:2], "t" + i[1], "document", 10 * int(i[3]), 10 * int(i[3]) + 10) for i in ids],
-        schema=["chunk_id", "doc_id", "thread_id", "source_kind", "byte_start", "byte_end"],
-        orient="row",
-    )
+        schema=["chunk_id", "doc_id", "thread_id", "source_kind", "byte_start", "byte_end"], orient="row",
+    )  # fmt: skip
     contents = Contents(
         chunks,
         chunks.select("doc_id", "thread_id").unique(),
@@ -187,9 +186,8 @@ def test_profiles_are_compared_query_by_query():
 def test_a_query_that_only_one_profile_was_asked_is_not_compared():
     values = pl.DataFrame(
         [("a", *quality_.MAIN, "q1", "nDCG@10", 0.5), ("b", *quality_.MAIN, "q2", "nDCG@10", 0.5)],
-        schema=quality_.QUALITY,
-        orient="row",
-    )
+        schema=quality_.QUALITY, orient="row",
+    )  # fmt: skip
     assert comparisons(values, "a", ["b"]) == []
 
 

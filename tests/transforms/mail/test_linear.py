@@ -60,12 +60,10 @@ class Corpus:
 
 
 STAGES: dict[str, Callable[[Corpus], object]] = {
-    "read_mail": Corpus.read,
-    "message_blocks": lambda c: message_blocks(c.mail.messages, BlockSettings()),
-    "message_chunks": Corpus.chunked,
-    "chunk_terms": lambda c: chunk_terms(c.chunks, TermSettings()),
+    "read_mail": Corpus.read, "message_blocks": lambda c: message_blocks(c.mail.messages, BlockSettings()),
+    "message_chunks": Corpus.chunked, "chunk_terms": lambda c: chunk_terms(c.chunks, TermSettings()),
     "build_threads": lambda c: build_threads(c.mail.messages, c.mail.messages, ThreadSettings()),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

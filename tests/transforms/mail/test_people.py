@@ -50,10 +50,7 @@ HOME_AND_WORK = {frozenset({"ann@home.example", "ann@work.example"})}
             HOME_AND_WORK,
         ),
         ([("Ann Lee <ann@home.example>", "Hi."), ("Ann Lee <ann@work.example>", "Ho.")], set()),
-        (
-            [("Ann Lee <ann@home.example>", f"Hi.{SIGNATURE}"), ("Bo Ek <bo@work.example>", f"Ho.{SIGNATURE}")],
-            set(),
-        ),
+        ([("Ann Lee <ann@home.example>", f"Hi.{SIGNATURE}"), ("Bo Ek <bo@work.example>", f"Ho.{SIGNATURE}")], set()),
         ([("Ann <ann@home.example>", "Acked-by: Ann <ann@work.example>\n")], set()),
         ([("Ann Lee <ann@home.example>", "Signed-off-by: Bo Ek <bo@work.example>\n")], set()),
         ([("Ann Lee via Gauges <list@example.org>", "Signed-off-by: Ann Lee <ann@work.example>\n")], set()),
@@ -72,9 +69,8 @@ def test_what_joins_two_addresses(mails: Sequence[tuple[str, str]], expected: Gr
 def test_the_evidence_says_which_address_led_to_which():
     rows = people_of(
         ("Ann Lee <ann@home.example>", "Signed-off-by: Ann Lee <ann@work.example>\n"),
-        ("Ann M. Lee <ann@home.example>", "Hello.\n"),
-        ("Ann Lee <ann@home.example>", "Hello again.\n"),
-    )
+        ("Ann M. Lee <ann@home.example>", "Hello.\n"), ("Ann Lee <ann@home.example>", "Hello again.\n"),
+    )  # fmt: skip
     home, work = rows
     assert (home["person_id"], home["name"], home["names"]) == (
         "ann@home.example",
@@ -87,10 +83,9 @@ def test_the_evidence_says_which_address_led_to_which():
 
 def test_an_alias_joins_what_no_mail_does_and_names_the_person():
     rows = people_of(
-        ("Ann Lee <ann@home.example>", "Hi."),
-        ("ann@work.example", "Ho."),
+        ("Ann Lee <ann@home.example>", "Hi."), ("ann@work.example", "Ho."),
         aliases={"Ann B. Lee": ["Ann@Work.example", "ann@home.example", "ann@new.example"]},
-    )
+    )  # fmt: skip
     assert joined(rows) == {frozenset({"ann@home.example", "ann@work.example", "ann@new.example"})}
     assert {row["name"] for row in rows} == {"Ann B. Lee"}
 

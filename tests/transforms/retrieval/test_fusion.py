@@ -46,17 +46,14 @@ def hits(lexical, vector, messages=None, threads=None, allowed=None, limit=10, s
     count = len(lexical)
     places = Places(
         np.array(messages if messages is not None else range(count), dtype=np.int32),
-        np.array(threads if threads is not None else range(count), dtype=np.int32),
-        np.ones(count, dtype=bool),
+        np.array(threads if threads is not None else range(count), dtype=np.int32), np.ones(count, dtype=bool),
         np.zeros(count, dtype=bool),
-    )
+    )  # fmt: skip
     mask = None if allowed is None else np.array(allowed)
     fusion = Fusion(
         ExactScores(np.array(lexical, dtype=np.float32), mask, least=0),
-        ExactScores(np.array(vector, dtype=np.float32), mask),
-        settings,
-        None if logs is None else np.array(logs),
-    )
+        ExactScores(np.array(vector, dtype=np.float32), mask), settings, None if logs is None else np.array(logs),
+    )  # fmt: skip
     fused = fused_candidates(0, fusion, mask, places)
     assert dict(fused.schema) == FUSED
     settings = settings.model_copy(update={"limit": limit, "rerank": "off"})
@@ -132,9 +129,8 @@ def test_leaving_what_cannot_be_among_the_best_changes_no_hit(
     told = {
         "messages": np.sort(chance.integers(0, count // 2, count)),
         "threads": np.sort(chance.integers(0, 6, count)),
-        "allowed": (chance.random(count) < 0.8).tolist() if filtered else None,
-        "logs": chance.random(count) < 0.2,
-    }
+        "allowed": (chance.random(count) < 0.8).tolist() if filtered else None, "logs": chance.random(count) < 0.2,
+    }  # fmt: skip
     # With a threshold nothing is left, and this one lets everything through.
     every = given.model_copy(update={"similarity_threshold": -1.0})
     expected = hits(*scores, **told, limit=limit, settings=every)

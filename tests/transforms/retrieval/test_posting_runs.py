@@ -88,7 +88,7 @@ def test_time_grows_with_the_rows():
                 "field": pa.array(["text"] * rows),
                 "term": pa.array([f"t{n * 7919 % 5003}" for n in range(rows)]),
                 "tf": pa.array([1] * rows, pa.int32()),
-            }
+            }  # fmt: skip
         )
         ids, numbers = pa.array([f"c{n}" for n in range(chunks)]), np.arange(chunks, dtype=np.int32)
         lengths = np.zeros((len(bm25.FIELDS), chunks), dtype=np.int32)

@@ -57,10 +57,7 @@ def test_what_a_model_writes_is_one_line_with_its_entities_once():
 
 @pytest.mark.parametrize(
     "answer",
-    [
-        '{"query": " ", "entities": []}', '{"query": "q"}', '"q"',
-        f'{{"query": "{"q" * 501}", "entities": []}}',
-    ],
+    ['{"query": " ", "entities": []}', '{"query": "q"}', '"q"', f'{{"query": "{"q" * 501}", "entities": []}}'],
 )  # fmt: skip
 def test_an_empty_or_endless_query_is_no_answer(answer: str):
     with pytest.raises(ValidationError):

@@ -144,12 +144,9 @@ def test_every_candidate_is_a_hit_or_was_dropped_once_with_a_reason(
     scores, documents, threads = ([row[i] for row in rows] for i in range(3))
     hits = hits_of({0: scores}, documents, threads).drop_nulls("query")
     hits = with_facts(
-        hits.select(pl.exclude("stands_for")),
-        path_of={},
-        vectors=np.tile(ALIKE, (5, 1)),
-        origins=[{}] * len(rows),
+        hits.select(pl.exclude("stands_for")), path_of={}, vectors=np.tile(ALIKE, (5, 1)), origins=[{}] * len(rows),
         source_of=dict.fromkeys(range(len(rows)), "s"),
-    )
+    )  # fmt: skip
     chosen = SearchSettings.model_validate({"rerank": "off", "limit": 5, **changed})
     told: list[tuple[str, list[int], list[int]]] = []
 

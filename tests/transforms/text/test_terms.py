@@ -70,13 +70,9 @@ def chunks(ids: list[str], **columns: list[Any]) -> pa.Table:
 
 def test_occurrences_are_counted_by_chunk_and_field():
     table = chunks(
-        ["b", "a"],
-        title=["fox", ""],
-        text_lex=["fox fox dog", "dog"],
-        quote_lex=["", "Fox_fox"],
-        diff_files=[[], ["src/fox.c", "dog.h"]],
-        added_lex=["dog", ""],
-    )
+        ["b", "a"], title=["fox", ""], text_lex=["fox fox dog", "dog"], quote_lex=["", "Fox_fox"],
+        diff_files=[[], ["src/fox.c", "dog.h"]], added_lex=["dog", ""],
+    )  # fmt: skip
     rows = sorted(tuple(r.values()) for r in chunk_terms(table, PLAIN).to_pylist())
     words = ("c", "dog", "fox", "h", "src", "src/fox.c")
     assert [r for r in rows if r[1] == "file"] == [("a", "file", word, 1) for word in words]

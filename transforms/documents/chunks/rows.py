@@ -77,7 +77,7 @@ class ChunkRows:
                 "chunk_kind": [self.kind] * count,
                 "chunker": [self.chunker] * count,
                 "content_class": ["code" if code else "text" for code in self.columns["is_code"]],
-            }
+            }  # fmt: skip
         )
         rows = [dict(zip(EXCLUSIONS.names, row, strict=True)) for row in self.excluded]
         return ChunkTables(chunks, EXCLUSIONS.from_rows(rows))

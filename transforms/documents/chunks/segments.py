@@ -237,20 +237,12 @@ def _document(row: dict[str, Any], columns: list[list[Any]]) -> Document:
         sides = [offsets.chars([c[side] for c in code]) for side in (0, 1)]
         code = list(zip(*sides, [c[2] for c in code], strict=True))
     return Document(
-        doc_id=row["doc_id"],
-        source=row["source"],
-        partition=row["partition"],
-        path=row["path"],
-        title=row["title"],
-        has_own_title=row["has_own_title"],
-        names=[*(row["tags"] or ()), *(row["aliases"] or ())],
-        text=_blanked(text, comment_ranges),
-        body_start=body,
-        nodes=node_list,
-        offsets=offsets,
-        outline=Outline(offsets.chars(blocks.starts), blocks.kinds, code),
+        doc_id=row["doc_id"], source=row["source"], partition=row["partition"], path=row["path"],
+        title=row["title"], has_own_title=row["has_own_title"],
+        names=[*(row["tags"] or ()), *(row["aliases"] or ())], text=_blanked(text, comment_ranges), body_start=body,
+        nodes=node_list, offsets=offsets, outline=Outline(offsets.chars(blocks.starts), blocks.kinds, code),
         comments=comment_ranges,
-    )
+    )  # fmt: skip
 
 
 def _blanked(text: str, ranges: list[tuple[int, int]]) -> str:

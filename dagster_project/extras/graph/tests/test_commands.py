@@ -8,9 +8,8 @@ from tests.dagster_project.servers.test_own_pages import FRIEND, serving, status
 
 CALLS = {
     0: [["compactor"], ["compactor \udcff", "--json"], ["compactor \udcff", "--static"]],
-    3: [['"no such phrase at all"']],
-    2: [["--static", "a" * 20_001]],
-}
+    3: [['"no such phrase at all"']], 2: [["--static", "a" * 20_001]],
+}  # fmt: skip
 
 
 def test_questions_and_stripes_end_with_their_codes(built_once: Workspace, workspace: Workspace):

@@ -79,7 +79,7 @@ def file_table(folders: Iterator[Folder]) -> pa.Table:
             "doc_id": folder.doc_id,
             "byte_count": len(data),
             "content_hash": parts_hash([data]),
-        }
+        }  # fmt: skip
         for folder in folders
         for name, data in folder.files.items()
     ]
@@ -122,12 +122,9 @@ class _Graph:
             for near in self.similar.get(doc_id, ())
         ]
         index = {
-            "id": doc_id,
-            "title": row["title"],
-            "keywords": self._document_keywords(doc_id),
-            "_links": links,
+            "id": doc_id, "title": row["title"], "keywords": self._document_keywords(doc_id), "_links": links,
             "_embedded": {"topics": [], "chunks": {stem: entry}},
-        }
+        }  # fmt: skip
         return {**dict(zip(names, texts, strict=True)), INDEX: _json(index)}
 
     def upper_folders(self) -> Iterator[Folder]:
@@ -244,11 +241,9 @@ class _Graph:
     def _entry(self, base: str, doc_id: str) -> dict[str, Any]:
         link = self._link(base, doc_id)
         return {
-            "id": doc_id,
-            "title": link["title"],
-            "count": len(self.items[doc_id]),
+            "id": doc_id, "title": link["title"], "count": len(self.items[doc_id]),
             "_links": {"self": {"href": link["href"]}},
-        }
+        }  # fmt: skip
 
     def _folder_entry(self, base: str, folder: str) -> dict[str, Any]:
         href = self._href(base, posixpath.join(folder, INDEX))

@@ -144,11 +144,9 @@ def _compute(source: str, pages: pl.DataFrame, limit: int, term_settings: TermSe
     term_settings = term_settings.of_most(texts)
     grams = _candidates(_tokens(texts, term_settings))
     counts = grams.group_by("gram").agg(
-        pl.col("written").mode().sort().first(),
-        count=pl.len().cast(pl.Int64),
-        pages=pl.col("row").n_unique(),
+        pl.col("written").mode().sort().first(), count=pl.len().cast(pl.Int64), pages=pl.col("row").n_unique(),
         words=pl.col("words").first(),
-    )
+    )  # fmt: skip
     compound = (pl.col("words") > 1) | pl.col("written").str.contains(r"[_-]")
     share = pl.col("pages") / len(pages)
     (few, rare), (some, uncommon) = RARITY

@@ -187,7 +187,7 @@ def _near(
             "asked_in": question_list[number][1],
             "similarity": float(scores[number, chunk]),
             "simhash": hashes[number],
-        }
+        }  # fmt: skip
         for number, chunk in np.argwhere(retained).tolist()
     ]
 

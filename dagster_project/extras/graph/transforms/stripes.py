@@ -111,7 +111,7 @@ def _cosines(vectors: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.n
             vectors[first[at : at + _ROWS_AT_ONCE]],
             vectors[second[at : at + _ROWS_AT_ONCE]],
             dtype=np.float64,
-        )
+        )  # fmt: skip
         for at in range(0, len(first), _ROWS_AT_ONCE)
     ]
     return np.round(np.concatenate([*blocks, np.zeros(0)]), DECIMALS).clip(-1, 1)

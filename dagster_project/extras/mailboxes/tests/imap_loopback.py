@@ -53,53 +53,6 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-_CONFIGURATION = """
-base_dir = {folder}/run
-state_dir = {folder}/state
-instance_name = weft-test
-log_path = {folder}/dovecot.log
-protocols = imap
-listen = 127.0.0.1
-ssl = yes
-ssl_cert = <{certificate}
-ssl_key = <{key}
-disable_plaintext_auth = no
-auth_verbose = no
-auth_failure_delay = 0
-default_internal_user = {user}
-default_internal_group = {group}
-default_login_user = {user}
-mail_location = maildir:{folder}/mail
-first_valid_uid = 0
-first_valid_gid = 0
-passdb {{
-  driver = static
-  args = password={password} user={name}
-}}
-userdb {{
-  driver = static
-  args = uid={uid} gid={gid} home={folder}/home
-}}
-service imap-login {{
-  chroot =
-  process_min_avail = 0
-  inet_listener imap {{
-    port = {port}
-  }}
-  inet_listener imaps {{
-    port = {tls_port}
-    ssl = yes
-  }}
-}}
-service anvil {{
-  chroot =
-}}
-service stats {{
-  chroot =
-}}
-"""
-
-
 @contextmanager
 def served_mail(folder: Path) -> Iterator[ImapServer]:
     """A server over an empty mailbox below `folder`, ended on leaving."""
@@ -116,21 +69,11 @@ def served_mail(folder: Path) -> Iterator[ImapServer]:
         (folder / name).mkdir()
         os.chown(folder / name, account.pw_uid, account.pw_gid)
     configuration = folder / "dovecot.conf"
-    configuration.write_text(
-        _CONFIGURATION.format(
-            folder=folder,
-            certificate=certificate,
-            key=key,
-            port=port,
-            tls_port=tls_port,
-            name=USER,
-            password=PASSWORD,
-            user="nobody",
-            group="nogroup",
-            uid=account.pw_uid,
-            gid=account.pw_gid,
-        )  # fmt: skip
-    )
+    facts = {
+        "folder": folder, "certificate": certificate, "key": key, "port": port, "tls_port": tls_port, "name": USER,
+        "password": PASSWORD, "user": "nobody", "group": "nogroup", "uid": account.pw_uid, "gid": account.pw_gid,
+    }  # fmt: skip
+    configuration.write_text(Path(__file__).with_name("dovecot.conf").read_text().format(**facts))
     process = subprocess.Popen(["dovecot", "-F", "-c", str(configuration)], start_new_session=True)
     try:
         _wait_for(port, process, folder / "dovecot.log")

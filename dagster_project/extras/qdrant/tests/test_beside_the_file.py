@@ -167,12 +167,8 @@ def test_the_file_and_its_arrays_have_no_vector_and_no_table_of_postings_and_sql
 
 
 def test_the_next_version_is_as_one_from_nothing_and_one_that_was_never_switched_to_is_undone(
-    points: Workspace,
-    client: EdgeClient,
-    after: Workspace,
-    changed: Published,
-    monkeypatch: pytest.MonkeyPatch,
-):
+    points: Workspace, client: EdgeClient, after: Workspace, changed: Published, monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
     first = current(points)
     with monkeypatch.context() as killed:
         killed.setattr(DuckDBPublisher, "_switch", _killed)
@@ -200,13 +196,9 @@ def _without_arrays(work: Workspace, client: EdgeClient) -> None:
 
 @pytest.mark.parametrize(("happens", "number"), [(_lost, 1), (_without_arrays, 2)])
 def test_what_cannot_follow_is_made_of_the_lake_and_sent_anew_where_the_collection_cannot(
-    points: Workspace,
-    client: EdgeClient,
-    after: Workspace,
-    changed: Published,
-    happens: Callable[[Workspace, EdgeClient], None],
-    number: int,
-):
+    points: Workspace, client: EdgeClient, after: Workspace, changed: Published,
+    happens: Callable[[Workspace, EdgeClient], None], number: int,
+):  # fmt: skip
     happens(take_lake(points, after), client)
     points.publish()
     assert mirrored(current(points))[0].number == number  # type: ignore[index]

@@ -133,13 +133,9 @@ TALK = "Ada: The load doubles when the compactor runs.\nBen: And what does the s
     ids=" ".join,
 )  # fmt: skip
 def test_every_way_of_asking_answers_as_the_file_does(
-    built_once: Workspace,
-    client: EdgeClient,
-    mirror: QdrantMirror,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-):
+    built_once: Workspace, client: EdgeClient, mirror: QdrantMirror, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str],
+):  # fmt: skip
     work = built_once.copied(tmp_path / "work")
     mirror.publish(current(work), None)
     monkeypatch.setattr(collection, "connected", lambda url: client)

@@ -25,10 +25,9 @@ def split(texts: list[list[str]], cut: int) -> tuple[Postings, list[np.ndarray]]
     parts = [texts[cut:], texts[:cut]]
     slots = np.concatenate([np.arange(cut) + len(texts) - cut, np.arange(len(texts) - cut)])
     index = Postings(
-        [segment(part) for part in parts],
-        Slots(slots.astype(np.int32), len(texts)),
+        [segment(part) for part in parts], Slots(slots.astype(np.int32), len(texts)),
         GoneTerms({}, np.zeros(0, dtype=np.int64)),
-    )
+    )  # fmt: skip
     terms = [sorted({term for text in part for term in text}) for part in parts]
     return index, [np.array([ord(t) for t in of], dtype=np.uint32) for of in terms]
 

@@ -35,9 +35,8 @@ def embed(
     }  # fmt: skip
     embedder = GeminiEmbedder(
         EmbeddingSettings.model_validate({"model": "gemini", "dimensions": dimensions}),
-        GeminiSettings.model_validate({**quick, **settings}),
-        jobs=cache,
-    )
+        GeminiSettings.model_validate({**quick, **settings}), jobs=cache,
+    )  # fmt: skip
     table = ibis.memtable(pa.table({"text_hash": [text_hash(t) for t in texts], "text": texts}))
     by_hash = {text_hash(t): t for t in texts}
     names = list(by_hash)

@@ -95,11 +95,8 @@ def error(chance: random.Random) -> dict[str, Any]:
     )
     message = chance.choice([f"key {SECRET}", [SECRET], None, f"{'x' * 295}{SECRET}", {"key": SECRET}])
     fault = {
-        "code": chance.choice([400, "429", None, []]),
-        "status": SECRET,
-        "message": message,
-        "details": details,
-    }
+        "code": chance.choice([400, "429", None, []]), "status": SECRET, "message": message, "details": details,
+    }  # fmt: skip
     return {"error": chance.choice([fault, fault, SECRET, [fault], None])}
 
 
@@ -112,7 +109,7 @@ def body(chance: random.Random, answer: Any) -> bytes:
             lambda: candidates(chance),
             lambda: nonsense(chance),
             lambda: error(chance),
-        ]
+        ]  # fmt: skip
     )()
     data = json.dumps(made).encode()
     return chance.choice(

@@ -394,12 +394,10 @@ def test_texts_of_another_run_that_is_alive_are_not_paid_twice(gemini: Loopback,
 
 
 FAULTS = {
-    "an expired key": (server.expired_key, 0),
-    "503": (server.status(503, "UNAVAILABLE"), 0),
-    "too few vectors": (PASSING["too few"], 10),
-    "reset in the body": (server.resets, 10),
+    "an expired key": (server.expired_key, 0), "503": (server.status(503, "UNAVAILABLE"), 0),
+    "too few vectors": (PASSING["too few"], 10), "reset in the body": (server.resets, 10),
     "a time limit": (server.hangs, 10),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -435,10 +433,8 @@ SECRET = "AKIA" + "IOSFODNN7EXAMPLE"
 
 def test_secrets_are_not_sent_and_the_vector_is_that_of_what_was_sent(gemini: Loopback, tmp_path: Path):
     texts = [
-        *TEXTS[:3],
-        f"The key {SECRET} is ann@example.org's.",
-        f"The key {SECRET[:-1]}X is ann@example.org's.",
-    ]
+        *TEXTS[:3], f"The key {SECRET} is ann@example.org's.", f"The key {SECRET[:-1]}X is ann@example.org's.",
+    ]  # fmt: skip
     found, report = embed(texts, tmp_path, gemini.url)
     sent = "The key [cloud_key] is [email]'s."
     assert set(gemini.paid) == {*TEXTS[:3], sent}

@@ -89,7 +89,7 @@ def issue_items(documents: pa.Table) -> pl.DataFrame:
                 "thread": thread,
                 "start": len(row["text"].encode()) - len(body.encode()),
                 "found": [{"kind": kind, "count": count} for kind, count in sorted((+counts).items())],
-            }
+            }  # fmt: skip
         )
     return pl.DataFrame(items, schema=_ITEMS).sort(
         "created_at", "source", "number", "doc_id", nulls_last=True

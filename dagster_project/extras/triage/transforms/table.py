@@ -88,11 +88,9 @@ def issue_triage(
         agreed = agreements.of(repeat.row, repeat.earlier)
         repeats[repeat.row].append(_repeat(issues, repeat, agreed))
     columns = {
-        "summary": [summary for summary, _ in summaries],
-        "summary_kind": [kind for _, kind in summaries],
-        "missing": items.missing(issues, settings.needs),
-        "duplicates": repeats,
-    }
+        "summary": [summary for summary, _ in summaries], "summary_kind": [kind for _, kind in summaries],
+        "missing": items.missing(issues, settings.needs), "duplicates": repeats,
+    }  # fmt: skip
     values: Mapping[str, Any] = {name: issues[name].to_list() for name in issues.columns} | columns
     return ISSUE_TRIAGE.from_columns({name: values[name] for name in ISSUE_TRIAGE.names})
 
@@ -107,13 +105,11 @@ def _repeat(
     if agreed is None:
         return entry
     return entry | {
-        "passage": agreed.passage,
-        "byte_start": own + agreed.byte_start,
+        "passage": agreed.passage, "byte_start": own + agreed.byte_start,
         "byte_end": own + agreed.byte_start + len(agreed.passage.encode()),
-        "earlier_passage": agreed.earlier_passage,
-        "earlier_start": earlier + agreed.earlier_start,
+        "earlier_passage": agreed.earlier_passage, "earlier_start": earlier + agreed.earlier_start,
         "earlier_end": earlier + agreed.earlier_start + len(agreed.earlier_passage.encode()),
-    }
+    }  # fmt: skip
 
 
 def author_vectors(issues: pl.DataFrame, chunks: pl.DataFrame, vectors: np.ndarray) -> np.ndarray:

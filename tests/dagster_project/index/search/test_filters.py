@@ -69,9 +69,8 @@ def work(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace:
     made = Workspace(tmp_path_factory.mktemp("filters") / "work").configure(
         {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
         {"name": "users", "kind": "mbox", "path": "mail/users/*"},
-        {"name": "notes", "kind": "vault", "path": "notes"},
-        index={"ann_max_vectors": 9999},
-    )
+        {"name": "notes", "kind": "vault", "path": "notes"}, index={"ann_max_vectors": 9999},
+    )  # fmt: skip
     odd = [
         Mail(50, PATCH, "[PATCH] log: a name", sender="Bob O'Hara <bob@example.net>"),
         Mail(51, QUOTING, "Re: garbage collector", reply_to=0, sender='"Ada, Countess" <ada@example.org>'),

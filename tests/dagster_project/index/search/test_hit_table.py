@@ -162,10 +162,9 @@ def test_a_turn_is_shown_once_as_a_hit_or_beside_one():
 
 def test_a_section_that_matches_as_well_is_named_once():
     page = {
-        "doc_id": "page",
-        "breadcrumb": "> Page › One",
+        "doc_id": "page", "breadcrumb": "> Page › One",
         "more": [{"title": "Page › Two"}, {"title": "Page › Three"}],
-    }
+    }  # fmt: skip
     hits = said_once(
         [row(1, "one", **page), row(2, "two", **page | {"breadcrumb": "> Page › Two"}), row(3, "x")], 10
     )

@@ -148,10 +148,7 @@ def test_a_fault_while_the_file_is_whole_does_not_accuse_it(built_once: Workspac
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "statement",
-    [
-        "SELECT", "FROM nowhere", "SELECT 1/0 AS a, CAST('x' AS INT)", "FROM read_csv('/etc/passwd')",
-        "(" * 200_000,
-    ],
+    ["SELECT", "FROM nowhere", "SELECT 1/0 AS a, CAST('x' AS INT)", "FROM read_csv('/etc/passwd')", "(" * 200_000],
 )  # fmt: skip
 def test_a_statement_that_cannot_be_understood_is_a_fault_of_the_query(built_once: Workspace, statement: str):
     with pytest.raises(errors.QueryError):

@@ -206,10 +206,8 @@ def test_a_server_answers_while_a_search_waits_for_its_model(
     monkeypatch.setenv("GEMINI_API_KEY", KEY)
     monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", service.url)
     work = Workspace(tmp_path / "work").configure(
-        {"name": "dev", "kind": "mbox", "path": "mail/*"},
-        embedding={"model": "gemini"},
-        mcp={"max_seconds": HUNG},
-    )
+        {"name": "dev", "kind": "mbox", "path": "mail/*"}, embedding={"model": "gemini"}, mcp={"max_seconds": HUNG},
+    )  # fmt: skip
     work.write("dev.2004-01.mbox", discussion(0, 4, "compactor"))
     work.build()
     answers = threading.Event()

@@ -23,11 +23,8 @@ def found(index: SearchIndex, query: str) -> set[str]:
 
 def test_a_condition_finds_the_texts_of_a_language_after_every_build(workspace: Workspace):
     mails = [
-        Mail(1, ENGLISH),
-        Mail(2, GERMAN),
-        Mail(3, "router"),
-        Mail(4, f"{ENGLISH}\n\n> {GERMAN}\n\nThe same here."),
-    ]
+        Mail(1, ENGLISH), Mail(2, GERMAN), Mail(3, "router"), Mail(4, f"{ENGLISH}\n\n> {GERMAN}\n\nThe same here."),
+    ]  # fmt: skip
     workspace.write("dev.2004-01.mbox", mails)
     workspace.build()
     index = opened(workspace)
@@ -45,11 +42,9 @@ def test_texts_are_stemmed_by_their_languages_and_queries_by_all(workspace: Work
     workspace.configure(terms={"stemmer": "english+german"})
     mails = [
         Mail(1, f"{ENGLISH} Connections of the running house."),
-        Mail(2, f"{GERMAN} Alle Verbindungen der H\u00e4user.", "H\u00e4user"),
-        Mail(3, "H\u00e4user"),
-        Mail(4, f"{GERMAN} Das Haus ist running, run.", "Haus"),
-        Mail(5, f"{GERMAN} Am Haus."),
-    ]
+        Mail(2, f"{GERMAN} Alle Verbindungen der H\u00e4user.", "H\u00e4user"), Mail(3, "H\u00e4user"),
+        Mail(4, f"{GERMAN} Das Haus ist running, run.", "Haus"), Mail(5, f"{GERMAN} Am Haus."),
+    ]  # fmt: skip
     statements = ("SELECT term, df FROM terms", "FROM term_forms", "SELECT * EXCLUDE term_id FROM postings")
     tables = []
     for some in (mails, mails[:4], None):

@@ -184,16 +184,13 @@ def served(library: Workspace, request: pytest.FixtureRequest) -> Iterator[Serve
 @pytest.mark.exhaustive
 def test_assistants_search_open_and_collect_within_limits(served: Served):
     found, opened, cut, rest, block, unknown, long, filtered, many = served.calls(
-        ("search", {"query": "compactor load"}),
-        ("get", {"id": "m1@example.org"}),
+        ("search", {"query": "compactor load"}), ("get", {"id": "m1@example.org"}),
         ("get", {"id": "docs:manual.md", "max_characters": 60}),
         ("get", {"id": "docs:manual.md", "byte_start": 60}),
         ("context", {"text": "How does the compactor behave?", "budget_tokens": 64}),
-        ("get", {"id": "m0@example.com"}),
-        ("search", {"query": "x" * 20_001}),
-        ("search", {"query": "compactor", "list_id": "nowhere"}),
-        ("search", {"query": "compactor", "limit": 1000}),
-    )
+        ("get", {"id": "m0@example.com"}), ("search", {"query": "x" * 20_001}),
+        ("search", {"query": "compactor", "list_id": "nowhere"}), ("search", {"query": "compactor", "limit": 1000}),
+    )  # fmt: skip
     assert not any(r.is_error for r in (found, opened, cut, rest, block))
     hits = found.structured_content["hits"]
     assert len(hits) == 10 and found.structured_content["label"]

@@ -22,10 +22,8 @@ def test_a_citation_names_the_page(page: int | None, expected: str):
 def test_a_hit_in_an_attached_pdf_says_its_page(workspace: Workspace):
     mail = EmailMessage()
     mail["From"], mail["Message-ID"], mail["Date"] = (
-        "a@example.org",
-        "<1@example.org>",
-        "1 Jan 2024 00:00:00 +0000",
-    )
+        "a@example.org", "<1@example.org>", "1 Jan 2024 00:00:00 +0000",
+    )  # fmt: skip
     mail.set_content("See the attached file.\n")
     pages = [page_of(text) for text in ("Apples ripen in autumn.", "Bears sleep in winter.")]
     mail.add_attachment(pdf(pages), maintype="application", subtype="pdf", filename="seasons.pdf")

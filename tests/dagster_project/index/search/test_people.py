@@ -25,11 +25,9 @@ HEADERS = [
 ]
 BODIES = [
     "Counts zero.\n\nSigned-off-by: Ann Lee <ann@work.example>\n---\n",
-    "Good.\n\nReviewed-by: Bo Ek <bo@example.org>\n",
-    "Hello.\n",
-    "Reviewed-by: Bo Ek <bo@example.org>\nReviewed-by: Cy Oz\n",
-    "A namesake.\n",
-]
+    "Good.\n\nReviewed-by: Bo Ek <bo@example.org>\n", "Hello.\n",
+    "Reviewed-by: Bo Ek <bo@example.org>\nReviewed-by: Cy Oz\n", "A namesake.\n",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +51,9 @@ def published() -> Iterator[duckdb.DuckDBPyConnection]:
         ]
     )  # fmt: skip
     tables = {
-        "messages": messages,
-        "trailers": trailers,
-        "people": people(address_uses(messages, trailers), {}),
+        "messages": messages, "trailers": trailers, "people": people(address_uses(messages, trailers), {}),
         "patch_series": patch_series(messages, tree, LINKS.empty()),
-    }
+    }  # fmt: skip
     with duckdb.connect() as connection:
         for name, table in tables.items():
             connection.register(f"{name}_rows", table)

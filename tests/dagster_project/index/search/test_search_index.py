@@ -141,10 +141,9 @@ def test_arrays_that_the_system_does_not_give_are_no_damaged_folder(copied: Sear
 
 
 ASKED = {
-    "search": lambda index: index.search(QUERIES),
-    "ranked": lambda index: index.ranked(QUERIES),
+    "search": lambda index: index.search(QUERIES), "ranked": lambda index: index.ranked(QUERIES),
     "rank_each": lambda index: index.rank_each(QUERIES, {"default": index.settings}, 5, lambda *told: None),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
@@ -222,11 +221,8 @@ def test_many_threads_ask_by_sql_at_once(built_once: Workspace):
 
 @pytest.mark.parametrize(
     ("query", "day"),
-    [
-        ("how the compactor was measured on 5 January 2004", "2004-01-05"),
-        ("herons in December 2023", "2023-12"),
-    ],
-)
+    [("how the compactor was measured on 5 January 2004", "2004-01-05"), ("herons in December 2023", "2023-12")],
+)  # fmt: skip
 def test_the_day_that_a_question_names_lifts_its_hits(index: SearchIndex, query: str, day: str):
     lists: dict[str, pl.DataFrame] = {}
     index.ranked([query], report=lambda stage, hits, dropped: lists.update({stage: hits}))

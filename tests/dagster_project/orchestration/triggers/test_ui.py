@@ -134,15 +134,10 @@ EMBEDDED = (("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors"))
         ("POST", RUNS, [("Host", "127.0.0.1:PORT"), ("Origin", "https://elsewhere.example")], 403),
         ("POST", RUNS, [("Host", "127.0.0.1:PORT"), ("Origin", "null")], 403),
         ("GET", RUNS, [("Host", "127.0.0.1:PORT"), *EMBEDDED], 403),
-        (
-            "GET",
-            "/graphql",
-            [("Host", "127.0.0.1:PORT"), ("Origin", "https://elsewhere.example"), *SOCKET],
-            403,
-        ),
+        ("GET", "/graphql", [("Host", "127.0.0.1:PORT"), ("Origin", "https://elsewhere.example"), *SOCKET], 403),
         ("GET", "/graphql", [("Host", "rebound.example:PORT"), *SOCKET], 403),
     ],
-)
+)  # fmt: skip
 def test_pages_of_other_origins_neither_read_nor_run_anything(
     running: Server, method: str, path: str, headers: list[tuple[str, str]], expected: int
 ):

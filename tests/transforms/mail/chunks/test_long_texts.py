@@ -37,9 +37,7 @@ def waiting(made: Chunked) -> list[dict[str, Any]]:
 
 @examples(25)
 @given(
-    st.lists(
-        st.sampled_from(["Short.", LONG, f"> asked\n\n{LONG}", "> only a quote", ""]), min_size=1, max_size=5
-    ),
+    st.lists(st.sampled_from(["Short.", LONG, f"> asked\n\n{LONG}", "> only a quote", ""]), min_size=1, max_size=5),
     st.sampled_from(
         [
             NONE,
@@ -48,9 +46,9 @@ def waiting(made: Chunked) -> list[dict[str, Any]]:
             attachment("fine", "text"),
             attachment(patch(5, 1), "patch", "x.patch"),
             attachment(patch(5, 1), "patch", "x.patch", "slow"),
-        ]
+        ]  # fmt: skip
     ),
-)
+)  # fmt: skip
 def test_what_waits_is_all_that_is_missing_until_it_is_made(bodies: list[str], parts: pa.Table):
     inputs = tables(*bodies, parts=parts)
     with sized(PATCH_FILES=3):

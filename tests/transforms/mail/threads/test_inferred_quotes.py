@@ -26,11 +26,9 @@ def quotes(reply: str, parent: str = PARENT, **changes: Any) -> list[str]:
     """The inferred quotes of a reply to a mail that says PARENT."""
     start = changes.get("own_from", 0)
     mails = {
-        "message_id": ["asked", "reply"],
-        "subject": ["lock", changes.get("subject", "Re: lock")],
-        "from_addr": ["ada", changes.get("sender", "bob")],
-        "body": [parent, reply],
-    }
+        "message_id": ["asked", "reply"], "subject": ["lock", changes.get("subject", "Re: lock")],
+        "from_addr": ["ada", changes.get("sender", "bob")], "body": [parent, reply],
+    }  # fmt: skip
     spans = [{"byte_start": start, "byte_end": len(reply.encode()), "role": "own"}]
     chunks = pa.Table.from_pylist(
         [{"doc_id": "reply", "spans": spans, "has_patch_markers": changes.get("diff", False)}],
@@ -110,7 +108,7 @@ def tables(*replies: str, parent: str = PARENT) -> tuple[pa.Table, pa.Table, pa.
             "chunk_id": [text_hash(f"{i} {body}") for i, body in zip(ids, bodies, strict=True)],
             "spans": pa.array(spans, pa.list_(SPAN)),
             "has_patch_markers": [False] * len(ids),
-        }
+        }  # fmt: skip
     )
     tree = pa.table(
         {"message_id": ids, "parent_id": pa.array([None, *["asked"] * len(replies)], pa.string())}

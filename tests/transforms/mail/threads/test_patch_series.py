@@ -90,10 +90,8 @@ def groups(mails: list[dict[str, Any]], linked: dict[str, str] | None = None) ->
 
 
 SERIES = [
-    mail("0", "[PATCH 0/2] speed", 0),
-    mail("1", "[PATCH 1/2] a", 0.1, "0"),
-    mail("2", "[PATCH 2/2] b", 0.2, "0"),
-]
+    mail("0", "[PATCH 0/2] speed", 0), mail("1", "[PATCH 1/2] a", 0.1, "0"), mail("2", "[PATCH 2/2] b", 0.2, "0"),
+]  # fmt: skip
 HOURS_OF_A_YEAR = 365 * 24
 
 
@@ -135,10 +133,9 @@ def test_parts_sent_without_threading_are_one_posting():
 
 def test_the_rows_say_what_a_revision_replaces_and_which_is_latest():
     again = [
-        mail("3", "[PATCH v2 0/3] speed", 9),
-        mail("4", "[PATCH v2 1/3] new", 9.1, "3"),
+        mail("3", "[PATCH v2 0/3] speed", 9), mail("4", "[PATCH v2 1/3] new", 9.1, "3"),
         mail("5", "[PATCH v2 3/3] b", 9.2, "3"),
-    ]
+    ]  # fmt: skip
     rows = {r["message_id"]: r for r in table([*SERIES, *again, mail("6", "Re: [PATCH v2 3/3] b", 10, "5")])}
     assert {i: r["previous_id"] for i, r in rows.items()} == {
         "0": None, "1": None, "2": None, "3": "0", "4": None, "5": "2", "6": None,

@@ -148,10 +148,9 @@ def test_a_thread_is_read_depth_first_siblings_by_time():
 
 def test_a_thread_counts_its_mails_ghosts_and_authors():
     mails = [
-        mail("b", "g", at=2, subject="Re: news", from_addr="x"),
-        mail("c", "b", at=3, subject="", from_addr="x"),
+        mail("b", "g", at=2, subject="Re: news", from_addr="x"), mail("c", "b", at=3, subject="", from_addr="x"),
         mail("d", "b", at=1, subject="Fwd: news", from_addr="y"),
-    ]
+    ]  # fmt: skip
     (row,) = threads(mails).threads.to_pylist()
     counts = {k: row[k] for k in ("root_id", "message_count", "ghost_count", "participant_count", "subject")}
     assert counts == {
@@ -212,7 +211,7 @@ def tangles(draw: st.DrawFn) -> list[dict[str, Any]]:
             " ".join(draw(st.lists(IDS, max_size=4))),
             draw(st.none() | st.integers(0, 9)),
             subject=draw(SUBJECTS),
-        )
+        )  # fmt: skip
         for ident in draw(st.lists(IDS, unique=True, max_size=7))
     ]
 
@@ -258,11 +257,10 @@ def stored(*rows: tuple[str, str, str, int] | tuple[str, str, str, int, str]) ->
     records = [
         {
             "source": "s", "partition": partition, "list_id": "l", "message_id": ident,
-            "header_message_id": None if ident.endswith("invalid") else ident.split("+")[0],
-            "text_hash": text,
+            "header_message_id": None if ident.endswith("invalid") else ident.split("+")[0], "text_hash": text,
             "content_hash": f"{''.join(parts)}{text[0]}".ljust(8, "_") + text if any(parts) else text,
             "part_hashes": list(*parts), "effective_at": START + timedelta(hours=at), "labels": [],
-        }
+        }  # fmt: skip
         for partition, ident, text, at, *parts in rows
     ]  # fmt: skip
     return ibis.memtable(pa.Table.from_pylist(records, schema=pa.schema([(n, fields[n]) for n in columns])))
