@@ -10,12 +10,14 @@ from transforms.languages import language_names
 
 KINDS = ("message", "attachment", "document", "conversation")
 HAS = ("patch", "attachment")
+LABELLED = ("labelled", "alike")
+"""Kinds of `sensitivity:` that a file of labels decides."""
 VALUES = {
     "kind": KINDS,
     "has": HAS,
     "is": ("unanswered",),
     "is_code": ("true", "false"),
-    "sensitivity": ("public", "personal", "secret"),
+    "sensitivity": ("public", "personal", "secret", *LABELLED),
     "language": tuple(language_names()),
 }
 """The values of the fields that take few."""

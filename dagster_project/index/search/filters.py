@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
@@ -20,11 +21,13 @@ from dagster_project.index.search.conditions.field_values import (
     refused,
 )
 from dagster_project.index.search.conditions.languages import document_languages
+from dagster_project.index.search.conditions.sensitive import sensitive_texts
 from dagster_project.index.search.conditions.text_conditions import TextConditions
 from transforms.errors import QueryError, shortened
 from transforms.languages import language_names
 from transforms.retrieval import collapse
 from transforms.retrieval.circumstances import Circumstances, circumstances
+from transforms.retrieval.query_fields import LABELLED
 from transforms.retrieval.query_language import (
     MAX_CONDITION_WORDS,
     TEXT_FIELDS,
@@ -158,13 +161,18 @@ class Conditions:
     its chunks, and `-word` leaves out all chunks of a mail that holds the word in one."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, term_settings: TermSettings, arrays: SearchArrays
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        term_settings: TermSettings,
+        arrays: SearchArrays,
+        labels: Path | None = None,
     ):
         self.connection, self.ids, self.is_mail = connection, arrays.ids, arrays.places.is_mail
         self.ranked = arrays.postings.ranked
         self.document = arrays.places.document
         """Number of the document of each chunk."""
         self.values = FieldValues(connection)
+        self.vectors, self.labels = arrays.vectors, labels
         self.texts = TextConditions(connection, term_settings, arrays.postings)
 
     def mask(self, filters: Filters, conditions: Sequence[Condition] = ()) -> np.ndarray | None:
@@ -313,6 +321,9 @@ class Conditions:
         for leaf in leaves:
             if leaf.field == "language":
                 masks[leaf] = self._languages[self.document] == language_names()[leaf.value]
+            elif leaf.field == "sensitivity" and leaf.value in LABELLED:
+                of_texts = (self.connection, self.document, self.vectors, self.labels)
+                masks[leaf] = sensitive_texts(*of_texts, are_alike=leaf.value == "alike")[self.document]
             elif leaf.field not in TEXT_FIELDS and leaf not in masks:
                 masks[leaf] = self._masked(self.values.chunks(leaf))
 

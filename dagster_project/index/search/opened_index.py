@@ -21,6 +21,7 @@ from dagster_project.models.embedders import make_embedder
 from dagster_project.models.language_models import make_reranker
 from dagster_project.outgoing.screen import Screen
 from transforms.errors import LensError, QueryError, SettingsError, WeftError, shortened
+from transforms.hashing import text_hash
 from transforms.retrieval.query_language import TEXT_FIELDS, Condition, leaves_of
 from transforms.retrieval.saved_searches import Answers
 from transforms.settings.search import RankingOptions, SearchOptions
@@ -43,6 +44,7 @@ def open_index(
     reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
     place = place or current_version(settings.root / "index")
     index = SearchIndex(place, embedder, settings.terms, settings.search, reranker)
+    index.labels = settings.labels
     if lens is not None:
         index = _under_lens(settings, index, lens)
     else:
@@ -81,7 +83,9 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
 
     with closing(whole):
         require_lens(settings, name)
-        lens = Lens(name, settings.lenses[name].where)
+        labels = settings.labels if "sensitivity:" in settings.lenses[name].where else None
+        digest = text_hash(labels.read_text(errors="replace")) if labels and labels.is_file() else ""
+        lens = Lens(name, settings.lenses[name].where, digest)
         file = lens_file(settings.root, whole.path, lens)
         if not file.exists():
             whole.ranked_by(ranking_of(whole.path, settings.index))
@@ -102,7 +106,7 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
             embed = None if whole.embedder.is_paid else whole.embedder.embed_documents
             LensBuild(Narrowing(whole.path, *scope, whole.vectors), settings, file, embed).write()
     index = SearchIndex(file, whole.embedder, whole.term_settings, whole.settings, whole.reranker)
-    index.published = whole.path
+    index.published, index.labels = whole.path, whole.labels
     return index
 
 
@@ -124,6 +128,7 @@ def _scope(
         file = Path(aside) / "narrowed.duckdb"
         LensBuild(Narrowing(whole.path, *wide, whole.vectors), settings, file, None).write()
         with closing(SearchIndex(file, whole.embedder, whole.term_settings, whole.settings)) as narrowed:
+            narrowed.labels = whole.labels
             scope = narrowed.conditions.shown(
                 conditions, lambda _: leaves
             )  # it may lack a name that the whole has

@@ -83,6 +83,8 @@ class OpenedVersion:
         self.vectors_elsewhere: Callable[[np.ndarray], np.ndarray] | None = None
         """Gives the vectors of chunks that the arrays do not have."""
         self.screen = Screen(SafetySettings(outputs="send"))
+        self.labels: Path | None = None
+        """The file of `safety.labels`."""
         self.threads = ThreadPoolExecutor(os.cpu_count())
         self._in_view = 0
         self._weights: tuple[str, bm25.Weighed] | None = None
@@ -146,7 +148,7 @@ class OpenedVersion:
     @cached_property
     def conditions(self) -> Conditions:
         """The conditions that evaluate filters and queries."""
-        return Conditions(self.connection, self.term_settings, self.arrays)
+        return Conditions(self.connection, self.term_settings, self.arrays, self.labels)
 
     @property
     def postings(self) -> bm25.Postings:

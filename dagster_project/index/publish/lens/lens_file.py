@@ -54,15 +54,18 @@ _SHOWN = {
 
 
 class Lens(NamedTuple):
-    """A view of the index: a name, and the conditions of the query language that a mail, document or window meets."""
+    """A view of the index: a name, and the conditions of the query language that a mail, document or window meets.
+
+    `labels` is a hash of the file of labels that they ask."""
 
     name: str
     where: str
+    labels: str = ""
 
 
 def lens_file(root: Path, published: Path, lens: Lens) -> Path:
     """Where the version that is published in a file is under a lens."""
-    digest = text_hash(f"{VERSION}\x00{lens.where}")[:12]
+    digest = text_hash(f"{VERSION}\x00{lens.where}{lens.labels and chr(0)}{lens.labels}")[:12]
     return root / LENSES / text_hash(lens.name)[:12] / f"{published.stem}-{digest}.duckdb"
 
 
