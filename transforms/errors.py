@@ -30,11 +30,12 @@ class WeftError(Exception):
     run_id: str | None = None
     """The failed Dagster run, if one failed."""
 
+    def __init_subclass__(cls, exit_code: int | None = None) -> None:
+        cls.exit_code = exit_code or cls.exit_code
 
-class SettingsError(WeftError):
+
+class SettingsError(WeftError, exit_code=2):
     """The settings file is missing or says something Weft does not understand."""
-
-    exit_code = 2
 
 
 class LensError(SettingsError):
@@ -49,28 +50,20 @@ class LakeDamageError(WeftError):
     """A file of the lake holds other bytes than were written into it."""
 
 
-class SourceError(WeftError):
+class SourceError(WeftError, exit_code=4):
     """A configured source cannot be read at all."""
 
-    exit_code = 4
 
-
-class ReceiptError(WeftError):
+class ReceiptError(WeftError, exit_code=5):
     """The receipts of disclosures cannot be continued, or are not as they were written."""
 
-    exit_code = 5
 
-
-class DisclosureLimitError(WeftError):
+class DisclosureLimitError(WeftError, exit_code=3):
     """An answer would show more than the lens shows in one session; nothing of it was shown."""
 
-    exit_code = 3
 
-
-class FetchError(WeftError):
+class FetchError(WeftError, exit_code=10):
     """A remote cannot be fetched, and will not be until something is repaired; earlier results are kept."""
-
-    exit_code = 10
 
 
 class FetchInterruptedError(FetchError):
@@ -81,34 +74,26 @@ class FetchInterruptedError(FetchError):
         self.pause = pause
 
 
-class ChatFormatError(WeftError):
+class ChatFormatError(WeftError, exit_code=4):
     """A chat has no format that Weft reads, or in two at once; begins with a short code."""
 
-    exit_code = 4
 
-
-class IndexUnavailableError(WeftError):
+class IndexUnavailableError(WeftError, exit_code=5):
     """No index is published, or it cannot be opened."""
 
-    exit_code = 5
 
-
-class ModelMismatchError(WeftError):
+class ModelMismatchError(WeftError, exit_code=6):
     """A vector or an index belongs to another embedding model than the settings name."""
-
-    exit_code = 6
 
 
 class EmbeddingError(WeftError):
     """An embedder returned an unusable vector."""
 
 
-class RefusedTextError(WeftError):
+class RefusedTextError(WeftError, exit_code=9):
     """A model will not embed some of the texts it got; `reasons` says why, by their place.
 
     `vectors` has a row for every text; those of the others are paid for and good."""
-
-    exit_code = 9
 
     def __init__(self, message: str, reasons: Mapping[int, str], vectors: np.ndarray):
         super().__init__(message)
@@ -119,58 +104,44 @@ class AnswerCacheError(WeftError):
     """The file in which answers of services are kept is corrupt or locked."""
 
 
-class ServiceError(WeftError):
+class ServiceError(WeftError, exit_code=9):
     """A service on the network refused, failed or did not answer in time; earlier results are kept."""
-
-    exit_code = 9
 
 
 class UnansweredError(ServiceError):
     """Requests went out without a usable answer: the service may charge for them."""
 
 
-class BudgetError(WeftError):
+class BudgetError(WeftError, exit_code=9):
     """A run would need more tokens of a service than its budget; nothing was requested."""
 
-    exit_code = 9
 
-
-class CheckFailedError(WeftError):
+class CheckFailedError(WeftError, exit_code=7):
     """A table that would be published breaks a rule; nothing was published."""
 
-    exit_code = 7
 
-
-class BusyError(WeftError):
+class BusyError(WeftError, exit_code=8):
     """Another build of the same storage is running."""
-
-    exit_code = 8
 
 
 class EngineError(WeftError):
     """The engine that makes partitions cannot be reached, gave up, or its machines do not see the lake."""
 
 
-class DiskFullError(WeftError):
+class DiskFullError(WeftError, exit_code=11):
     """The disk has no room to write; the previous content stays."""
 
-    exit_code = 11
 
-
-class UnwritableError(WeftError):
+class UnwritableError(WeftError, exit_code=12):
     """A folder or file that has to be written cannot be; the published version can be read all the same."""
-
-    exit_code = 12
 
 
 class HistoryError(WeftError):
     """Dagster's history of runs is corrupt, locked or of another version."""
 
 
-class QueryError(WeftError):
+class QueryError(WeftError, exit_code=2):
     """A query or statement cannot be understood."""
-
-    exit_code = 2
 
 
 class QuerySyntaxError(QueryError):
@@ -194,20 +165,16 @@ class MemoryLimitError(WeftError):
     """A query needs more memory than there is; the index is not corrupt."""
 
 
-class UnknownIdError(WeftError):
+class UnknownIdError(WeftError, exit_code=3):
     """The published index holds nothing of that id; the message names the nearest."""
-
-    exit_code = 3
 
 
 class ContextError(WeftError):
     """A block of context cannot be reproduced from its manifest."""
 
 
-class GroundTruthError(WeftError):
+class GroundTruthError(WeftError, exit_code=2):
     """A file of queries and right answers for an evaluation is wrong."""
-
-    exit_code = 2
 
 
 def not_installed(error: ImportError, extra: str) -> SettingsError:
