@@ -320,11 +320,6 @@ class Settings(AddedSections):
         return (self.base / Path(self.storage.pseudonym_key).expanduser()).resolve()
 
     @property
-    def labels(self) -> Path | None:
-        """The file of `safety.labels`."""
-        return (self.base / Path(self.safety.labels).expanduser()).resolve() if self.safety.labels else None
-
-    @property
     def fetched(self) -> Path:
         """The folder of fetched files, one folder per source."""
         return self.root / "sources"

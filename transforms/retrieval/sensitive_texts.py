@@ -55,9 +55,9 @@ def alike(count: int, texts: np.ndarray, vectors: np.ndarray, is_sensitive: Mapp
         """The score of each text by the examples outside a fold: the highest of its vectors, -inf without one."""
         rows = (fold_of[texts] >= 0) & (fold_of[texts] != fold)
         weights = _weights(vectors[rows], label_of[texts[rows]])
-        found = np.full(count, -np.inf)
-        np.maximum.at(found, texts, np.round(vectors @ weights[:-1] + weights[-1], 6))
-        return found
+        highest = np.full(count, -np.inf)
+        np.maximum.at(highest, texts, np.round(vectors @ weights[:-1] + weights[-1], 6))
+        return highest
 
     held_out = np.choose(fold_of.clip(0), [scores(fold) for fold in range(_FOLDS)])
     by_kind = [np.sort(held_out[(label_of == kind) & np.isfinite(held_out)]) for kind in (0, 1)]
@@ -69,9 +69,9 @@ def alike(count: int, texts: np.ndarray, vectors: np.ndarray, is_sensitive: Mapp
 
 def _threshold(public: np.ndarray, sensitive: np.ndarray) -> float:
     """The score that parts sorted scores best (Youden 1950), among those that find FOUND of the sensitive."""
-    found = sensitive[: int((1 - FOUND) * len(sensitive)) + 1]
-    parted = np.searchsorted(public, found) / len(public) - np.arange(len(found)) / len(sensitive)
-    best = found[parted.argmax()]
+    candidates = sensitive[: int((1 - FOUND) * len(sensitive)) + 1]
+    parted = np.searchsorted(public, candidates) / len(public) - np.arange(len(candidates)) / len(sensitive)
+    best = candidates[parted.argmax()]
     below = public[public < best]
     return float((best + below[-1]) / 2 if len(below) else best)
 

@@ -44,7 +44,8 @@ def open_index(
     reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
     place = place or current_version(settings.root / "index")
     index = SearchIndex(place, embedder, settings.terms, settings.search, reranker)
-    index.labels = settings.labels
+    if settings.safety.labels:
+        index.labels = (settings.base / Path(settings.safety.labels).expanduser()).resolve()
     if lens is not None:
         index = _under_lens(settings, index, lens)
     else:
@@ -83,7 +84,7 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
 
     with closing(whole):
         require_lens(settings, name)
-        labels = settings.labels if "sensitivity:" in settings.lenses[name].where else None
+        labels = whole.labels if "sensitivity:" in settings.lenses[name].where else None
         digest = text_hash(labels.read_text(errors="replace")) if labels and labels.is_file() else ""
         lens = Lens(name, settings.lenses[name].where, digest)
         file = lens_file(settings.root, whole.path, lens)
