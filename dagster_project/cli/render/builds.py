@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from dagster_project.cli.render.hits import print_records
@@ -142,9 +142,7 @@ class BuildView:
             self.console.print(f"Nothing changed; the index is current ({result.seconds:.1f} s).")
             return
         self.console.print(f"Published version {result.published['version']}")
-        table = Table()
-        table.add_column("table")
-        table.add_column("rows", justify="right")
+        table = Table("table", Column("rows", justify="right"))
         for name in _SHOWN:
             if f"rows_{name}" in result.published:
                 table.add_row(name, f"{result.published[f'rows_{name}']:,}")

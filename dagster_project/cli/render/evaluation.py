@@ -2,11 +2,11 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from dagster_project.cli.terminal.safe_console import SafeConsole, terminal
 from transforms.evaluation.metrics import MEASURES
@@ -38,13 +38,8 @@ def print_report(report: Mapping[str, Any], paths: Mapping[str, str]) -> None:
 
 def print_sweep(rows: Sequence[Mapping[str, Any]], measure: str) -> None:
     """Settings by quality, those on the frontier of quality against cost marked."""
-    table = Table(
-        title="settings by quality; * is on the frontier of quality against time", title_justify="left"
-    )
-    table.add_column("")
-    table.add_column("settings")
-    for name in (measure, "95 % interval", "ms/query"):
-        table.add_column(name, justify="right")
+    title = "settings by quality; * is on the frontier of quality against time"
+    table = _table(title, ("", "settings"), (measure, "95 % interval", "ms/query"))
     for row in rows:
         interval = f"{_short(row['low'])}–{_short(row['high'])}"
         mark = "*" if row["frontier"] else ""
@@ -81,10 +76,8 @@ def counted_progress(count: int, show: bool) -> Iterator[Callable[[str], None]]:
 def _scores(report: Mapping[str, Any]) -> Table:
     """Means of every measure and profile; the interval of the headline."""
     queries = len(report["queries"])
-    table = Table(title=f"{queries} queries, hits counted as documents", title_justify="left")
-    table.add_column("profile")
-    for name in (*MEASURES, f"{HEADLINE} 95 %"):
-        table.add_column(name, justify="right")
+    title = f"{queries} queries, hits counted as documents"
+    table = _table(title, ("profile",), (*MEASURES, f"{HEADLINE} 95 %"))
     rows = {
         (row["profile"], row["measure"]): row
         for row in report["summary"]
@@ -102,10 +95,7 @@ def _scores(report: Mapping[str, Any]) -> Table:
 
 def _stages(report: Mapping[str, Any]) -> Table:
     """HEADLINE and Recall@100 of the list after each stage, a column per profile; blank where it is switched off."""
-    table = Table(title=f"after each stage: {HEADLINE} / {_WIDE}", title_justify="left")
-    table.add_column("stage")
-    for profile in report["order"]:
-        table.add_column(profile, justify="right")
+    table = _table(f"after each stage: {HEADLINE} / {_WIDE}", ("stage",), report["order"])
     means = {
         (row["profile"], row["stage"], row["measure"]): _short(row["mean"])
         for row in report["summary"]
@@ -143,6 +133,12 @@ def _left_out(report: Mapping[str, Any]) -> list[str]:
             f"not measured, without an answer that could be found: {', '.join(report['not_measured'])}"
         )
     return lines
+
+
+def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
+    """A table without rows: columns of texts, then columns of numbers, which end at the right."""
+    columns = (Column(name, justify="right") for name in numbers)
+    return Table(*texts, *columns, title=title, title_justify="left")
 
 
 def _short(value: float | None, sign: str = "") -> str:

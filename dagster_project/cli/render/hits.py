@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import polars as pl
 import pyarrow as pa
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from dagster_project.cli.terminal.safe_console import terminal
@@ -279,10 +279,8 @@ def _line_of(entry: Mapping[str, Any]) -> str:
 
 
 def _stages(result: Explanation) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("stage")
-    for name in ("ms", "hits", "dropped", "best", "last"):
-        table.add_column(name, justify="right")
+    numbers = (Column(name, justify="right") for name in ("ms", "hits", "dropped", "best", "last"))
+    table = Table("stage", *numbers, box=None, pad_edge=False)
     for stage in result.stages:
         ranked = stage.steps.drop_nulls("rank")
         best, last = ("", "") if ranked.is_empty() else (f"{ranked['score'][i]:.3f}" for i in (0, -1))
