@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 Answer = Callable[[bytes, bytes], Iterable[bytes]]
 """The bytes that come for a command, from its tag and its line."""
 
-STAGES = ("greeting", "CAPABILITY", "LOGIN", "AUTHENTICATE", "EXAMINE", "SEARCH", "SIZES", "BODIES")
+STAGES = ("greeting", "CAPABILITY", "LOGIN", "AUTHENTICATE", "EXAMINE", "SEARCH", "SIZES", "FLAGS", "BODIES")
 
 
 def says(*blocks: bytes, pause: float = 0.0) -> Answer:
@@ -39,6 +39,10 @@ def sound(mails: Mapping[int, bytes], validity: int = 7) -> dict[str, Answer]:
             yield b"* %d FETCH (UID %d RFC822.SIZE %d)\r\n" % (uid, uid, len(data))
         yield tag + b" OK done\r\n"
 
+    def flags(tag: bytes, line: bytes) -> Iterator[bytes]:
+        yield from (b"* %d FETCH (UID %d FLAGS ())\r\n" % (uid, uid) for uid in _mails(mails, line))
+        yield tag + b" OK done\r\n"
+
     def bodies(tag: bytes, line: bytes) -> Iterator[bytes]:
         for uid, data in _mails(mails, line).items():
             yield b"* %d FETCH (UID %d INTERNALDATE " % (uid, uid)
@@ -55,15 +59,16 @@ def sound(mails: Mapping[int, bytes], validity: int = 7) -> dict[str, Answer]:
             b"* %d EXISTS\r\n* 0 RECENT\r\n* FLAGS (\\Seen)\r\n* OK [UIDVALIDITY %d] v\r\nTAG OK [READ-ONLY] done\r\n"
             % (len(mails), validity)
         ),
-        "SEARCH": says(b"* SEARCH " + uids + b"\r\nTAG OK done\r\n"), "SIZES": sizes, "BODIES": bodies,
+        "SEARCH": says(b"* SEARCH " + uids + b"\r\nTAG OK done\r\n"), "SIZES": sizes, "FLAGS": flags,
+        "BODIES": bodies,
     }  # fmt: skip
 
 
 def _stage(line: bytes) -> str | None:
     """Which command a line is; None for one that needs no answer."""
     if b"FETCH" in line:
-        return "SIZES" if b"RFC822.SIZE" in line else "BODIES"
-    return next((s for s in STAGES[1:-2] if s.encode() in line.split(b" ")[1:3]), None)
+        return "SIZES" if b"RFC822.SIZE" in line else "BODIES" if b"BODY" in line else "FLAGS"
+    return next((s for s in STAGES[1:-3] if s.encode() in line.split(b" ")[1:3]), None)
 
 
 def _converse(connection: socket.socket, script: Mapping[str, Answer]) -> None:

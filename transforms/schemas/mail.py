@@ -32,7 +32,7 @@ MESSAGES = Table(
         required("cc_names", pa.list_(pa.string()), "display name beside each of cc_addrs; empty if none"),
         Column("reply_to", pa.string(), "address to which the mail asks to be answered, lower case"),
         Column("header_list_id", pa.string(), "id of the list in the List-Id header (RFC 2919), lower case"),
-        required("labels", pa.list_(pa.string()), "labels that Gmail gave the mail, of an export by Google Takeout"),
+        required("labels", pa.list_(pa.string()), "labels that Gmail gave the mail, and its flags on an IMAP server"),
         Column("user_agent", pa.string(), "program that wrote the mail: User-Agent, else X-Mailer"),
         Column("sent_at", TIME, "time of the Date header"),
         Column("zone_minutes", pa.int64(),

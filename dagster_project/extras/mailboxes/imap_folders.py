@@ -2,7 +2,7 @@
 
 The folder is opened with EXAMINE and mails are read with BODY.PEEK (RFC 9051, sections 6.3.3 and 6.4.5.1), so that
 nothing changes there. A file's name says which mail it is: a hash of server, folder, user and UIDVALIDITY, and
-the UID; so the files of the folder are the only memory."""
+the UID; the one other memory is the mod-sequence (RFC 7162) up to which labels are here."""
 
 import asyncio
 import os
@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from imapclient import IMAPClient
 from imapclient.datetime_util import format_criteria_date
 from imapclient.exceptions import IMAPClientAbortError, IMAPClientError, LoginError
 
 from dagster_project.extras.mailboxes.imap_wire import TooManyBytesError, Wire, WiredClient
+from dagster_project.extras.mailboxes.labels import flag_labels, label_line, with_labels
 from dagster_project.extras.mailboxes.maildir import Maildir
 from dagster_project.extras.mailboxes.settings import ImapRemote
 from dagster_project.remotes.landing import MALFORMED, Landing
@@ -35,7 +36,18 @@ _KEY_CHARS = 12
 _HIGHEST_UID = (1 << 32) - 1
 _LISTED_AT_ONCE = 90_000
 """Mails whose UIDs are asked for at once: an answer is one line, and imaplib reads none of more than 1,000,000 bytes."""
+_LABELS_AT_ONCE = 500
+_LABEL_BYTES = 1 << 20
 _Answer = TypeVar("_Answer")
+
+
+class _Listing(NamedTuple):
+    """A folder as it is: the key of its files, its UIDs, the count of its mails, and its highest mod-sequence if any."""
+
+    key: str
+    uids: list[int]
+    count: int
+    modseq: int | None
 
 
 class ImapFolder:
@@ -46,6 +58,7 @@ class ImapFolder:
         self.quota = Quota(remote.requests_per_minute, 1)
         self.ends_at = time.monotonic() + remote.time_limit_seconds
         self.wire = Wire()
+        self.label_items = [b"FLAGS"]
 
     def fetch(self) -> None:
         """Make the Maildir equal to the folder; raises as the protocol `Remotes` says."""
@@ -68,6 +81,7 @@ class ImapFolder:
         self._count()
         self.wire.allow(literals)
         fault: FetchError
+        here = self._address
         try:
             return call()
         except LoginError as error:
@@ -79,12 +93,10 @@ class ImapFolder:
                 "authority's certificate by SSL_CERT_FILE"
             )
         except ssl.SSLError as error:
-            fault = FetchError(
-                f"{self._address}: no encrypted connection ({self._reason(error)}); check host and tls"
-            )
+            fault = FetchError(f"{here}: no encrypted connection ({self._reason(error)}); check host and tls")
         except TooManyBytesError as error:
             fault = FetchError(
-                f"{self._address}, {what}: {error} came, more than can be an answer; check host and folder"
+                f"{here}, {what}: {error} came, more than an answer has; check host and folder"
             )
         except (OSError, IMAPClientAbortError) as error:
             fault = self._interrupted(what, self._reason(error))
@@ -135,13 +147,15 @@ class ImapFolder:
             client.login(self.credentials.user, self.credentials.password)
 
     def _bring(self, client: IMAPClient, maildir: Maildir) -> None:
-        key, uids = self._listed(client)
+        listed = self._listed(client)
+        key = listed.key
         names = maildir.names()
-        there = {f"{key}.{uid:010d}": uid for uid in uids}
+        there = {f"{key}.{uid:010d}": uid for uid in listed.uids}
         missing = sorted((uid for name, uid in there.items() if name not in names), reverse=True)
         self.landing.unchanged += len(there) - len(missing)
         for batch in self._batches(client, maildir, missing):
             self._store(client, maildir, key, batch)
+        self._label(client, maildir, listed, {uid: name for name, uid in there.items() if name in names})
         # Mails of another UIDVALIDITY go only when all of this one have come.
         if self.remote.expunged == "delete":
             stale = names - set(there)
@@ -149,26 +163,33 @@ class ImapFolder:
             stale = {name for name in names - set(there) if not name.startswith(f"{key}.")}
         maildir.drop(stale)
 
-    def _listed(self, client: IMAPClient) -> tuple[str, list[int]]:
-        """The key of the folder as it is now, and the UIDs in it."""
-        validity, count = self._ask("opening the folder", lambda: self._open(client))
+    def _listed(self, client: IMAPClient) -> _Listing:
+        validity, count, modseq = self._ask("opening the folder", lambda: self._open(client))
         identity = [*map(str, self.remote.address), self.credentials.user or "", self.remote.folder]
         key = parts_hash([*identity, str(validity)])[:_KEY_CHARS]
         since = f" SINCE {format_criteria_date(self.remote.since).decode()}" if self.remote.since else ""
         what = f"listing the folder {self.remote.folder!r}"
-        all_uids: set[int] = set()
-        for numbers in _number_ranges(count):
-            all_uids.update(self._ask(what, partial(client.search, numbers + since)))
-        uids = sorted(all_uids)
+        uids = sorted(self._searched(client, what, count, since))
         # Mails that are gone there go here: an answer without a list must not pass for an empty folder.
         if (count and not uids and not self.remote.since) or any(not 0 < uid <= _HIGHEST_UID for uid in uids):
             raise FetchInterruptedError(
                 f"{self._address}, {what}: {count:,} mails are said to be there, and their UIDs are missing"
             )
-        return key, uids
+        return _Listing(key, uids, count, modseq)
 
-    def _open(self, client: IMAPClient) -> tuple[int, int]:
-        """UIDVALIDITY of the folder and the count of its mails."""
+    def _searched(self, client: IMAPClient, what: str, count: int, condition: str) -> set[int]:
+        """The UIDs of the mails, `count` in all, that a condition of SEARCH is true for."""
+        uids: set[int] = set()
+        for numbers in _number_ranges(count):
+            uids.update(self._ask(what, partial(client.search, numbers + condition)))
+        return uids
+
+    def _open(self, client: IMAPClient) -> tuple[int, int, int | None]:
+        """UIDVALIDITY of the folder, the count of its mails, and its highest mod-sequence if it has one."""
+        if client.has_capability("X-GM-EXT-1"):
+            self.label_items = [b"FLAGS", b"X-GM-LABELS"]
+        if client.has_capability("CONDSTORE") and client.has_capability("ENABLE"):
+            client.enable("CONDSTORE")  # Dovecot counts changes only from then on.
         try:
             chosen = client.select_folder(self.remote.folder, readonly=True)
         except IMAPClientAbortError:
@@ -177,7 +198,41 @@ class ImapFolder:
             raise FetchError(
                 f"{self._address} does not open the folder {self.remote.folder!r} ({self._reason(error)}); mend `folder`"
             ) from None
-        return int(chosen[b"UIDVALIDITY"]), int(chosen[b"EXISTS"])
+        return int(chosen[b"UIDVALIDITY"]), int(chosen[b"EXISTS"]), chosen.get(b"HIGHESTMODSEQ")
+
+    def _label(self, client: IMAPClient, maildir: Maildir, listed: _Listing, here: Mapping[int, str]) -> None:
+        """Give the mails that were here before, files by their UIDs, the labels that they have there now.
+
+        Those that changed since the mod-sequence of the last fetch are asked for; all if the server counts none."""
+        now, last = {"key": listed.key, "modseq": listed.modseq}, self.landing.items.get("labels", {})
+        uids = set(here)
+        if last == now and listed.modseq:
+            return
+        if uids and listed.modseq and last.get("key") == listed.key and last.get("modseq"):
+            what = f"changes in the folder {self.remote.folder!r}"
+            uids &= self._searched(client, what, listed.count, f" MODSEQ {last['modseq'] + 1}")
+        for start in range(0, len(uids), _LABELS_AT_ONCE):
+            batch = sorted(uids)[start : start + _LABELS_AT_ONCE]
+
+            def call(batch: list[int] = batch) -> dict[int, list[str]]:
+                answer = client.fetch(batch, self.label_items)
+                return {uid: flag_labels(parts) for uid, parts in answer.items() if b"FLAGS" in parts}
+
+            by_uid = self._ask(f"flags of {self._in_words(batch)}", call, _LABEL_BYTES)
+            for uid, labels in sorted(by_uid.items()):
+                self._relabel(maildir, here[uid], labels)
+        self.landing.items["labels"] = now
+
+    def _relabel(self, maildir: Maildir, name: str, labels: list[str]) -> None:
+        """Write a mail again, as old as it is, if its labels changed."""
+        path, line = self.landing.folder / "cur" / name, label_line(labels)
+        with path.open("rb") as stream:
+            first = stream.readline()
+        if first == line or not (labels or first.startswith(line[:15])):
+            return
+        self.landing.unchanged -= 1
+        arrived = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+        maildir.put(name, with_labels(path.read_bytes(), labels), arrived)
 
     def _batches(self, client: IMAPClient, maildir: Maildir, uids: Sequence[int]) -> Iterator[list[int]]:
         """The mails to be fetched, so many at once that a batch stays small; too large ones are left out."""
@@ -206,18 +261,21 @@ class ImapFolder:
 
     def _store(self, client: IMAPClient, maildir: Maildir, key: str, uids: list[int]) -> None:
         """Fetch mails and give each its file."""
-        most = max(self.remote.max_bytes, _BATCH_BYTES)
+        most = max(self.remote.max_bytes, _BATCH_BYTES) + _LABEL_BYTES
 
-        def call() -> dict[int, tuple[bytes | None, datetime]]:
-            answer = client.fetch(uids, [b"BODY.PEEK[]", b"INTERNALDATE"])
-            return {uid: (_body(parts), _arrival(parts)) for uid, parts in answer.items()}
+        def call() -> dict[int, tuple[bytes | None, datetime, list[str]]]:
+            answer = client.fetch(uids, [b"BODY.PEEK[]", b"INTERNALDATE", *self.label_items])
+            return {uid: (_body(parts), _arrival(parts), flag_labels(parts)) for uid, parts in answer.items()}
 
-        for uid, (data, arrived) in sorted(self._ask(self._in_words(uids), call, most).items(), reverse=True):
+        for uid, (data, arrived, labels) in sorted(
+            self._ask(self._in_words(uids), call, most).items(), reverse=True
+        ):
             if data is None:  # expunged by somebody since it was listed
                 continue
             self.landing.bytes += len(data)
             if not maildir.is_too_large(uid, len(data)):
-                maildir.put(f"{key}.{uid:010d}", data, arrived)
+                mail = with_labels(data.replace(b"\r\n", b"\n"), labels)
+                maildir.put(f"{key}.{uid:010d}", mail, arrived)
 
     def _in_words(self, uids: Sequence[int]) -> str:
         """The mails to fetch, in words for a fault."""

@@ -15,7 +15,7 @@ from transforms.mail.rows import SYNTHETIC_DOMAIN
 from transforms.schemas.relations import MEMBERSHIPS, THREAD_TREE, THREADS
 from transforms.settings.mail import ThreadSettings
 
-VERSION = "5"
+VERSION = "6"
 _NEVER = 2**63 - 1
 """The time, in microseconds, of a mail without one: after all others."""
 _ASIDE = r"\s*\((?:was\b.*|fwd\))\s*$"
@@ -36,7 +36,8 @@ def memberships(messages: ibis.Table) -> ibis.Table:
     first by source and partition that has all parts which a copy has. Two copies that each have a part that the other
     lacks are different mails, and a copy with parts that several of them have belongs to the fullest. Another content
     under a Message-ID that is taken gets the id with its content hash behind it, the earliest content keeping the plain
-    id. A mail with labels is in the lists `source/label` in place of that of its archive."""
+    id. A mail with labels is in the lists `source/label`, too; in place of the file that it is in, if that is a folder
+    `source/file`."""
     synthetic = messages.text_hash + f"@{SYNTHETIC_DOMAIN}"
     plain = messages.mutate(plain_id=ibis.coalesce(messages.header_message_id, synthetic))
     fullest = _fullest(plain)
@@ -70,17 +71,18 @@ def memberships(messages: ibis.Table) -> ibis.Table:
         # Two stored mails may be lesser copies of one mail elsewhere; one membership is enough.
         .filter(lambda t: t.rank_in_partition == 0)
     )
-    has_labels = best.labels.length() > 0
-    labelled = best.filter(has_labels).mutate(label=lambda t: t.labels.unnest())
-    of_labels = ibis.window(group_by=["message_id", "source", "partition"], order_by="label")
-    labelled = labelled.mutate(
-        list_id=labelled.source + "/" + labelled.label,
-        is_canonical=labelled.is_canonical & (ibis.row_number().over(of_labels) == 0),
+    labels = best.labels.map(lambda label: best.source + "/" + label)
+    is_file = best.list_id.startswith(best.source + "/") & (labels.length() > 0)
+    own = ibis.array([best.list_id])
+    listed = best.mutate(
+        archive=best.list_id, list_id=ibis.ifelse(is_file, labels, own.concat(labels)).unnest()
+    )
+    of_lists = ibis.window(
+        group_by=["message_id", "source", "partition"], order_by=[listed.list_id != listed.archive, "list_id"]
     )
     return (
-        best.filter(~has_labels)
+        listed.mutate(is_canonical=listed.is_canonical & (ibis.row_number().over(of_lists) == 0))
         .select(MEMBERSHIPS.names)
-        .union(labelled.select(MEMBERSHIPS.names))
         .order_by("message_id", "source", "partition", "list_id")
     )
 

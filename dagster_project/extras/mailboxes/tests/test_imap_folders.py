@@ -1,6 +1,7 @@
 """A folder of a real IMAP server as a Maildir: what comes, what goes, and what stays untouched there."""
 
 import itertools
+import shutil
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -51,6 +52,10 @@ class Folder:
             client.delete_messages(uids)
             client.expunge()
 
+    def flag(self, uid: int, *flags: bytes) -> None:
+        with self.server.writer(self.name) as client:
+            client.set_flags([uid], flags)
+
     def flags(self) -> list[tuple[bytes, ...]]:
         with self.server.writer(self.name) as client:
             found = client.get_flags(client.search("ALL"))
@@ -65,6 +70,10 @@ class Folder:
         source = {"name": "inbox", "kind": "maildir", "list_id": "me", "fetch": remote | changes}
         settings = self.work.configure(source).settings
         return SourceRemotes(settings, lambda: datetime(2004, 1, 21, 12, tzinfo=UTC)).fetch("inbox")
+
+    def files(self) -> list[bytes]:
+        """The mails that are here, in order of their files."""
+        return [p.read_bytes() for p in sorted((self.work.settings.fetched / "inbox/cur").iterdir())]
 
     def subjects(self) -> list[str]:
         """The subjects of the mails that are here, in order of their files."""
@@ -99,10 +108,28 @@ def test_nothing_changes_on_the_server(folder: Folder):
     assert folder.flags() == [(), (), ()]
 
 
-def test_mails_are_stored_with_the_line_ends_of_a_maildir(folder: Folder, tmp_path: Path):
+def test_mails_are_stored_with_the_line_ends_of_a_maildir(folder: Folder):
     folder.fetch()
-    mails = sorted((tmp_path / "state/sources/inbox/cur").iterdir())
-    assert [p.read_bytes() for p in mails] == [Mail(n, subject=f"mail {n}").text().encode() for n in range(3)]
+    assert folder.files() == [Mail(n, subject=f"mail {n}").text().encode() for n in range(3)]
+
+
+def test_flags_are_labels_and_a_change_of_them_alone_is_brought(folder: Folder):
+    plain = [Mail(n, subject=f"mail {n}").text().encode() for n in range(3)]
+    folder.flag(1, b"\\Seen", b"$Forwarded")
+    folder.fetch()
+    assert folder.files() == [b"X-Gmail-Labels: $Forwarded,seen\n" + plain[0], *plain[1:]]
+    before = folder.fetch()
+    folder.flag(2, b"\\Flagged", b"\\Answered")
+    found = folder.fetch()
+    assert (found.added, found.changed, found.unchanged, found.bytes) == (0, 1, 2, 0)
+    assert found.requests - before.requests == 2  # which changed, and their flags
+    assert folder.files()[1] == b"X-Gmail-Labels: answered,flagged\n" + plain[1]
+    incremental = folder.files()
+    shutil.rmtree(folder.work.settings.fetched)
+    assert folder.fetch().added == 3 and folder.files() == incremental
+    for uid in (1, 2):
+        folder.flag(uid)
+    assert folder.fetch().changed == 2 and folder.files() == plain
 
 
 @pytest.mark.exhaustive
