@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 
 from starlette.applications import Starlette
 from starlette.convertors import PathConvertor, register_url_convertor
@@ -68,10 +70,9 @@ def web_app(
         return sites[name]
 
     async def help_page(request: Request) -> Response:
-        return site_of(request).page("help.html", request, None)
-
-    async def icon(request: Request) -> Response:
-        return FileResponse(FOLDER / "static" / "weft.svg")
+        site = site_of(request)
+        shown = await site.endpoint(views.help_page)(request)
+        return shown if shown.status_code == 200 else views.help_page(site, request, None)
 
     async def unknown(request: Request, _fault: Exception) -> Response:
         return site_of(request).refusal(request, UnknownIdError("There is no page at this address."))
@@ -92,14 +93,19 @@ def web_app(
         Route(path, partial(_answered, site_of, view), methods=_POSTED.get(path, ["GET"]))
         for path, view in _VIEWS.items()
     ]
-    routes += [
-        Route("/help", help_page), Route("/favicon.ico", icon), Route("/opensearch.xml", results.opensearch),
-        Route("/openapi.json", api.openapi),
-    ]  # fmt: skip
+    routes += [Route("/help", help_page), Route("/favicon.ico", _icon), Route("/openapi.json", api.openapi)]
+    routes.append(Route("/opensearch.xml", results.opensearch))
+    if find_spec("mcp"):
+        assistants = import_module("dagster_project.extras.web.assistants")
+        routes.append(Route("/mcp", assistants.Assistants(settings, lens)))
     static = Mount("/static", StaticFiles(directory=FOLDER / "static"))
     return Starlette(
         routes=[*routes, static], middleware=guards, exception_handlers={404: unknown}, lifespan=lifespan
     )
+
+
+async def _icon(_request: Request) -> Response:
+    return FileResponse(FOLDER / "static" / "weft.svg")
 
 
 async def _answered(site_of: Callable[[Request], Site], view: View, request: Request) -> Response:

@@ -1,5 +1,6 @@
 """The corpus as a whole, and a person as the mails show them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -13,9 +14,11 @@ from dagster_project.index.search.lookup import Ask
 from dagster_project.system.sql_files import SqlFile
 from transforms.errors import GroundTruthError, UnknownIdError, shortened
 from transforms.evaluation.quality import MAIN
+from transforms.toml_file import toml_file
 
 _SQL = SqlFile(__file__, "corpus.sql")
 
+_HELP = toml_file(__name__, "help.toml")
 _MEASURES = ("MRR@10", "nDCG@10", "Recall@10")
 _WIDTH, _HEIGHT, _FLOOR = 960, 180, 24
 _LABELS = 6
@@ -52,6 +55,26 @@ def glance(ask: Ask) -> dict[str, Any]:
         "counts": counts, "threads": _rows(ask, _SQL("recent")), "documents": _rows(ask, _SQL("documents")),
         "chats": _rows(ask, _SQL("chats")),
     }  # fmt: skip
+
+
+def query_help(ask: Ask | None) -> dict[str, list[tuple[str, str, str | None]]]:
+    """The operators and the fields of a query: each with its meaning and an example with values of the index.
+
+    An example is None where the index has no such value."""
+    values = _rows(ask, _SQL("examples"))[0] if ask else {}
+    return {
+        "operators": [
+            (_filled(name, values) or name, words, "") for name, words in _HELP["operators"].items()
+        ],
+        "fields": [(name, words, _filled(form, values)) for name, (words, form) in _HELP["fields"].items()],
+    }
+
+
+def _filled(form: str, values: Mapping[str, str | None]) -> str | None:
+    """An example with the values that it names; None if one is missing, or says something in the query language."""
+    texts = {name: values.get(name) or "" for name in re.findall(r"{(\w+)}", form)}
+    is_plain = all(re.fullmatch(r'[^"*?\s<>\\][^"*?<>\\\r\n]*', text) for text in texts.values())
+    return form.format(**texts) if form and is_plain else None
 
 
 def set_aside(ask: Ask) -> list[dict[str, Any]]:

@@ -73,3 +73,18 @@ ORDER BY m.effective_at DESC NULLS LAST, t.message_id LIMIT 20
 SELECT a.attachment_id, a.filename, a.content_class, a.byte_count, m.subject, m.message_id
 FROM attachments a JOIN messages m USING (message_id)
 WHERE m.from_addr IN ({own}) ORDER BY m.effective_at DESC NULLS LAST, a.attachment_id LIMIT 20
+-- name: examples
+SELECT (SELECT coalesce(from_name, from_addr) FROM messages GROUP BY ALL ORDER BY count(*) DESC, 1 LIMIT 1) AS author,
+  (SELECT addr FROM (SELECT unnest(to_addrs) AS addr FROM messages) GROUP BY ALL ORDER BY count(*) DESC, 1 LIMIT 1) AS address,
+  (SELECT addr FROM trailers WHERE kind = 'reviewed' GROUP BY ALL ORDER BY count(*) DESC, 1 LIMIT 1) AS reviewer,
+  (SELECT list_id FROM messages WHERE list_id <> '' GROUP BY ALL ORDER BY count(*) DESC, 1 LIMIT 1) AS list,
+  (SELECT source FROM chunks GROUP BY ALL ORDER BY count(*) DESC, 1 LIMIT 1) AS source,
+  (SELECT kind FROM (SELECT source_kind AS kind FROM chunks) GROUP BY ALL ORDER BY count(*) DESC, 1 LIMIT 1) AS kind,
+  (SELECT strftime(max(effective_at), '%Y-%m') FROM messages) AS month,
+  (SELECT message_id FROM messages ORDER BY effective_at DESC NULLS LAST, 1 LIMIT 1) AS mail,
+  (SELECT subject FROM threads ORDER BY message_count DESC, thread_id LIMIT 1) AS subject,
+  (SELECT tag FROM (SELECT unnest(tags) AS tag FROM documents) GROUP BY ALL ORDER BY count(*) DESC, 1 LIMIT 1) AS tag,
+  (SELECT path FROM documents ORDER BY doc_id LIMIT 1) AS path,
+  (SELECT format FROM documents GROUP BY ALL ORDER BY count(*) DESC, 1 LIMIT 1) AS format,
+  (SELECT key FROM (SELECT unnest(json_keys(frontmatter)) AS key FROM documents WHERE frontmatter <> '')
+    WHERE lower(key) NOT IN ('title', 'tags', 'aliases') GROUP BY ALL ORDER BY count(*) DESC, 1 LIMIT 1) AS property

@@ -175,6 +175,8 @@ def document(site: Site, request: Request, index: SearchIndex) -> Response:
     page = documents.document_page(index.ask, parameter(request), cited_bytes(request), has_files=has_files)
     _note(request, [(page.row["doc_id"], page.row["text"]), *page.embedded])
     _note(request, ((row["from_id"], row["title"]) for row in page.backlinks))
+    beside = page.beside
+    _note(request, ((beside[f"{n}_id"] or "", beside[f"{n}_title"]) for n in ("before", "after")))
     vaults = {
         s.name: site.settings.place(s) for s in site.settings.sources if s.kind == "vault" and has_files
     }
@@ -212,6 +214,14 @@ def person(site: Site, request: Request, index: SearchIndex) -> Response:
 def quarantine(site: Site, request: Request, index: SearchIndex) -> Response:
     """The files and mails in quarantine, by reason, with examples."""
     return site.page("quarantine.html", request, index, reasons=corpus.set_aside(index.ask))
+
+
+def help_page(site: Site, request: Request, index: SearchIndex | None) -> Response:
+    """The query language, with examples of the index if there is one."""
+    language = corpus.query_help(index.ask if index else None)
+    if index:
+        _note(request, (("help", example) for *_, example in language["fields"]))
+    return site.page("help.html", request, index, language=language)
 
 
 def corpus_page(site: Site, request: Request, index: SearchIndex) -> Response:

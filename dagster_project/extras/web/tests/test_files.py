@@ -148,6 +148,10 @@ def test_a_note_shows_its_properties_what_it_embeds_and_which_links_lead_nowhere
     assert re.findall('<section class="embed">(?:<h3>)?([^<]*)', page) == ["Coat", ""]
     assert "<p>To end " in page and "What the kiln does" not in page and ">Kiln</a></p>\n</section>" in page
     assert '<span class="missing">Nobody</span>' in page and 'href="javascript' not in page
+    assert (
+        f'rel="prev" href="{page_of("document", "notes:art/plan.pdf")}"' in page and 'rel="next"' not in page
+    )
+    assert "Kiln.md" in web.get("/browse?view=folders&source=notes").text
     (draft,) = re.findall(r'href="(/\?q=meta\.status[^"]*)"', page)
     assert "Kiln.md" in web.get(draft).text and 'class="is-chosen"' in web.get(f"{draft}+kind:document").text
     lenses = {"kiln": LensSettings(where="path:Kiln")}

@@ -37,11 +37,17 @@ from tests.timing import HUNG
 from transforms.errors import SettingsError
 from transforms.evaluation.quality import MAIN
 from transforms.evaluation.report import FORMAT
+from transforms.retrieval.query_language import CONDITIONS
 from transforms.settings.models import SafetySettings
 from transforms.settings.search import LensSettings
 
 BASE = "http://127.0.0.1:8320"
 TOKEN = "a-token-of-some-length"
+
+
+SEARCH_TOOL = {
+    "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search", "arguments": {"query": "compactor"}},
+}  # fmt: skip
 
 
 def client(work: Workspace, **options: object) -> TestClient:
@@ -322,6 +328,15 @@ def test_a_plot_by_month_says_where_it_is(rows: list[tuple[int, int]], labels: l
     assert "=2024-12-01&until=2024-12-31" in str(december)
 
 
+def test_help_lists_all_fields_with_examples_of_the_index_that_find_something(web: TestClient):
+    page = web.get("/help").text
+    names = set(re.findall(r"([a-z_]+):", " ".join(re.findall(r"<tr><td><code>([^<]*)</code>", page))))
+    assert set(CONDITIONS) <= names
+    for address in links(page, r"^/\?q=(?:from|to|list|d|tag|type|path|source|kind)%3A"):
+        assert "Nothing found" not in web.get(address).text, address
+    assert len(links(page, r"^/\?q=(?:from|list|d|source|kind)%3A")) == 5
+
+
 def test_a_feed_has_the_newest_first(web: TestClient):
     answer = web.get("/feed", params={"q": "d:2004 compactor"})
     assert answer.headers["content-type"].startswith("application/atom+xml")
@@ -455,9 +470,14 @@ def test_each_token_shows_what_its_lens_does_until_it_is_revoked_or_ends(built: 
             bearer = {"Authorization": f"Bearer {secrets.get(name)}"}
             said = web.get("/api/search?q=compactor", headers=bearer)
             assert (bool(said.json()["hits"]) if said.is_success else None) is found
+            headers = bearer | {"Accept": "application/json, text/event-stream"}
+            tool = web.post("/mcp", json=SEARCH_TOOL, headers=headers)
+            hits = tool.json()["result"]["structuredContent"]["hits"] if tool.is_success else None
+            assert (hits if hits is None else bool(hits)) is found
+        assert web.post("/mcp", json=SEARCH_TOOL).status_code == 401
         assert web.get("/api/sources").status_code == 401
         receipts = [r for r in Receipts(built.settings.root).read() if "asker" in r]
-        assert [(r["asker"], r["lens"]) for r in receipts] == [(name, name) for name, _ in asked[:3]]
+        assert [(r["asker"], r["lens"]) for r in receipts] == [(n, n) for n, _ in asked[:3] for _ in "12"]
         assert not any(secret in tokens() for secret in secrets.values())
         assert "dev  lens: dev  until 2999" in tokens() and tokens().count("  used 2") == 2
         for header, peer, names, status in (
