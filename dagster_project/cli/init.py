@@ -134,7 +134,10 @@ def init(
     offered, new = new, _taken(new) if is_asking or len(new) > 1 and _can_answer() else new
     likely, shares = _languages_of([s.detected for s in new if not s.url], file.resolve().parent)
     if not settings and language is None and is_asking:
-        language = _language_of_answer(likely)
+        first = likely or _LANGUAGE
+        choices = click.Choice([*dict.fromkeys([first, "none", *Stemmer.algorithms()])])
+        what = "In which language is most of it"
+        language = click.prompt(what, default=first, type=choices, show_choices=False, err=True)
     elif not settings and language is None and likely:
         language = likely
         click.echo(f"{file}: {shares} (--language changes it)")
@@ -184,14 +187,6 @@ def _place_of_answer() -> str:
             "give the PLACE of an archive, as `weft init ~/mail`: there is no terminal to ask on"
         )
     return click.prompt("Where is the archive (file, folder, or address of a public-inbox)", err=True)
-
-
-def _language_of_answer(likely: str | None) -> str:
-    return click.prompt(
-        "In which language is most of it", default=likely or _LANGUAGE,
-        type=click.Choice([*dict.fromkeys([likely or _LANGUAGE, "none", *Stemmer.algorithms()])]),
-        show_choices=False, err=True,
-    )  # fmt: skip
 
 
 def _taken(new: list[_New]) -> list[_New]:

@@ -287,14 +287,9 @@ def _folders(folder: Path) -> list[Path]:
 def _files(folder: Path) -> Iterator[Path]:
     """The files below a folder that are neither hidden nor in folders that are usually left out; links are not followed."""
     for place, folders, names in os.walk(folder):
+        # Maildir++ names its folders with a dot.
+        of_mail = {n for n in folders if any(is_folder(Path(place, n, part)) for part in ("cur", "new"))}
         folders[:] = sorted(
-            n
-            for n in folders
-            if (not n.startswith(".") or _is_mail_folder(place, n)) and f"{n}/" not in USUALLY_EXCLUDED
+            n for n in folders if (n[0] != "." or n in of_mail) and f"{n}/" not in USUALLY_EXCLUDED
         )
         yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
-
-
-def _is_mail_folder(place: str, name: str) -> bool:
-    """True for a folder as Maildir++ names them, with a dot."""
-    return any(is_folder(Path(place, name, part)) for part in ("cur", "new"))

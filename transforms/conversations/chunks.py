@@ -137,7 +137,14 @@ def conversation_chunks(
         for number, turn in enumerate(spoken_turns):
             span = (starts[number], ends[number])
             if not _WORD.search(turn["text"]):
-                excluded.append(_exclusion(turn, span))
+                places = {name: turn[name] for name in ("doc_id", "source", "partition")}
+                row = {
+                    "attachment_id": None,
+                    "byte_start": span[0],
+                    "byte_end": span[1],
+                    "reason": "too_little_text",
+                }
+                excluded.append(places | row)
             elif settings.index in ("both", "turns"):
                 window_rows.append(_turn(spoken_turns, number, numbers.get(turn["answers_key"]), span))
         if settings.index in ("both", "windows"):
@@ -225,12 +232,4 @@ def _segment(
         **_common(first), "chunk_kind": "window_segment", "title": first["title"], "heading_path": [first["title"]],
         "text_display": text.strip(), "text_embed": f"{first['title']}, {span}\n\n{speech}", "text_lex": speech,
         "spans": [*spans, {"byte_start": start, "byte_end": end, "role": "own"}],
-    }  # fmt: skip
-
-
-def _exclusion(turn: Mapping[str, Any], span: tuple[int, int]) -> dict[str, Any]:
-    return {
-        "doc_id": turn["doc_id"], "attachment_id": None, "source": turn["source"],
-        "partition": turn["partition"], "byte_start": span[0], "byte_end": span[1],
-        "reason": "too_little_text",
     }  # fmt: skip

@@ -259,8 +259,9 @@ def draft_queries(
     heading finds its section), `link` (the subject of a mail finds the mail that its trailer
     names, the text of a link the place it leads to) and `answered` (a question finds the reply
     that its author thanked for)."""
+    headings = nodes.filter(pl.col("depth") > 0).select("title", "node_id", pl.lit("node")).rows()
     kinds = {
-        "subject": _subjects(mails), "heading": _headings(nodes), "link": _links(links),
+        "subject": _subjects(mails), "heading": _unique(headings), "link": _links(links),
         "answered": _answered(mails),
     }  # fmt: skip
     queries, relevance = [], []
@@ -288,12 +289,6 @@ def _subjects(mails: pl.DataFrame) -> list[tuple[str, str, str]]:
     roots = mails.sort("effective_at", "message_id").unique("thread_id", keep="first", maintain_order=True)
     rows = [(plain_subject(s or ""), m, "thread") for m, s in roots.select("message_id", "subject").rows()]
     return _unique(rows)
-
-
-def _headings(nodes: pl.DataFrame) -> list[tuple[str, str, str]]:
-    return _unique(
-        [(t, n, "node") for n, t in nodes.filter(pl.col("depth") > 0).select("node_id", "title").rows()]
-    )
 
 
 def _links(links: pl.DataFrame) -> list[tuple[str, str, str]]:

@@ -158,7 +158,11 @@ def _document_grades(
     key = ["query_id", "doc_id"]
     is_exact = pl.col("exactness") == pl.col("exactness").max().over("query_id", "doc_id")
     chunkless = documents.filter(is_exact).join(chunks.select(key).unique(), on=key, how="anti")
-    targets = entries.join(answerable, on=["query_id", "entry"]).with_columns(doc_id=_document_of_target())
+    # The document that an entry names; a chat turn that is nowhere has its text for a name.
+    node = pl.when(form="node").then(pl.col("target").str.split("#").list.first())
+    targets = entries.join(answerable, on=["query_id", "entry"]).with_columns(
+        doc_id=node.otherwise(pl.coalesce("target", "text"))
+    )
     resolved = pl.concat([d.select("query_id", "entry") for d in (documents, chunks)]).unique()
     absent = targets.join(resolved, on=["query_id", "entry"], how="anti")
     # A message without chunks may be decided by another entry that names it more exactly.
@@ -179,12 +183,6 @@ def _thread_grades(
     )
     threads = with_thread.with_columns(thread_id=pl.coalesce("thread_id", "ghost_thread", "doc_id"))
     return _items(threads, "thread", "thread_id")
-
-
-def _document_of_target() -> pl.Expr:
-    """The document that an entry names; a chat turn that is nowhere has its text for a name."""
-    node = pl.col("target").str.split("#").list.first()
-    return pl.when(form="node").then(node).otherwise(pl.coalesce("target", "text"))
 
 
 def _items(frame: pl.DataFrame, level: str, column: str) -> pl.DataFrame:

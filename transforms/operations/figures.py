@@ -15,8 +15,6 @@ HISTORY: dict[str, pl.DataType | type[pl.DataType]] = {
     "at": pl.Datetime("us", "UTC"), "figure": pl.String, "value": pl.Float64,
 }  # fmt: skip
 """Columns of `Figures.history`: one figure of an asset as one materialization gave it."""
-COUNTS = {"name": pl.String, "rows": pl.Int64}
-"""Columns of a table of `Figures.counts`: the name of the rows, and their number."""
 QUARANTINE, MONTHS, BLOCKS, SIZES = (
     "Quarantine by reason", "Mails by month", "Blocks of mail by kind", "Chunks by characters, up to",
 )  # fmt: skip
@@ -28,7 +26,7 @@ REUSE, INDEX_BYTES, LIVE_SHARE = "reuse_ratio", "index_bytes", "live_share"
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of the report; `counts` of published rows by their title, `facts` are named values of now, in order."""
+    """The figures of the report; `counts` (name, rows) of published rows by title, `facts` named values of now, in order."""
 
     stages: pl.DataFrame
     history: pl.DataFrame

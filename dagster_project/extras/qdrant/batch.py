@@ -43,10 +43,6 @@ class PointTermScores(bm25.TermScores):
         numbers = np.unique(wholes.document[self.slots.of(chunks)])
         return numbers, self.known_wholes.of(numbers, 0.0)
 
-    def weights_in(self, wholes: bm25.WeighedWholes) -> dict[str, float]:
-        """The weight of each term in a whole mail or page."""
-        return {t.term: t.weight_in(wholes) for t in self.lists}
-
 
 class PointScores:
     """The cosines of one query from the collection: the nearest chunks, best first, and the highest and lowest of all."""
@@ -196,7 +192,7 @@ class PointsBatch(QueryBatch):
             ]
             for of_kind, chunks in zip(wholes, members, strict=True):
                 firsts = chunks[np.unique(places.document[chunks], return_index=True)[1]]
-                weights = score.weights_in(of_kind) if len(firsts) else {}
+                weights = {t.term: t.weight_in(of_kind) for t in score.lists} if len(firsts) else {}
                 searches.append(points.each(WHOLES, points.vector(weights), firsts))
         scores = points.known(searches)
         for score, near, *parts in zip(words, self._near, *(scores[n::4] for n in range(4)), strict=True):

@@ -136,7 +136,11 @@ class Points:
     def best(self, searches: Sequence[Search]) -> list[Listed]:
         """The first of each search; ties by number, for which more are asked for than are returned."""
         results = self.collection.search([s._replace(limit=s.limit + _SPARE) for s in searches])
-        tied = [n for n, (s, f) in enumerate(zip(searches, results, strict=True)) if _ends_tied(f, s.limit)]
+        # Those that end amid chunks with the score of the last one that is taken.
+        tied = [
+            n for n, (s, f) in enumerate(zip(searches, results, strict=True))
+            if len(f.scores) == s.limit + _SPARE and f.scores[s.limit - 1] == f.scores[-1]
+        ]  # fmt: skip
         wider = [searches[n]._replace(limit=_MORE * (searches[n].limit + _SPARE)) for n in tied]
         for number, more in zip(tied, self.collection.search(wider), strict=True):
             results[number] = more
@@ -156,8 +160,3 @@ class Points:
                 "`weft build` sends all again"
             )
         return numbers
-
-
-def _ends_tied(result: ScoredKeys, count: int) -> bool:
-    """True if the result ends amid chunks with the score of the last one that is taken."""
-    return len(result.scores) == count + _SPARE and bool(result.scores[count - 1] == result.scores[-1])

@@ -113,7 +113,10 @@ class Service(ABC):
                     break
                 done = loop.run_until_complete(_first(under_way, deadline - time.monotonic()))
                 if not done:
-                    raise (UnansweredError if self._sending else ServiceError)(self._over_time())
+                    raise (UnansweredError if self._sending else ServiceError)(
+                        f"the time limit of {self.settings.time_limit_seconds:g} s for {self.label} is over. "
+                        f"Earlier answers are kept{self.left_over}; the next build asks for the rest"
+                    )
                 under_way -= done
                 for task in done:
                     if task.cancelled():
@@ -228,12 +231,6 @@ class Service(ABC):
         seconds = drawn if fault.pause is None else fault.pause + min(drawn, settings.backoff_seconds)
         logging.getLogger("weft").info("%s: %s; next attempt in %.1f s", self.label, fault, seconds)
         return seconds
-
-    def _over_time(self) -> str:
-        return (
-            f"the time limit of {self.settings.time_limit_seconds:g} s for {self.label} is over. "
-            f"Earlier answers are kept{self.left_over}; the next build asks for the rest"
-        )
 
 
 async def _awaited(call: Awaitable[T]) -> T:

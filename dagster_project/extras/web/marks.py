@@ -38,18 +38,14 @@ def followed(address: str) -> bool:
     return _FOLLOWED.fullmatch(address) is not None
 
 
-def web_addresses(data: bytes) -> list[Address]:
-    """The addresses of the web that stand in a text."""
-    return [Address(m.start(), m.end(), m[0].decode(errors="replace")) for m in _ADDRESS.finditer(data)]
-
-
 class Marked:
     """A stored text with its cited range and its links."""
 
     def __init__(self, text: str, cited: tuple[int, int] | None = None, links: Sequence[Address] = ()):
         self.data = text.encode()
         self.cited = None if cited is None else self._whole_letters(*cited)
-        self.links = _apart(sorted([*links, *web_addresses(self.data)], key=lambda s: (s.start, -s.end)))
+        in_text = (Address(*m.span(), m[0].decode(errors="replace")) for m in _ADDRESS.finditer(self.data))
+        self.links = _apart(sorted([*links, *in_text], key=lambda s: (s.start, -s.end)))
         self._starts = [link.start for link in self.links]
         self._ends = [link.end for link in self.links]
         self._is_anchored = False

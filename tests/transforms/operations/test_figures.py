@@ -9,7 +9,6 @@ import pytest
 
 from transforms.operations.figures import (
     BLOCKS,
-    COUNTS,
     HISTORY,
     MONTHS,
     QUARANTINE,
@@ -31,7 +30,7 @@ def figures(hours: int) -> Figures:
         pl.DataFrame(stages, STAGE_RATES, orient="row"),
         pl.DataFrame(told, HISTORY, orient="row"),
         {
-            title: pl.DataFrame([("a|b", 3)] * min(hours, most), COUNTS, orient="row")
+            title: pl.DataFrame([("a|b", 3)] * min(hours, most), ["name", "rows"], orient="row")
             for title, most in ((QUARANTINE, 1), (BLOCKS, 1), (SIZES, 1), (MONTHS, 300))
         },
         {"version": "abc"},
