@@ -35,7 +35,7 @@ MADE_ON_REQUEST = ("search_results", "evaluation_queries", "evaluation_relevance
 _TEXTS = ("preview", "latest_context")
 """Metadata of materializations that show rows and blocks."""
 _PARTITION = re.compile(r"[^\s\"'`|/\\]+/[^\s\"'`|/\\]+")
-STAYS = "headers and quotes of other mails, ids in eval/ and receipts, quarantine, settings and the names of their sources"
+STAYS = "headers and quotes of others, ids in eval/, receipts and PostgreSQL's history, quarantine, settings with sources"
 """The places where names stay: others wrote them, a changed proof proves nothing, or a source still holds the text."""
 
 
