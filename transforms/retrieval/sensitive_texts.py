@@ -44,7 +44,7 @@ def alike(count: int, texts: np.ndarray, vectors: np.ndarray, is_sensitive: Mapp
     if min(labels.sum(), (~labels).sum()) < LEAST_EXAMPLES:
         raise SettingsError(
             f"sensitivity:alike needs {LEAST_EXAMPLES} sensitive and {LEAST_EXAMPLES} public texts of this index; "
-            f"safety.labels names {labels.sum()} and {(~labels).sum()}"
+            f"the file of labels names {labels.sum()} and {(~labels).sum()}"
         )
     label_of, fold_of = np.full(count, np.nan), np.full(count, -1)
     label_of[examples] = labels

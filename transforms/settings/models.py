@@ -283,11 +283,6 @@ class SafetySettings(StageSettings):
         exclude=True,  # no stage depends on it
         description="answers: masked for assistants alone, for people too, held back as a whole, or as they are",
     )
-    labels: str | None = Field(
-        None,
-        exclude=True,
-        description="file of ids with labels, `public` or others, for `sensitivity:labelled` and `sensitivity:alike`",
-    )
 
 
 SentenceKind = Literal["off", "structural", "gemini", "document"]

@@ -2,7 +2,7 @@
 
 from pydantic import Field, field_validator
 
-from transforms.settings.base import Internal, StageSettings, without_credentials
+from transforms.settings.base import StageSettings, without_credentials
 
 
 class OperationsSettings(StageSettings):
@@ -14,8 +14,11 @@ class OperationsSettings(StageSettings):
         description="from the build that sees a file to the version that holds its text, for 95 %; no change waits longer "
         "than three times that, no text of the slow lane longer than twelve times",
     )
-    slow_at_once_bytes: Internal[int | None] = Field(None, ge=0)
-    """Very long text of a partition that is made before a publish; none: 4 MiB, or half of all its text."""
+    slow_at_once_bytes: int | None = Field(
+        None,
+        ge=0,
+        description="very long text of a partition that is made before a publish; none: 4 MiB, or half of all its text",
+    )
 
     @property
     def fresh_hours(self) -> float:

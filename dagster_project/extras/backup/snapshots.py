@@ -21,6 +21,7 @@ from dagster_project.composition.objects import make_lake
 from dagster_project.config.file_faults import SYNONYMS
 from dagster_project.config.settings import DEFAULT_CONFIG, Settings, load_settings
 from dagster_project.extras.registry import extras
+from dagster_project.index.search.conditions.sensitive import LABEL_FILE
 from dagster_project.lake.forgotten import FILE as FORGOTTEN
 from dagster_project.lake.parquet_files import is_local
 from dagster_project.models.answer_cache import SQLiteAnswerCache
@@ -232,9 +233,8 @@ def _collected(settings: Settings, config: Path, aside: Path) -> dict[str, Path]
         files: dict[str, Path | UPath] = {f"root/{p.relative_to(root).as_posix()}": p for p in places}
         tables = (f"{table}.parquet" for table in MADE_ON_REQUEST)
         files |= {f"lake/{name}": base / name for name in (FORGOTTEN, *tables)}
-        files |= {
-            f"settings/{SYNONYMS}": settings.base / SYNONYMS, _CONFIG: config, _KEY: settings.pseudonym_key_file,
-        }  # fmt: skip
+        files |= {f"settings/{name}": settings.base / name for name in (SYNONYMS, LABEL_FILE)}
+        files |= {_CONFIG: config, _KEY: settings.pseudonym_key_file}
         return {
             name: _stable(name, path, aside / bytes_sha256(name.encode("utf-8", "replace")))
             for name, path in files.items()

@@ -14,6 +14,7 @@ import duckdb
 from dagster_project.config.settings import Settings, changed_search
 from dagster_project.index.publish.versions import CURRENT, current_version
 from dagster_project.index.search.conditions.copies import ShownCopies, as_published, narrowing
+from dagster_project.index.search.conditions.sensitive import LABEL_FILE
 from dagster_project.index.search.filters import Filters, excluded_leaves, where_conditions
 from dagster_project.index.search.ranking import ranking_of
 from dagster_project.index.search.search_index import SearchIndex
@@ -44,8 +45,7 @@ def open_index(
     reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
     place = place or current_version(settings.root / "index")
     index = SearchIndex(place, embedder, settings.terms, settings.search, reranker)
-    if settings.safety.labels:
-        index.labels = (settings.base / Path(settings.safety.labels).expanduser()).resolve()
+    index.labels = settings.base / LABEL_FILE
     if lens is not None:
         index = _under_lens(settings, index, lens)
     else:

@@ -84,7 +84,7 @@ class OpenedVersion:
         """Gives the vectors of chunks that the arrays do not have."""
         self.screen = Screen(SafetySettings(outputs="send"))
         self.labels: Path | None = None
-        """The file of `safety.labels`."""
+        """The file of the user's labels."""
         self.threads = ThreadPoolExecutor(os.cpu_count())
         self._in_view = 0
         self._weights: tuple[str, bm25.Weighed] | None = None

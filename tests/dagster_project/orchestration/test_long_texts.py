@@ -34,7 +34,7 @@ def mails() -> list[Mail]:
 
 
 @pytest.fixture(scope="module")
-def made_once(tmp_path_factory: pytest.TempPathFactory, every_key: None) -> Workspace:
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """Two months, one with a giant mail, published by runs of Dagster's that leave its very long text for later."""
     work = Workspace(tmp_path_factory.mktemp("lanes") / "work").configure(chunks=LANES, operations=AT_ONCE)
     work.write(MONTH, mails())

@@ -9,6 +9,9 @@ from transforms.embedding.sign_codes import CodedVectors
 from transforms.errors import SettingsError
 from transforms.retrieval.sensitive_texts import PUBLIC, alike, read_labels
 
+LABEL_FILE = "labels.tsv"
+"""The file of labels, beside the settings file."""
+
 
 def sensitive_texts(
     connection: duckdb.DuckDBPyConnection,
@@ -21,14 +24,11 @@ def sensitive_texts(
     """The mails, documents and windows that are labelled as sensitive, or those alike, bool by number of the document.
 
     `document` has that number for each chunk, `file` the labels. SettingsError without a file that can be read."""
-    if file is None:
-        raise SettingsError(
-            "sensitivity:labelled and sensitivity:alike need safety.labels: a file of ids with labels"
-        )
     try:
-        labels = read_labels(file.read_text(encoding="utf-8"), str(file))
+        labels = read_labels((file or Path(LABEL_FILE)).read_text(encoding="utf-8"), str(file))
     except (OSError, ValueError) as error:
-        raise SettingsError(f"safety.labels: {file} cannot be read ({error})") from error
+        need = f"sensitivity:labelled and :alike need {LABEL_FILE} beside the settings, ids with labels"
+        raise SettingsError(f"{need} ({error})") from error
     rows = connection.execute("SELECT chunk_no, doc_id FROM chunks").fetchall()
     of_document = {int(document[number]): labels[doc] != PUBLIC for number, doc in rows if doc in labels}
     labelled = np.zeros(int(document.max(initial=-1)) + 1, dtype=bool)
