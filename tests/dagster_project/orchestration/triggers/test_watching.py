@@ -28,7 +28,7 @@ def vault(tmp_path: Path) -> Workspace:
 
 def test_folders_of_documents_are_watched_and_of_mail_are_not(vault: Workspace, tmp_path: Path):
     assert watched_folders(vault.settings) == [vault.folder / "notes"]
-    with pytest.raises(SettingsError, match="no such source"):
+    with pytest.raises(SettingsError, match="needs a vault or document tree"):
         watched_folders(Workspace(tmp_path / "mail").configure().settings)
 
 
