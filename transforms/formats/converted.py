@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 VERSION = "8"
 """Version of all readers of formats."""
 PAGE = "page "
-"""The kind of a PDF of which one page is read as a picture, before the number of the page."""
+"""A kind that begins so asks for the picture of one page of a PDF; the number of the page follows."""
 
 _MARKUP = re.compile(
     r"^\s*(?=#{1,6}(?:\s|$)|=+\s*$|-+\s*$|`{3}|~{3}|>|<[!?/a-zA-Z]|\[[^\]]+\]:)|(?<!^)(?=<!--)", re.MULTILINE
