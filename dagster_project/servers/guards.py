@@ -214,7 +214,7 @@ class OwnPages:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         if host not in self._own(scope):
-            return PlainTextResponse("this server is asked by another name than its own", 421)
+            return PlainTextResponse("not a name of this server: start it with --name HOST:PORT", 421)
         if origin is None:
             by_page = headers.get("sec-fetch-site") in _OTHER_PAGES
             foreign = by_page and headers.get("sec-fetch-mode") != "navigate"

@@ -22,7 +22,7 @@ from dagster_project.servers.listening import listening
     "--port", type=click.IntRange(0, 65535), default=8320, show_default=True, help="Port; 0 takes a free one."
 )
 @click.option(
-    "--name", "names", multiple=True, help="A further host name of this server, as search.example.org."
+    "--name", "names", multiple=True, help="A further name of this server, HOST or HOST:PORT of addresses."
 )
 @LENS
 @click.option(
