@@ -24,13 +24,6 @@ class Copy(NamedTuple):
     is_by_bytes: bool
 
 
-class RejectedCopy(NamedTuple):
-    """A copy that is not retained, and the reason."""
-
-    copy: Copy
-    reason: str
-
-
 _MOST_VARIANTS = 64
 """Copies with different parts that a mail is compared with; beyond them, only equal copies are recognised.
 
@@ -87,13 +80,13 @@ class Copies:
         if copy.part_hashes:
             self._with_parts[copy.original_id, copy.text_hash].append(copy)
 
-    def rejected(self) -> list[RejectedCopy]:
-        """The copies that are not retained."""
+    def rejected(self) -> list[tuple[Copy, str]]:
+        """The copies that are not retained, and the reason for each."""
         copies = list(self._equal)
         for (ident, text), variants in self._with_parts.items():
             copies += [*variants, *self._partless(ident, text)]
         pairs = ((copy, self._fullest(copy)) for copy in copies)
-        return [RejectedCopy(copy, _reason(copy, other)) for copy, other in pairs if other is not copy]
+        return [(copy, _reason(copy, other)) for copy, other in pairs if other is not copy]
 
     def _variants(self, ident: str, text: str) -> list[Copy]:
         return self._with_parts.get((ident, text), [])[:_MOST_VARIANTS]

@@ -22,11 +22,6 @@ _MONTHS = {name[:3]: n for names in _TABLE["months"] for n, name in enumerate(na
 _MONTHS |= {"jui": 6, "juin": 6, "juil": 7}
 _ZONES: dict[str, int] = _TABLE["zones"]
 
-_COMMON = re.compile(
-    r"\s*(?:[A-Za-z]{3},\s*)?(\d{1,2})\s+([A-Za-z]{3})\s+(\d{4})\s+"
-    r"(\d{1,2}):(\d{2})(?::(\d{2}))?\s+([+-]\d{4})\s*(?:\([^()]*\)\s*)?\Z"
-)
-_ASCTIME = re.compile(r"[A-Za-z]{3} ([A-Za-z]{3}) +(\d{1,2}) (\d\d):(\d\d):(\d\d) (\d{4})\s*\Z")
 _TIME = re.compile(
     r"(?<![\d.:+-])(\d{1,2})([:.])(\d{2})(?:[:.](\d{2}))?(?:[.,]\d+)?\s*([ap]\.?m\b\.?)?", re.I
 )
@@ -64,27 +59,25 @@ def sent_date(text: str) -> SentDate:
 
     >>> sent_date("Tue, 2 Mar 04 10:00:00 +0100")
     SentDate(at=datetime.datetime(2004, 3, 2, 9, 0, tzinfo=datetime.timezone.utc), repaired=True)"""
-    if (common := _COMMON.match(text)) is not None:
-        day, month, year, hour, minute, second, zone = common.groups()
-        number = _MONTHS.get(month.lower())
-        east = _east_of_utc(zone)
-        if number is not None and east is not None and (second or "") < "60" and hour < "24":
-            try:
-                clock = int(hour), int(minute), int(second or 0)
-                return SentDate(datetime(int(year), number, int(day), *clock, tzinfo=UTC) - east, False)
-            except (ValueError, OverflowError):
-                return SentDate(None, True)
-    return _repaired_date(text)
-
-
-@lru_cache(maxsize=4096)
-def _east_of_utc(zone: str) -> timedelta | None:
-    """How far a zone such as `+0130` is east of UTC, None for a zone that does not exist."""
-    hours, minutes = int(zone[1:3]), int(zone[3:])
-    if hours > 14 or minutes > 59:
-        return None
-    shift = timedelta(hours=hours, minutes=minutes)
-    return shift if zone[0] == "+" else -shift
+    text = " ".join(text[:512].split())
+    clock = _clock(text)
+    calendar = _calendar(text if clock is None else text[: clock.start()] + " | " + text[clock.end() :])
+    if clock is None or calendar is None:
+        return _library_date(text)
+    year, month, day, odd = calendar
+    hour, separator, minute, second, half = clock.groups()
+    shift, guessed = _zone(text[clock.end() :])
+    hours = int(hour) % 12 + (12 if half.lower().startswith("p") else 0) if half else int(hour)
+    try:
+        at = datetime(year, month, day, tzinfo=UTC) + timedelta(
+            hours=hours, minutes=int(minute) - shift, seconds=min(int(second or 0), 59)
+        )
+    except (ValueError, OverflowError):
+        return SentDate(None, True)
+    if hours > 24 or int(minute) > 59:
+        return SentDate(None, True)
+    repaired = odd or guessed or separator == "." or bool(half) or hours == 24 or int(second or 0) > 59
+    return SentDate(at, repaired)
 
 
 def sender_zone(text: str) -> int | None:
@@ -94,16 +87,10 @@ def sender_zone(text: str) -> int | None:
 
     >>> sender_zone("Tue, 2 Mar 2004 10:00:00 -0330")
     -210"""
-    end = text.partition("(")[0].rsplit(None, 1)[-1:]
-    return _zone_minutes(end[0]) if end else None
-
-
-@lru_cache(maxsize=1024)
-def _zone_minutes(zone: str) -> int | None:
-    if zone[0] in "+-":
-        east = _east_of_utc(zone) if len(zone) == 5 and zone[1:].isdecimal() and zone.isascii() else None
-        return None if east is None or zone == "-0000" else int(east.total_seconds()) // 60
-    return _zone(zone)[0] if zone.lower() in _ZONES else None
+    zone = "".join(text.partition("(")[0].rsplit(None, 1)[-1:])
+    minutes, is_guess = _zone(zone)
+    is_zone = _NUMERIC_ZONE.fullmatch(zone) or zone.lower() in _ZONES
+    return minutes if is_zone and not is_guess and zone != "-0000" else None
 
 
 def received_times(headers: Sequence[str]) -> tuple[datetime | None, datetime | None]:
@@ -121,7 +108,7 @@ def envelope_time(line: bytes) -> datetime | None:
     """The time of an mbox From_ line (asctime, without zone: UTC), or None if it names no plausible one."""
     text = line[:256].decode("ascii", "replace")
     parts = text.split(None, 2)
-    at = _asctime(parts[2]) if len(parts) == 3 else None
+    at = sent_date(parts[2]).at if len(parts) == 3 else None
     return at if at is not None and at >= EARLIEST else None
 
 
@@ -146,43 +133,9 @@ def effective_time(
     return EffectiveTime(None, "none")
 
 
-def _asctime(text: str) -> datetime | None:
-    match = _ASCTIME.match(text)
-    number = _MONTHS.get(match[1].lower()) if match is not None else None
-    if match is None or number is None:
-        return _repaired_date(text).at
-    day, hour, minute, second, year = map(int, match.groups()[1:])
-    try:
-        return datetime(year, number, day, hour, minute, second, tzinfo=UTC)
-    except ValueError:
-        return None
-
-
 def _received_time(header: str) -> datetime | None:
     at = sent_date(header.rpartition(";")[2]).at
     return at if at is not None and at >= EARLIEST else None
-
-
-def _repaired_date(text: str) -> SentDate:
-    text = " ".join(text[:512].split())
-    clock = _clock(text)
-    calendar = _calendar(text if clock is None else text[: clock.start()] + " | " + text[clock.end() :])
-    if clock is None or calendar is None:
-        return _library_date(text)
-    year, month, day, odd = calendar
-    hour, separator, minute, second, half = clock.groups()
-    shift, guessed = _zone(text[clock.end() :])
-    hours = int(hour) % 12 + (12 if half.lower().startswith("p") else 0) if half else int(hour)
-    try:
-        at = datetime(year, month, day, tzinfo=UTC) + timedelta(
-            hours=hours, minutes=int(minute) - shift, seconds=min(int(second or 0), 59)
-        )
-    except (ValueError, OverflowError):
-        return SentDate(None, True)
-    if hours > 24 or int(minute) > 59:
-        return SentDate(None, True)
-    repaired = odd or guessed or separator == "." or bool(half) or hours == 24 or int(second or 0) > 59
-    return SentDate(at, repaired)
 
 
 def _clock(text: str) -> re.Match[str] | None:

@@ -1,11 +1,9 @@
 """Raw mails to the tables `messages`, `attachments` and `quarantine`; every mail is in one of them."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import accumulate, chain
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -178,7 +176,7 @@ class _Rows:
 
     def __init__(self, table: Table, shared: Mapping[str, Any]) -> None:
         self.schema = table.arrow
-        self.shared = shared
+        self.shared = dict(shared)
         self.rows: list[dict[str, Any]] = []
         self.size = 0
         self.count = 0
@@ -192,15 +190,7 @@ class _Rows:
             self._flush()
 
     def _flush(self) -> None:
-        names = [name for name in self.schema.names if name not in self.shared]
-        values = dict(zip(names, zip(*map(itemgetter(*names), self.rows), strict=True), strict=True))
-        columns = [
-            pa.repeat(pa.scalar(self.shared[f.name], f.type), len(self.rows))
-            if f.name in self.shared
-            else _column(values[f.name], f.type)
-            for f in self.schema
-        ]
-        self.batches.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+        self.batches.append(pa.RecordBatch.from_pylist([self.shared | row for row in self.rows], self.schema))
         self.rows.clear()
         self.size = 0
 
@@ -208,15 +198,6 @@ class _Rows:
         if self.rows:
             self._flush()
         return pa.Table.from_batches(self.batches, self.schema)
-
-
-def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """The values as Arrow; lists become one flat array and offsets, ten times as fast as one by one."""
-    if not pa.types.is_list(kind) or None in values:
-        return pa.array(values, kind)
-    offsets = pa.array(accumulate(map(len, values), initial=0), pa.int32())
-    flat = pa.array(list(chain.from_iterable(values)), kind.value_type)
-    return pa.ListArray.from_arrays(offsets, flat, kind)
 
 
 def _quarantined(*facts: Any) -> dict[str, Any]:

@@ -95,7 +95,9 @@ def preferred_type(values: Sequence[str], payload: str) -> str:
     text comes before types without text."""
     kinds = [declared(value, "text/plain").kind for value in values]
     for value, kind in zip(values, kinds, strict=True):
-        boundary = _with_type(value).get_boundary() if kind.startswith("multipart/") else None
+        boundary = (
+            mime_headers({"content-type": [value]}).get_boundary() if kind.startswith("multipart/") else None
+        )
         if boundary and f"--{boundary}" in payload:
             return value
     for prefix in ("text/plain", "text/"):
@@ -103,12 +105,6 @@ def preferred_type(values: Sequence[str], payload: str) -> str:
             if kind.startswith(prefix):
                 return value
     return values[0]
-
-
-def _with_type(content_type: str) -> Message:
-    part = Message(policy=compat32)
-    part["Content-Type"] = content_type
-    return part
 
 
 def regular_tree(fields: dict[str, list[str]], payload: bytes) -> Tree | None:

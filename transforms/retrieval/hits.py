@@ -73,10 +73,8 @@ def best_first(hits: pl.DataFrame) -> pl.DataFrame:
         hits.get_column(name).to_numpy()
         for name in ("chunk_no", "rank_before", "score", "rerank_score", "query")
     )
-    is_behind = np.isnan(again)
-    if is_behind.all():
-        return rows_at(hits, np.lexsort((chunks, -score, queries)))
-    return rows_at(hits, np.lexsort((chunks, np.nan_to_num(before), -score, is_behind, queries)))
+    order = np.lexsort((chunks, np.nan_to_num(before), -score, np.isnan(again), queries))
+    return rows_at(hits, order)
 
 
 def parted(

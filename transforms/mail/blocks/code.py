@@ -76,7 +76,9 @@ def _shaped(lines: Lines, words: Words, prose: Mask, author: Mask, python: Mask)
     arrow = worded & (lines.pair == ARROW)
     shaped = python | lines.matches(CODE_SIGNS, author & ~arrow)
     shaped &= ~lines.matches(REFERENCE, shaped)
-    shaped |= lines.matching_any(WORDS, rich & ~worded & ~shaped)
+    open_rows = rich & ~worded & ~shaped
+    for rule in WORDS:
+        shaped |= lines.matches(rule, open_rows)
     shaped |= lines.matches(WORD_PAIR, author & (words.columns > 0) & ~shaped)
     ended = lines.matches(TAIL, author & CODE_END[lines.last] & ~shaped, tail=True)
     shaped |= ended & ~lines.matches(BULLET, ended)
@@ -90,8 +92,7 @@ def _shortlogs(lines: Lines, author: Mask) -> Mask:
     indented = author & (lines.indent >= 2)
     names = lines.matches(SHORTLOG, author & (lines.last == ord(":")) & lines.shifted(indented, -1))
     rows = np.flatnonzero(names)
-    stops = np.minimum(next_at(~(indented | names), rows), lines.message_end[rows])
-    return rows_within(rows, stops, lines.n)
+    return rows_within(rows, lines.until(~(indented | names), rows), lines.n)
 
 
 def _sessions(lines: Lines, words: Words, author: Mask, rich: Mask) -> Mask:
@@ -221,13 +222,9 @@ def mark_patches(lines: Lines) -> Mask:
 def _hunks(lines: Lines, heads: Mask) -> Mask:
     """Rows of unified hunks, by the line counts in their headers."""
     rows = np.flatnonzero(heads & (lines.indent == 0))
-    if not len(rows):
-        return heads
     counts = pc.extract_regex(lines.head_texts.take(pa.array(2 * rows)), HUNK)
     valid = counts.is_valid().to_numpy(zero_copy_only=False)
     rows, counts = rows[valid], counts.drop_null()
-    if not len(rows):
-        return heads
     old, new = (_line_counts(counts.field(name), lines.n) for name in ("old", "new"))
     byte = lines.data[lines.starts]
     minus, plus, note = byte == ord("-"), byte == ord("+"), byte == ord("\\")
@@ -250,15 +247,9 @@ def _line_counts(texts: pa.Array, most: int) -> np.ndarray[tuple[int], np.dtype[
 def _context_hunks(lines: Lines, head: Mask) -> Mask:
     """Rows of context diffs: those that follow their rules and line numbers and carry their marks."""
     context = lines.matches(CONTEXT_HUNK, head)
-    if not context.any():
-        return context
     second = lines.data[np.minimum(lines.starts + 1, len(lines.data) - 1)]
     body = lines.author() & CONTEXT_MARK[lines.data[lines.starts]] & SPACE[second] | lines.blank
-    stop = ~(body | context)
-    stop |= lines.first
-    rows = np.flatnonzero(context)
-    following = np.minimum(rows + 1, lines.n - 1)
-    return rows_within(rows, np.minimum(next_at(stop, following), lines.message_end[rows]), lines.n)
+    return _rows_below(lines, context, ~(body | context) | lines.first)
 
 
 def _binary_patches(lines: Lines, diff: Mask) -> Mask:
@@ -266,10 +257,14 @@ def _binary_patches(lines: Lines, diff: Mask) -> Mask:
     heads = lines.matches(BINARY_PATCH, diff)
     if not heads.any():
         return heads
+    return _rows_below(lines, heads, ~(lines.matches(BINARY_LINE, lines.author()) | lines.blank))
+
+
+def _rows_below(lines: Lines, heads: Mask, stop: Mask) -> Mask:
+    """Each of the heads with the rows below it up to one where `stop` holds."""
     rows = np.flatnonzero(heads)
-    body = lines.matches(BINARY_LINE, lines.author()) | lines.blank
-    following = np.minimum(rows + 1, lines.n - 1)
-    return rows_within(rows, np.minimum(next_at(~body, following), lines.message_end[rows]), lines.n)
+    ends = next_at(stop, np.minimum(rows + 1, lines.n - 1))
+    return rows_within(rows, np.minimum(ends, lines.message_end[rows]), lines.n)
 
 
 def _git_version(lines: Lines, diff: Mask) -> Mask:

@@ -46,9 +46,11 @@ def mark_headers(lines: Lines, supercite: Mask) -> Openings:
     blocks, openings = _field_blocks(lines)
     header |= _trackers(lines) | supercite | lines.matches(rules.SCISSORS, lines.author())
     openings |= _notes_blocks(lines, blocks) | _spread_blocks(lines, blocks)
-    lone = _lone_openings(lines) | lines.matches(rules.GROUPWISE, supercite)
-    header, openings = header | lone, openings | lone
+    # Single lines that open history: a banner with a name or a date in it, or all fields in one line.
     author = lines.author()
+    lone = lines.matches(rules.WROTE_BANNER, author) | lines.matches(rules.FIELDS_IN_LINE, author)
+    lone |= lines.matches(rules.GROUPWISE, supercite)
+    header, openings = header | lone, openings | lone
     above = lines.shifted(openings, -1) | (lines.shifted(openings, -2) & lines.shifted(lines.blank, -1))
     if above.any():
         header |= lines.matches(rules.ABOVE_BLOCK, above & author & ~header & ~blocks)
@@ -65,15 +67,12 @@ def _mark_other_quotes(lines: Lines, dated: Mask) -> None:
     """Marks as quotes the lines that begin with `|`, `:` or `%` right below an attribution.
 
     Anywhere else such lines are tables, commands and sources of TeX."""
-    below = np.zeros(lines.n, dtype=bool)
-    below[lines.next_filled[np.flatnonzero(dated)]] = True
-    below = lines.matches(rules.OTHER_MARK, below & lines.author())
+    below = lines.matches(rules.OTHER_MARK, lines.at(lines.next_filled[dated]) & lines.author())
     if not below.any():
         return
     marked = lines.matches(rules.OTHER_MARK, lines.author())
     starts = np.flatnonzero(below)
-    ends = np.minimum(next_at(~marked, starts), lines.message_end[starts])
-    quoted = rows_within(starts, ends, lines.n)
+    quoted = rows_within(starts, lines.until(~marked, starts), lines.n)
     lines.mark(quoted, QUOTE)
     lines.depth[quoted] = 1
 
@@ -142,9 +141,7 @@ def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
     original |= lines.matches(rules.TITLE, author & above_sender)
     if not (original | sender | git).any():
         return openings, openings.copy()
-    mails = np.zeros(lines.n, dtype=bool)
-    mails[lines.message_start[original | sender | git]] = True
-    author &= mails[lines.message_start]
+    author &= lines.in_mails(original | sender | git)
     field = lines.matches(rules.FIELD, author)
     run = field | original | git
     continued = author & (lines.indent > 0) & lines.shifted(field, 1)
@@ -153,7 +150,7 @@ def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
     run |= continued | (above & below & author)
     starts = run & (~lines.shifted(run, 1) | lines.first)
     rows = np.flatnonzero(starts)
-    stop = np.minimum(next_at(~run | (lines.first & ~starts), rows), lines.message_end[rows])
+    stop = lines.until(~run | (lines.first & ~starts), rows)
     total = counts_before(field)
     fields = total[stop] - total[rows]
     origin = (original | lines.shifted(original, 1))[rows]
@@ -167,19 +164,15 @@ def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
     return rows_within(rows[selected], stop[selected], lines.n) & author, openings
 
 
-def _lone_openings(lines: Lines) -> Mask:
-    """Single lines that open history: a banner with a name or a date in it, or all fields in one line."""
-    author = lines.author()
-    return lines.matches(rules.WROTE_BANNER, author) | lines.matches(rules.FIELDS_IN_LINE, author)
-
-
 def _spread_blocks(lines: Lines, blocks: Mask) -> Mask:
     """Adds to `blocks` the fields below a banner that blank lines divide; where such blocks begin."""
     openings = np.zeros(lines.n, dtype=bool)
     original = lines.matches(rules.ORIGINAL, blocks)
     following = lines.next_filled
-    field = lines.matches(rules.FIELD, lines.author() & ~blocks & _below_banners(lines, original))
-    for row in np.flatnonzero(original).tolist():
+    rows = np.flatnonzero(original)
+    near = rows_within(rows, np.minimum(rows + BLOCK_LINES + 1, lines.message_end[rows]), lines.n)
+    field = lines.matches(rules.FIELD, lines.author() & ~blocks & near)
+    for row in rows.tolist():
         at = int(following[row])
         while field[at] or (blocks[at] and at > row and not original[at]):
             blocks[at] = True
@@ -188,12 +181,6 @@ def _spread_blocks(lines: Lines, blocks: Mask) -> Mask:
                 break
             at = int(following[at])
     return openings
-
-
-def _below_banners(lines: Lines, original: Mask) -> Mask:
-    """Rows that stand close below a banner."""
-    rows = np.flatnonzero(original)
-    return rows_within(rows, np.minimum(rows + BLOCK_LINES + 1, lines.message_end[rows]), lines.n)
 
 
 def _notes_blocks(lines: Lines, blocks: Mask) -> Mask:
@@ -238,13 +225,9 @@ def mark_history(lines: Lines, openings: Openings, diff: Mask, lists_too: bool) 
     rows = _answered(lines, openings, diff)
     if not lists_too:
         rows = rows[~_listed(lines, rows)]
-    if not len(rows):
-        return
-    opening = np.zeros(lines.n, dtype=bool)
-    opening[rows] = True
     own = lines.kind == AUTHOR
     spoken = counts_before(own)
-    greeted = counts_before(own & lines.matches(rules.HELLO, own & lines.in_mails(opening)))
+    greeted = counts_before(own & lines.matches(rules.HELLO, own & lines.in_mails(rows)))
     least = np.where(openings.dated[rows], greeted[rows] - greeted[lines.message_start[rows]], 0)
     rows = rows[spoken[rows] - spoken[lines.message_start[rows]] > least]
     text = rows_within(rows, lines.message_end[rows], lines.n) & _is_text(lines)
@@ -277,10 +260,5 @@ def _is_text(lines: Lines) -> Mask:
 
 def _listed(lines: Lines, openings: RowNos) -> Mask:
     """For each of these rows, whether its mail names a mailing list anywhere."""
-    if not len(openings):
-        return np.zeros(0, dtype=bool)
-    opening, is_listed = np.zeros(lines.n, dtype=bool), np.zeros(lines.n, dtype=bool)
-    opening[openings] = True
-    mentions = lines.matches(rules.LISTED, lines.in_mails(opening) & ~lines.blank)
-    is_listed[lines.message_start[mentions & ~lines.matches(rules.OFFICE_TAG, mentions)]] = True
-    return is_listed[lines.message_start[openings]]
+    mentions = lines.matches(rules.LISTED, lines.in_mails(openings) & ~lines.blank)
+    return lines.in_mails(mentions & ~lines.matches(rules.OFFICE_TAG, mentions))[openings]

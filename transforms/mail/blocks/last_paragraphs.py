@@ -95,8 +95,7 @@ def last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -
     ends = np.flatnonzero(text & ~lines.shifted(text, -1))
     filled = np.append(-1, np.flatnonzero(~lines.blank))
     behind = np.minimum(next_at(~lines.blank & ~signature, ends + 1), lines.message_end[ends])
-    final = np.zeros(lines.n, dtype=bool)
-    final[ends] = behind == lines.message_end[ends]
+    final = lines.at(ends[behind == lines.message_end[ends]])
     above_header = lines.kind[np.minimum(behind, lines.n - 1)] == HEADER
     lasts = ends[(final[ends] | above_header) & (ends - begins <= NAME_LINES)]
     out = np.zeros(lines.n, dtype=bool)

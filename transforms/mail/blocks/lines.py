@@ -1,7 +1,7 @@
 """Lines: a batch of bodies as positions in one buffer, their words, and questions about all lines at once."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -260,15 +260,6 @@ class Lines:
             mask[mask] = _matching(texts.filter(pa.array(mask)), rule)
         return mask
 
-    def matching_any(self, rules: Sequence[Rule], among: Mask) -> Mask:
-        """Rows of those `among` whose head one of the rules matches; of a rule nothing but the pattern counts."""
-        out = np.zeros(self.n, dtype=bool)
-        rows = np.flatnonzero(among)
-        texts = self.head_texts.take(pa.array(2 * rows))
-        for rule in rules:
-            out[rows] |= _search(texts, rule.pattern)
-        return out
-
     def matches(self, rule: Rule, among: Mask, tail: bool = False) -> Mask:
         """Rows of those `among` whose head, or tail, matches."""
         out = np.zeros(self.n, dtype=bool)
@@ -318,11 +309,19 @@ class Lines:
         if inferred:
             self.inferred[rows] = True
 
-    def in_mails(self, rows: Mask) -> Mask:
+    def at(self, rows: RowNos | Mask) -> Mask:
+        """A mask of these rows."""
+        mask = np.zeros(self.n, dtype=bool)
+        mask[rows] = True
+        return mask
+
+    def in_mails(self, rows: RowNos | Mask) -> Mask:
         """All rows of the mails that have one of `rows`."""
-        mails = np.zeros(self.n, dtype=bool)
-        mails[self.message_start[rows]] = True
-        return mails[self.message_start]
+        return self.at(self.message_start[rows])[self.message_start]
+
+    def until(self, stop: Mask, rows: RowNos) -> RowNos:
+        """For each of `rows`, the first row at or after it where `stop` holds, at most the end of its mail."""
+        return np.minimum(next_at(stop, rows), self.message_end[rows])
 
     @cached_property
     def next_filled(self) -> RowNos:

@@ -74,7 +74,7 @@ def _r_sessions(lines: Lines, marked: Mask) -> Mask:
     session = lines.in_mails(printed) & prompts
     opening = marked & ~lines.shifted(marked, 1)
     starts = np.flatnonzero(opening & session)
-    stops = np.minimum(next_at(~marked, starts), lines.message_end[starts])
+    stops = lines.until(~marked, starts)
     other = counts_before(marked & ~session)
     pure = other[stops] == other[starts]
     return rows_within(starts[pure], stops[pure], lines.n)
@@ -117,12 +117,9 @@ def _mark_folded(lines: Lines) -> None:
     selected &= stops < lines.message_end[rows]
     _join_quote(lines, rows[selected], stops[selected])
     # The last line of a quote has no quote below it. That the program folds is known from the lines above.
-    folding = np.zeros(lines.n, dtype=bool)
-    folding[rows[selected]] = True
-    if folding.any():
-        last = heads & lines.author() & lines.in_mails(folding) & (size <= LAST_FOLDED_BYTES)
-        last &= lines.shifted(lines.blank, -1) & lines.shifted(quote, 1)
-        _join_quote(lines, np.flatnonzero(last), np.flatnonzero(last) + 1)
+    last = heads & lines.author() & lines.in_mails(rows[selected]) & (size <= LAST_FOLDED_BYTES)
+    last &= lines.shifted(lines.blank, -1) & lines.shifted(quote, 1)
+    _join_quote(lines, np.flatnonzero(last), np.flatnonzero(last) + 1)
 
 
 def _join_quote(lines: Lines, rows: RowNos, stops: RowNos) -> None:

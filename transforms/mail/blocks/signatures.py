@@ -106,8 +106,6 @@ def _closing(lines: Lines, author: Mask, drawn: Mask, ends: RowNos, remaining: R
 def _boxes(lines: Lines, drawn: Mask) -> Mask:
     """Notices of a program between two rules, wherever they stand."""
     rows = np.flatnonzero(drawn)
-    if not len(rows):
-        return drawn
     close = lines.behind(drawn)[rows]
     fits = (close - rows <= BOX_LINES) & (close < lines.message_end[rows])
     rows, close = rows[fits], close[fits]
@@ -119,24 +117,16 @@ def _boxes(lines: Lines, drawn: Mask) -> Mask:
 def _disclaimers(lines: Lines, author: Mask, ends: RowNos) -> Mask:
     """Paragraphs near the end of a text, below others, that say who may read it, with a short rule above."""
     long = author & (lines.stops - lines.heads >= 40)
-    near = _near_end(lines, author, ends)
+    total = counts_before(author)
+    near = total[ends] - total[:-1] <= DISCLAIMER_LINES
     rows = np.flatnonzero(lines.matches(rules.DISCLAIMER, long & near))
-    if not len(rows):
-        return np.zeros(lines.n, dtype=bool)
     starts = last_true(~author | lines.first)[rows] + 1
     starts = np.where(lines.first[starts - 1] & author[starts - 1], starts - 1, starts)
-    stops = np.minimum(next_at(~author, rows), lines.message_end[rows])
-    total = counts_before(author)
+    stops = lines.until(~author, rows)
     below = total[starts] > total[lines.message_start[rows]]
     out = rows_within(starts[below], stops[below], lines.n)
     short = lines.matches(rules.SHORT_RULE, author & lines.shifted(out, -1) & ~out)
     return out | short
-
-
-def _near_end(lines: Lines, author: Mask, ends: RowNos) -> Mask:
-    """Rows with few lines of text below them in their section."""
-    total = counts_before(author)
-    return total[ends] - total[np.arange(lines.n)] <= DISCLAIMER_LINES
 
 
 def _below_short_marks(lines: Lines, words: Words, author: Mask, ends: RowNos, remaining: RowNos) -> Mask:

@@ -19,7 +19,7 @@ QUOTE_SIGNS = r"(?m)^[ \t]*(?:(?:>[ \t]?)+|[A-Za-z]{1,4}>+ ?|\|(?: |$))"
 class SharedColumns(NamedTuple):
     """The columns that all chunks of one body or of one attachment share."""
 
-    message_id: str
+    doc_id: str
     content_hash: str
     source: str
     partition: str
@@ -28,7 +28,7 @@ class SharedColumns(NamedTuple):
     parent_id: str | None
     attachment_id: str | None
     filename: str
-    lane: str
+    document_lane: str
 
 
 class Draft(NamedTuple):
@@ -37,7 +37,7 @@ class Draft(NamedTuple):
     `own` is the authored text, `display` the display text if that differs, `point` the anchor with
     its quote marks, `diff` the ranges of `own` that are a diff and `prose` the others."""
 
-    kind: str
+    chunk_kind: str
     own: str
     display: str | None = None
     point: str = ""
@@ -84,16 +84,16 @@ class Drafts:
         """Record a byte range of the open document that is in no chunk, the reason, and the text to find it by."""
         self.rests[-1].append(text)
         d = self.documents[-1]
-        self.excluded.append((d.message_id, d.attachment_id, d.source, d.partition, start, end, reason))
+        self.excluded.append((d.doc_id, d.attachment_id, d.source, d.partition, start, end, reason))
 
     def chunks(self, chunker: str, id_counts: dict[str, int], settings: ChunkSettings) -> pa.Table:
         """The table `chunks`; `id_counts` has how often each id occurs in all batches and is updated.
 
         If a body or attachment has more than `log_vector_chars` characters of logs, these have no text to embed."""
-        frame = pl.DataFrame(self.rows, schema=_DRAFT, orient="row")
+        frame = pl.DataFrame(self.rows, schema=_schema(Draft), orient="row")
         numbers = pl.Series(range(len(self.counts)), dtype=pl.Int64)
         owners = numbers.repeat_by(pl.Series(self.counts)).explode()
-        documents = pl.DataFrame(self.documents, schema=_DOCUMENT, orient="row").with_columns(
+        documents = pl.DataFrame(self.documents, schema=_schema(SharedColumns), orient="row").with_columns(
             chunk_count=pl.Series(self.counts, dtype=pl.Int64),
             base=pl.Series(map(_base, self.documents)),
             rest_lex=pl.Series(["\n".join(texts) for texts in self.rests], dtype=pl.String),
@@ -119,16 +119,6 @@ class Drafts:
         return chunk_table(columns)
 
 
-_DRAFT = {
-    "chunk_kind": pl.String, "own": pl.String, "display": pl.String, "point": pl.String, "is_hunk": pl.Boolean,
-    "file": pl.String, "hunk": pl.String, "diff": pl.String, "prose": pl.String, "content_class": pl.String,
-    "is_slow": pl.Boolean,
-}  # fmt: skip
-_DOCUMENT = {
-    "doc_id": pl.String, "content_hash": pl.String, "source": pl.String, "partition": pl.String, "subject": pl.String,
-    "is_reply": pl.Boolean, "parent_id": pl.String, "attachment_id": pl.String, "filename": pl.String,
-    "document_lane": pl.String,
-}  # fmt: skip
 _DERIVED = [
     "source_kind", "source", "partition", "doc_id", "attachment_id", "parent_id", "chunk_kind", "chunk_index",
     "chunk_count", "title", "text_display", "text_embed", "text_lex", "quote_lex", "added_lex", "removed_lex", "rest_lex",
@@ -138,11 +128,16 @@ _DERIVED = [
 ]  # fmt: skip
 
 
+def _schema(row: type[Draft | SharedColumns]) -> dict[str, type[pl.DataType]]:
+    """The columns of rows: texts, but for the marks."""
+    return {name: pl.Boolean if kind is bool else pl.String for name, kind in row.__annotations__.items()}
+
+
 def _base(document: SharedColumns) -> str:
     """Hash of the document ids: the common base of the ids of its chunks."""
     if document.attachment_id is None:
-        return parts_hash(("message", document.message_id, document.content_hash))
-    return parts_hash(("attachment", document.message_id, document.attachment_id))
+        return parts_hash(("message", document.doc_id, document.content_hash))
+    return parts_hash(("attachment", document.doc_id, document.attachment_id))
 
 
 def _with_texts(frame: pl.DataFrame, short_chars: int) -> pl.DataFrame:

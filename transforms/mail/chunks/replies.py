@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from transforms.mail.chunks import attachments
@@ -46,15 +47,13 @@ BLOCK_KINDS = {
 }  # fmt: skip
 
 
+@dataclass(slots=True)
 class Reply:
     """Authored text between two quotes: its sections, and the quote or hunk that it answers."""
 
-    __slots__ = ("anchor", "is_review", "sections")
-
-    def __init__(self, anchor: tuple[int, int] | None, is_review: bool = False) -> None:
-        self.sections: list[Section] = []
-        self.anchor = anchor
-        self.is_review = is_review
+    anchor: tuple[int, int] | None
+    is_review: bool = False
+    sections: list[Section] = field(default_factory=list)
 
 
 class BodyBlocks(NamedTuple):
@@ -65,11 +64,6 @@ class BodyBlocks(NamedTuple):
     kinds: list[int]
     depths: list[int]
     edges: list[int]
-
-
-def _without_marks(text: str) -> str:
-    """Quoted lines without their quote marks."""
-    return MARKS.sub("", text)
 
 
 class Body:
@@ -109,8 +103,7 @@ class Body:
         self.drafts = drafts
         anchored = [r for r in answers if r.anchor]
         if self.settings.policy == "message":
-            message = Reply(None)
-            message.sections = [section for r in answers for section in r.sections]
+            message = Reply(None, sections=[section for r in answers for section in r.sections])
             self._emit_reply(message, False, self.settings.recursive_chars)
             answers = anchored
         for reply in answers:
@@ -264,7 +257,7 @@ class Body:
                 continue
             if anchor is None and not unused:
                 header = self._quoted_header(start, end) if end < self.edges[-1] else end
-                if SUBSTANCE.search(_without_marks(self.body[start:header])):
+                if SUBSTANCE.search(MARKS.sub("", self.body[start:header])):
                     anchor = (start, header)
                     if header < end:
                         self._exclude(header, end, "header")
@@ -278,7 +271,7 @@ class Body:
         line = text.rfind("\n") + 1
         previous = text.rfind("\n", 0, max(line - 1, 0)) + 1
         for at in (previous, line):
-            if QUOTED_HEADER.fullmatch(_without_marks(text[at:]).strip()):
+            if QUOTED_HEADER.fullmatch(MARKS.sub("", text[at:]).strip()):
                 return start + at
         return end
 
@@ -345,7 +338,7 @@ class Body:
         keep, size = end, 0
         while keep > start:
             line = max(self.body.rfind("\n", start, keep - 1) + 1, start)
-            count = len(_without_marks(self.body[line:keep]).rstrip("\n")) + (1 if size else 0)
+            count = len(MARKS.sub("", self.body[line:keep]).rstrip("\n")) + (1 if size else 0)
             if size + count > cap:
                 return keep if size else self._word_start(max(line, keep - cap), keep)
             size += count

@@ -102,7 +102,7 @@ def _body_drafts(messages: pa.Table, blocks: pa.Table, settings: ChunkSettings) 
             document = _document(mail[:7], None, "", lane)
             document = document._replace(is_reply=document.parent_id is not None or mail[9])
             drafts.open(document)
-            Body(body, blocks_of(document.message_id), document.is_reply, mail[8], settings).emit(drafts)
+            Body(body, blocks_of(document.doc_id), document.is_reply, mail[8], settings).emit(drafts)
         yield drafts
 
 

@@ -183,7 +183,6 @@ def counts_of_bucket(tables: BucketTables) -> pa.Table:
             "anchors_in_parent",
             anchors.join(chunks.select("chunk_id", "list_id"), on="chunk_id"),
             pl.col("matching") * 2 >= pl.col("lines"),
-            _one(),
         ),
         _defects(tables.messages, lists),
     ]  # fmt: skip
@@ -205,8 +204,12 @@ def corpus_measures(counts: ibis.Table) -> ibis.Table:
     return measured.select(CORPUS_MEASURES.names).order_by(CORPUS_MEASURES.key)
 
 
+_ONE = pl.col("list_id").is_not_null().cast(pl.Int64)
+"""1 for each row, so that a sum counts rows."""
+
+
 def _share(
-    measure: str, frame: pl.DataFrame, numerator: str | pl.Expr, denominator: str | pl.Expr
+    measure: str, frame: pl.DataFrame, numerator: str | pl.Expr, denominator: str | pl.Expr = _ONE
 ) -> pl.DataFrame:
     """One row per list: the sums of two columns or expressions."""
     numbers = [pl.col(e) if isinstance(e, str) else e for e in (numerator, denominator)]
@@ -229,16 +232,11 @@ def _chunk_measures(bodies: pl.DataFrame) -> list[pl.DataFrame]:
     mostly = pl.col("quote_anchor_chars") >= _MOSTLY_QUOTED_SHARE * pl.col("char_count")
     return [
         _share("quote_share_of_chunks", bodies, "quote_anchor_chars", "char_count"),
-        _share("mostly_quoted_chunks", bodies, mostly, _one()),
-        _share("chunks_that_need_their_parent", bodies, "needs_parent", _one()),
-        _share("needed_parents_found", needing, "has_parent", _one()),
-        _share("anchored_replies", bodies.filter(pl.col("parent_id").is_not_null()), anchored, _one()),
+        _share("mostly_quoted_chunks", bodies, mostly),
+        _share("chunks_that_need_their_parent", bodies, "needs_parent"),
+        _share("needed_parents_found", needing, "has_parent"),
+        _share("anchored_replies", bodies.filter(pl.col("parent_id").is_not_null()), anchored),
     ]
-
-
-def _one() -> pl.Expr:
-    """1 for each row, so that a sum counts rows."""
-    return pl.col("list_id").is_not_null().cast(pl.Int64)
 
 
 def _duplicates(bodies: pl.DataFrame) -> list[pl.DataFrame]:
@@ -246,7 +244,7 @@ def _duplicates(bodies: pl.DataFrame) -> list[pl.DataFrame]:
     lines = compared_lines(bodies)
     lists = bodies.select("list_id", chunk=pl.col("chunk_id").hash(seed=0))
     return [
-        _share(measure, _repeated(compared).join(lists, on="chunk"), "is_duplicate", _one())
+        _share(measure, _repeated(compared).join(lists, on="chunk"), "is_duplicate")
         for measure, compared in (
             ("near_duplicate_chunks", lines),
             ("near_duplicate_authored", lines.filter(~pl.col("is_quoted"))),
@@ -271,9 +269,9 @@ def _mail_measures(bodies: pl.DataFrame, chunked: pl.Series, lists: pl.DataFrame
     )
     short = pl.col("is_reply") & (pl.col("authored") < _SHORT_REPLY_CHARS)
     return [
-        _share("short_replies", mails.filter("is_reply"), short, _one()),
-        _share("patch_reviews", mails, "is_review", _one()),
-        _share("mails_without_chunk", lists, ~pl.col("message_id").is_in(chunked.implode()), _one()),
+        _share("short_replies", mails.filter("is_reply"), short),
+        _share("patch_reviews", mails, "is_review"),
+        _share("mails_without_chunk", lists, ~pl.col("message_id").is_in(chunked.implode())),
     ]
 
 
@@ -288,8 +286,8 @@ def _thread_measures(
         .agg(size=pl.len(), attached=pl.col("attached").sum())
     )
     return [
-        _share("long_debates", threads, pl.col("size") >= _LONG_THREAD_MESSAGES, _one()),
-        _share("attachment_heavy_threads", threads, pl.col("attached") >= _MANY_ATTACHMENTS, _one()),
+        _share("long_debates", threads, pl.col("size") >= _LONG_THREAD_MESSAGES),
+        _share("attachment_heavy_threads", threads, pl.col("attached") >= _MANY_ATTACHMENTS),
     ]
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from transforms.hashing import text_hash
 from transforms.mail.headers import patch_subjects
+from transforms.mail.threads.buckets import components
 from transforms.schemas.relations import PATCH_SERIES
 
 VERSION = "1"
@@ -36,8 +38,7 @@ def patch_series(messages: pa.Table, tree: pa.Table, links: pa.Table) -> pa.Tabl
     mails = _mails(messages, tree)
     patches = _postings(mails.filter(pl.col("is_patch") & ~pl.col("is_reply")))
     edges = [*_by_title(patches), *_by_thread(patches), *_by_link(patches, links)]
-    series_of = _united(patches["posting"].unique(maintain_order=True).to_list(), edges)
-    patches = patches.with_columns(series=pl.col("posting").replace_strict(series_of, return_dtype=pl.Int64))
+    patches = patches.with_columns(series=_united(patches["posting"], edges))
     named_patches = _patch_rows(patches)
     answered = _discussed(mails, patches, tree)
     rows = pl.concat([named_patches, _replies(answered, named_patches)]).sort("message_id")
@@ -91,10 +92,8 @@ def _postings(patches: pl.DataFrame) -> pl.DataFrame:
     joined = series.with_columns(other=pl.col("posting").shift()).filter(
         (same_kind & near & apart).fill_null(False)
     )
-    number = _united(
-        numbered["posting"].unique().sort().to_list(), joined.select("posting", "other").iter_rows()
-    )
-    return numbered.with_columns(posting=pl.col("posting").replace_strict(number, return_dtype=pl.Int64))
+    pairs = joined.select("posting", "other").iter_rows()
+    return numbered.with_columns(posting=_united(numbered["posting"], pairs))
 
 
 def _by_title(patches: pl.DataFrame) -> Iterable[tuple[int, int]]:
@@ -157,20 +156,11 @@ def _by_link(patches: pl.DataFrame, links: pa.Table) -> Iterable[tuple[int, int]
     yield from pairs.filter(same).select("posting", "posting_other").iter_rows()
 
 
-def _united(nodes: list[int], edges: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """For each node the smallest of its connected component."""
-    above = {node: node for node in nodes}
-
-    def top(node: int) -> int:
-        while above[node] != node:
-            above[node] = above[above[node]]
-            node = above[node]
-        return node
-
-    for one, other in edges:
-        low, high = sorted((top(one), top(other)))
-        above[high] = low
-    return {node: top(node) for node in nodes}
+def _united(postings: pl.Series, edges: Iterable[tuple[int, int]]) -> pl.Series:
+    """For each of these postings the smallest of its connected component."""
+    one, other = np.array(list(edges), dtype=np.int64).reshape(-1, 2).T
+    nodes = postings.to_numpy()
+    return pl.Series(components(int(nodes.max(initial=-1)) + 1, one, other)[nodes])
 
 
 def _patch_rows(patches: pl.DataFrame) -> pl.DataFrame:
