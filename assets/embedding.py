@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from assets.protocols.lake import Progress
-from assets.protocols.models import Embedded, Embedder, EmbeddingCache, FoundVectors, VectorLookup
+from assets.protocols.models import Embedded, Embedder, EmbeddingCache, FoundVectors, Key
 from transforms.embedding import sent_texts, vectors
 from transforms.embedding.embedded_text import batches
 from transforms.errors import BudgetError, RefusedTextError, UnansweredError, WeftError
@@ -68,14 +68,6 @@ class EmbeddingReport:
         self.calls += done.calls
         self.truncated += done.truncated
 
-    def include(self, other: EmbeddingReport) -> None:
-        """Add the result of another run over the same texts."""
-        self.embedded |= other.embedded
-        self.tokens, self.calls = self.tokens + other.tokens, self.calls + other.calls
-        self.truncated += other.truncated
-        self.refused = other.refused
-        self.unfinished |= other.unfinished
-
 
 def missing_texts(
     texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache
@@ -83,15 +75,14 @@ def missing_texts(
     """The hashes of `texts` (text_hash, text), sorted: all, and those that have no vector and may get one."""
     hashes = texts.select("text_hash").distinct().order_by("text_hash").to_pyarrow()
     names = hashes.column("text_hash").to_pylist()
-    lookup = cache.lookup(embedder.model, embedder.dimensions, TASK, names)
-    return names, _open_texts(names, lookup, cache)
+    return names, _open_texts((embedder.model, embedder.dimensions, TASK), names, cache)
 
 
-def _open_texts(names: Sequence[str], lookup: VectorLookup, cache: EmbeddingCache) -> list[str]:
-    """Those of `names`, which `lookup` is about, that have no vector and that the model has not refused."""
-    missing = lookup.missing()
+def _open_texts(key: Key, names: Sequence[str], cache: EmbeddingCache) -> list[str]:
+    """Those of `names` that have no vector and that the model has not refused."""
+    missing = cache.missing(key, names)
     names = [name for name in names if name in missing]
-    refused = cache.refusals(*lookup.key, names)
+    refused = cache.refusals(key, names)
     return [name for name in names if name not in refused]
 
 
@@ -99,7 +90,7 @@ def estimate(texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache) -> Es
     """The cost of embedding `texts` (text_hash, text) now."""
     texts = _sent(texts, embedder).texts
     names, missing = missing_texts(texts, embedder, cache)
-    unfinished = cache.unfinished(embedder.model, embedder.dimensions, TASK, missing)
+    unfinished = cache.unfinished((embedder.model, embedder.dimensions, TASK), missing)
     return replace(_estimate(texts, len(names), missing, embedder)[0], unfinished=len(unfinished))
 
 
@@ -136,11 +127,7 @@ def vectors_of(
     model = embedder.model, embedder.dimensions, TASK
     sent_as = {name: sent.renamed.get(name, name) for name in names} if sent.renamed else {}
     hashes = sorted(set(sent_as.values())) if sent_as else names
-    stored = cache.laid_out(*model, hashes)
-    if stored.count < len(hashes) - len(report.refused):
-        # Reading met a damaged part of the cache and set it aside: its vectors are missing now.
-        report.include(_embed_sent(sent.texts, embedder, cache, progress))
-        stored = cache.laid_out(*model, hashes)
+    stored = cache.laid_out(model, hashes)
     report.finds, report.held, report.sent_as = sent.finds, sent.withheld, sent.renamed
     if not sent_as:
         return stored, report
@@ -186,7 +173,7 @@ def _embed_sent(
     names, missing = missing_texts(texts, embedder, cache)
     embedder = embedder.for_texts(len(missing))
     report = EmbeddingReport(len(names), embedder.price)
-    lookup = cache.lookup(embedder.model, embedder.dimensions, TASK, missing)
+    key = embedder.model, embedder.dimensions, TASK
     counts: dict[str, int] = {}
     if embedder.is_paid and missing:
         needed, counts = _estimate(texts, len(names), missing, embedder)
@@ -194,16 +181,15 @@ def _embed_sent(
     if missing:
         progress.expect("embeddings", len(missing))
     while missing:
-        attempt = _Pass(texts, missing, counts, embedder, cache, lookup)
+        attempt = _Pass(texts, missing, counts, embedder, cache)
         try:
             attempt.run(report, progress)
         finally:
             report.unfinished |= attempt.unfinished
-        cache.await_others(embedder.model, embedder.dimensions, TASK, attempt.left_to_others)
-        missing = _open_texts(attempt.left_to_others, lookup, cache)
-    cache.compact(embedder.model, embedder.dimensions, TASK)
-    without = cache.lookup(embedder.model, embedder.dimensions, TASK, names).missing()
-    report.refused = cache.refusals(embedder.model, embedder.dimensions, TASK, sorted(without))
+        cache.await_others(key, attempt.left_to_others)
+        missing = _open_texts(key, attempt.left_to_others, cache)
+    refused = cache.refusals(key, names)
+    report.refused = {name: refused[name] for name in cache.missing(key, list(refused))}
     return report
 
 
@@ -216,15 +202,12 @@ def query_vectors(texts: Sequence[str], embedder: Embedder, cache: EmbeddingCach
     sent = list(texts) if embedder.safety is None else redaction.screened(texts, embedder.safety).texts
     hashes = [text_hash(text) for text in sent]
     by_hash = dict(zip(hashes, sent, strict=True))
-    missing = _open_texts(sorted(by_hash), cache.lookup(*key, hashes), cache)
+    missing = _open_texts(key, sorted(by_hash), cache)
     row_of: dict[str, np.ndarray] = {}
     for start in range(0, len(missing), embedder.batch_texts):
         batch = {name: by_hash[name] for name in missing[start : start + embedder.batch_texts]}
         row_of |= _embed_queries(batch, embedder, cache)
-    cache.compact(*key)
-    stored = cache.vectors(*key, sorted(by_hash.keys() - row_of.keys()))
-    rows = vectors.matrix(stored.column("vector"))
-    row_of |= zip(stored.column("text_hash").to_pylist(), rows, strict=True)
+    row_of |= zip(*cache.vectors(key, sorted(by_hash.keys() - row_of.keys())), strict=True)
     return {text: row_of[name] for text, name in zip(texts, hashes, strict=True) if name in row_of}
 
 
@@ -240,8 +223,8 @@ def _embed_queries(
         matrix, refused = error.vectors, {names[place]: why for place, why in error.reasons.items()}
     places = [place for place, name in enumerate(names) if name not in refused]
     accepted = [names[place] for place in places]
-    cache.store(*key, accepted, matrix[places])
-    cache.refuse(*key, refused)
+    cache.store(key, accepted, matrix[places])
+    cache.refuse(key, refused)
     return dict(zip(accepted, matrix[places], strict=True))
 
 
@@ -255,10 +238,9 @@ class _Pass:
         counts: Mapping[str, int],
         embedder: Embedder,
         cache: EmbeddingCache,
-        lookup: VectorLookup,
     ):
         self.texts, self.missing, self.counts = texts, missing, counts
-        self.embedder, self.cache, self.lookup = embedder, cache, lookup
+        self.embedder, self.cache = embedder, cache
         self.key = (embedder.model, embedder.dimensions, TASK)
         self.under_way: dict[int, list[str]] = {}
         self.left_to_others: list[str] = []
@@ -272,11 +254,11 @@ class _Pass:
             for done in self.embedder.embed_batches(self._batches()):
                 names = self.under_way[done.batch]
                 places = [i for i in range(len(names)) if i not in done.refused]
-                self.cache.store(*self.key, [names[i] for i in places], done.vectors[places])
-                self.cache.refuse(*self.key, {names[i]: why for i, why in done.refused.items()})
+                self.cache.store(self.key, [names[i] for i in places], done.vectors[places])
+                self.cache.refuse(self.key, {names[i]: why for i, why in done.refused.items()})
                 if self.embedder.is_paid:
-                    self.cache.finish(*self.key, names)
-                self.cache.release(*self.key, self.under_way.pop(done.batch))
+                    self.cache.finish(self.key, names)
+                self.cache.release(self.key, self.under_way.pop(done.batch))
                 report.add(done, names)
                 progress.step("embeddings", None, len(places))
         except UnansweredError:
@@ -284,11 +266,11 @@ class _Pass:
         except WeftError:
             if self.embedder.is_paid:
                 hashes = {name for names in self.under_way.values() for name in names}
-                self.cache.finish(*self.key, hashes - self.unfinished)
+                self.cache.finish(self.key, hashes - self.unfinished)
             raise
         finally:
             for names in self.under_way.values():
-                self.cache.release(*self.key, names)
+                self.cache.release(self.key, names)
 
     def _batches(self) -> Iterator[list[str]]:
         """The texts of the batches, each taken on when it is asked for."""
@@ -308,14 +290,14 @@ class _Pass:
         """Those of `names` that still lack a vector and that this process may embed."""
         claimed = set(names)
         if self.embedder.is_paid:
-            claimed = self.cache.claim(*self.key, names)
+            claimed = self.cache.claim(self.key, names)
             self.left_to_others += [n for n in names if n not in claimed]
         # Looked up after claiming: vectors that another process stored before it let go are seen now.
-        open_texts = set(_open_texts(sorted(claimed), self.lookup, self.cache))
+        open_texts = set(_open_texts(self.key, sorted(claimed), self.cache))
         if self.embedder.is_paid:
-            self.cache.release(*self.key, claimed - open_texts)
+            self.cache.release(self.key, claimed - open_texts)
         if self.embedder.is_paid and not self.embedder.remembers:
-            self.unfinished |= self.cache.begin(*self.key, sorted(open_texts))
+            self.unfinished |= self.cache.begin(self.key, sorted(open_texts))
         return open_texts
 
 

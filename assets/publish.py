@@ -79,7 +79,7 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
 
         with in_words():
             staged, totals = filled_parts(parts, texts_of, embedder, embedding_cache, progress)
-        cached = embedding_cache.count(embedder.model, embedder.dimensions, embedding.TASK)
+        cached = embedding_cache.count((embedder.model, embedder.dimensions, embedding.TASK))
         live = (totals.with_vector + totals.retained) / max(cached, 1)
         chosen = context.op_execution_context.selected_output_names
         if "embeddings" in chosen:

@@ -37,7 +37,7 @@ from dagster_project.config.settings import load_settings
 from dagster_project.index.publish.versions import current_version
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.embedders import make_embedder
-from dagster_project.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
 from dagster_project.system.long_work import LoggedProgress
 from transforms.hashing import text_hash
 from transforms.settings.models import EmbeddingSettings, GeminiSettings
@@ -222,7 +222,7 @@ def quota(state: Path) -> None:
         texts = [f"text {n}" for n in range(count)]
         hashes = [text_hash(t) for t in texts]
         table = ibis.memtable(pa.table({"text_hash": hashes, "text": texts}))
-        vectors_of(table, hashes, embedder, ParquetEmbeddingCache(state / "cache"), LoggedProgress())
+        vectors_of(table, hashes, embedder, SQLiteEmbeddingCache(state / "cache"), LoggedProgress())
         first, last = gemini.times[0][0], gemini.times[-1][0]
     # What one window lets through at once is not limited by time: it is left out.
     used = (count - requests) / (requests * (last - first) / window)

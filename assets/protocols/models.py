@@ -95,61 +95,51 @@ class FoundVectors(Protocol):
         """Columns `text_hash` and `vector` of those of the texts number `first` to `end` - 1 that have one."""
 
 
-class VectorLookup(Protocol):
-    """Which of some texts have a vector in a cache, looked up again and again; `key` is model, dimensions and task."""
-
-    key: tuple[str, int, str]
-
-    def missing(self) -> set[str]:
-        """The hashes of those that have none now."""
+Key = tuple[str, int, str]
+"""Model, dimensions and task of vectors."""
 
 
 class EmbeddingCache(Protocol):
     """Vectors by hash of text, model, dimensions and task."""
 
-    def lookup(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> VectorLookup:
-        """Which of the texts with `hashes` have a vector; no memory is taken for those of others."""
+    def missing(self, key: Key, hashes: Sequence[str]) -> set[str]:
+        """Those of `hashes` without a vector."""
 
-    def count(self, model: str, dimensions: int, task: str) -> int:
+    def count(self, key: Key) -> int:
         """How many vectors there are."""
 
-    def claim(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
+    def claim(self, key: Key, hashes: Sequence[str]) -> set[str]:
         """Those of `hashes` that no other process has claimed; they are this one's until released."""
 
-    def release(self, model: str, dimensions: int, task: str, hashes: Iterable[str]) -> None:
+    def release(self, key: Key, hashes: Iterable[str]) -> None:
         """Give claims back; those of a process that ends are given back by themselves."""
 
-    def await_others(self, model: str, dimensions: int, task: str, hashes: Iterable[str]) -> None:
+    def await_others(self, key: Key, hashes: Iterable[str]) -> None:
         """Return when no other process claims any of `hashes`."""
 
-    def store(
-        self, model: str, dimensions: int, task: str, hashes: Sequence[str], vectors: np.ndarray
-    ) -> None:
+    def store(self, key: Key, hashes: Sequence[str], vectors: np.ndarray) -> None:
         """Keep vectors; durable when the call returns. EmbeddingError for one that is not of unit length."""
 
-    def vectors(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> pa.Table:
-        """Columns `text_hash` and `vector`, sorted by hash, for those of `hashes` that are known."""
+    def vectors(self, key: Key, hashes: Sequence[str]) -> tuple[list[str], np.ndarray]:
+        """Those of `hashes` that have a vector, and their vectors, float32 of shape (texts, dimensions)."""
 
-    def laid_out(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> FoundVectors:
+    def laid_out(self, key: Key, hashes: Sequence[str]) -> FoundVectors:
         """The vectors of those of `hashes` that are known, in their order; `hashes` are distinct."""
 
-    def refuse(self, model: str, dimensions: int, task: str, reasons: Mapping[str, str]) -> None:
+    def refuse(self, key: Key, reasons: Mapping[str, str]) -> None:
         """Keep why the model will not embed texts, by their hash; durable when the call returns."""
 
-    def refusals(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> dict[str, str]:
+    def refusals(self, key: Key, hashes: Sequence[str]) -> dict[str, str]:
         """Why those of `hashes` that the model refused have no vector."""
 
-    def begin(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
+    def begin(self, key: Key, hashes: Sequence[str]) -> set[str]:
         """Note claimed texts before they are sent, durably; returns those whose earlier request has no answer."""
 
-    def finish(self, model: str, dimensions: int, task: str, hashes: Iterable[str]) -> None:
+    def finish(self, key: Key, hashes: Iterable[str]) -> None:
         """Take texts off the notes of `begin`: their vectors are kept, or nothing was answered."""
 
-    def unfinished(self, model: str, dimensions: int, task: str, hashes: Sequence[str]) -> set[str]:
+    def unfinished(self, key: Key, hashes: Sequence[str]) -> set[str]:
         """Those of `hashes` that were sent, or about to be, without a known answer."""
-
-    def compact(self, model: str, dimensions: int, task: str) -> None:
-        """Merge the many small pieces of the store."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,9 @@ def stats(config: Path | None, as_json: bool) -> None:
 @CONFIG
 @JSON
 @click.option(
-    "--discard", is_flag=True, help="Delete corrupt files; the next build asks again for their contents."
+    "--discard",
+    is_flag=True,
+    help="Delete what cannot be read of corrupt files; the next build asks for it again.",
 )
 @explained
 def verify(config: Path | None, as_json: bool, discard: bool) -> None:
@@ -48,12 +50,12 @@ def verify(config: Path | None, as_json: bool, discard: bool) -> None:
     else:
         print_records(rows, "All vectors and answers are as they were stored.")
     if discard:
-        for damage in damages:
-            damage.path.unlink(missing_ok=True)
+        readable = sum(damage.discard() for damage in damages)
+        click.echo(f"{readable:,} entries of {len(damages)} damaged files can be read and stay.", err=True)
     elif damages:
         raise CheckFailedError(
-            f"{len(damages)} files of the cache are damaged: `weft cache verify --discard` deletes them, and the "
-            "next build asks for what they held again"
+            f"{len(damages)} files of the cache are damaged: `weft cache verify --discard` keeps what can be "
+            "read of them, and the next build asks for the rest again"
         )
 
 

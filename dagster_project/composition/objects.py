@@ -26,7 +26,7 @@ from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.parquet_files import is_local
 from dagster_project.models.answer_cache import SQLiteAnswerCache
 from dagster_project.models.embedders import make_embedder
-from dagster_project.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
 from dagster_project.models.language_models import make_language_model, service_of
 from dagster_project.remotes.source_remotes import SourceRemotes
 from dagster_project.sources.seen_partitions import SeenPartitions
@@ -43,11 +43,11 @@ def make_seen_partitions(settings: Settings) -> SeenPartitions:
     return SeenPartitions(settings.root / "cache" / "seen.json")
 
 
-def make_embedding_cache(settings: Settings) -> ParquetEmbeddingCache:
+def make_embedding_cache(settings: Settings) -> SQLiteEmbeddingCache:
     """The cache of vectors; with a lake on an object store all machines share that store's."""
     lake = make_lake(settings).base
     shared = None if is_local(lake) else lake / ".embeddings"
-    return ParquetEmbeddingCache(settings.root / "cache" / "embeddings", shared)
+    return SQLiteEmbeddingCache(settings.root / "cache" / "embeddings", shared)
 
 
 def jobs_folder(settings: Settings) -> Path:
@@ -122,7 +122,7 @@ def make_mirror(settings: Settings) -> Mirror | None:
 def temporary_sweep(settings: Settings) -> int:
     """Delete the unfinished files of processes that are gone; their number."""
     lake = make_lake(settings)
-    others = (make_sources(settings), make_embedding_cache(settings), make_publisher(settings, lake))
+    others = (make_sources(settings), make_publisher(settings, lake))
     return lake.sweep() + sum(other.sweep() for other in others)
 
 

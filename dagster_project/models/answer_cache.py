@@ -1,22 +1,28 @@
-"""Answers of services by their requests: one SQLite file that several processes may share."""
+"""Answers of services, and vectors, by key: one SQLite file that several processes may share."""
 
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Generic, TypeVar
 
+from dagster_project.system.durable import put
 from transforms.errors import AnswerCacheError
 from transforms.hashing import parts_hash
 
-_TABLE = """
-CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL, checksum TEXT) WITHOUT ROWID
-"""
+_TABLE = "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer NOT NULL, checksum)"
+_PAGE = "PRAGMA page_size = 32768"
+"""Bytes of a page of a new file: five vectors of 3,072 numbers fill it; two would leave a fourth of half as many empty."""
 _CHECKSUM = "checksum"
+_ROWS_FROM = "SELECT rowid, key, answer, checksum FROM answers WHERE rowid >= ? ORDER BY rowid"
 _BUSY_SECONDS = 60.0
 _AT_ONCE = 500
+_MOST_SKIPPED = 1 << 32
+Value = TypeVar("Value", str, bytes)
 
 
 @dataclass(frozen=True)
@@ -26,18 +32,25 @@ class Damage:
     path: Path
     reason: str
 
+    def discard(self) -> int:
+        """Delete the file, or of one in SQLite what cannot be read; returns how many answers stay."""
+        if self.path.suffix == ".sqlite":
+            return SQLiteAnswerCache(self.path).salvage()
+        self.path.unlink(missing_ok=True)
+        return 0
 
-class SQLiteAnswerCache:
+
+class SQLiteCache(Generic[Value]):
     """Answers by key; an answer is on disk when `store` returns."""
 
     def __init__(self, path: Path):
         self.path = path
 
-    def known(self, keys: Sequence[str]) -> dict[str, str]:
+    def known(self, keys: Sequence[str]) -> dict[str, Value]:
         """The answers to those of `keys` that have one."""
         if not self.path.exists():
             return {}
-        answers: dict[str, str] = {}
+        answers: dict[str, Value] = {}
         with self._read() as connection:
             for start in range(0, len(keys), _AT_ONCE):
                 part = list(keys[start : start + _AT_ONCE])
@@ -53,13 +66,22 @@ class SQLiteAnswerCache:
         with self._read() as connection:
             return [row[0] for row in connection.execute("SELECT key FROM answers ORDER BY key")]
 
-    def store(self, answers: Mapping[str, str]) -> None:
+    def count(self) -> int:
+        """How many answers there are."""
+        if not self.path.exists():
+            return 0
+        with self._read() as connection:
+            return int(connection.execute("SELECT count(*) FROM answers").fetchone()[0])
+
+    def store(self, answers: Mapping[str, Value]) -> None:
         """Keep answers; the first answer to a key stays, unless it is damaged."""
         if not answers:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         old = self.known(list(answers))
-        rows = [(key, text, _checksum(key, text)) for key, text in sorted(answers.items()) if key not in old]
+        rows = [
+            (key, text, _checksums(key, text)[0]) for key, text in sorted(answers.items()) if key not in old
+        ]
         with self._open() as connection, connection:
             connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", rows)
 
@@ -84,10 +106,26 @@ class SQLiteAnswerCache:
                 if lines == ["ok"] and (
                     bad := sum(not _is_whole(*row) for row in connection.execute(_rows_of(connection)))
                 ):
-                    lines = [f"{bad:,} answers are not what was stored"]
+                    lines = [f"{bad:,} entries are not what was stored"]
         except AnswerCacheError as error:
             lines = [str(error.__cause__)]
         return [] if lines == ["ok"] else [Damage(self.path, lines[0])]
+
+    def salvage(self) -> int:
+        """Replace the file by one with the answers that can be read and are as they were stored; returns how many."""
+        aside = self.path.with_suffix(".salvaged")
+        aside.unlink(missing_ok=True)
+        new = SQLiteAnswerCache(aside)
+        with closing(sqlite3.connect(self.path)) as connection:
+            rows = (row for row in _readable_rows(connection) if _is_whole(*row))
+            while part := {key: answer for key, answer, _ in islice(rows, _AT_ONCE)}:
+                new.store(part)
+        count = new.count()
+        if count:
+            put(aside, self.path)
+        for file in (self.path, self.path.with_name(f"{self.path.name}-journal"))[bool(count) :]:
+            file.unlink(missing_ok=True)
+        return count
 
     def copy(self, place: Path) -> None:
         """Write the answers of this moment to a new file; others may store meanwhile."""
@@ -114,6 +152,7 @@ class SQLiteAnswerCache:
     def _open(self) -> Iterator[sqlite3.Connection]:
         """A connection to a file with its table, made where there is none."""
         with self._connected(self.path, "mode=rwc") as connection:
+            connection.execute(_PAGE)
             connection.execute(_TABLE)
             if _CHECKSUM not in _columns(connection):
                 connection.execute(f"ALTER TABLE answers ADD COLUMN {_CHECKSUM} TEXT")
@@ -128,9 +167,12 @@ class SQLiteAnswerCache:
                 yield connection
         except sqlite3.DatabaseError as error:
             raise AnswerCacheError(
-                f"{self.path} cannot be used ({error}); `weft cache verify` says whether it is damaged, with "
-                "--discard it is deleted, and its answers are asked for again"
+                f"{self.path} cannot be used ({error}); `weft cache verify` says whether it is damaged; with "
+                "--discard what can be read of it stays, and the rest is asked for again"
             ) from error
+
+
+SQLiteAnswerCache = SQLiteCache[str]
 
 
 def _columns(connection: sqlite3.Connection) -> list[str]:
@@ -143,13 +185,28 @@ def _rows_of(connection: sqlite3.Connection) -> str:
     return f"SELECT key, answer, {checksum} FROM answers"
 
 
-def _checksum(key: str, answer: str) -> str:
-    return parts_hash((key, answer))
+def _readable_rows(connection: sqlite3.Connection) -> Iterator[tuple[str, str, bytes | None]]:
+    """The rows of a damaged file; pages that cannot be read are skipped, and at most as many rows behind them."""
+    last, skipped = 0, 1
+    while skipped < _MOST_SKIPPED:
+        try:
+            for number, *row in connection.execute(_ROWS_FROM, [last + skipped]):
+                last, skipped = number, 1
+                yield tuple(row)
+            return
+        except sqlite3.DatabaseError:
+            skipped *= 2
 
 
-def _is_whole(key: str, answer: str, checksum: str | None) -> bool:
+def _checksums(key: str, answer: str | bytes) -> tuple[bytes, str]:
+    """The checksum of an answer, and that of the same by an earlier version."""
+    whole = parts_hash((key, answer))
+    return bytes.fromhex(whole[:16]), whole
+
+
+def _is_whole(key: str, answer: str | bytes, checksum: bytes | str | None) -> bool:
     """True if an answer is as it was stored, or of an earlier version, which did not say."""
-    return isinstance(answer, str) and (checksum is None or checksum == _checksum(key, answer))
+    return isinstance(answer, str | bytes) and (checksum is None or checksum in _checksums(key, answer))
 
 
 def _is_half_written(connection: sqlite3.Connection) -> bool:

@@ -13,7 +13,7 @@ from assets.partitions import CONTEXT, CONVERSATIONS
 from assets.stages.stage import BACKFILL, assets_of, partitions_def
 from assets.vector_parts import VectorParts
 from dagster_project.lake.lake import ParquetLake
-from dagster_project.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
 from dagster_project.models.static import PackagedTokenCounter
 from transforms.schemas.chunks import embeddings_table
 from transforms.settings.conversations import ContextSettings
@@ -25,8 +25,8 @@ def test_a_part_that_lacks_the_vector_of_a_refused_text_is_looked_at_by_each_run
     lake = ParquetLake(str(tmp_path / "lake"), {"embeddings": embeddings_table(2)})
     texts = ibis.memtable(pa.table({"partition": ["s/a", "s/a", "s/b"], "text_hash": ["1", "2", "3"]}))
     key = ("model", 2, "document")
-    (cache := ParquetEmbeddingCache(tmp_path / "cache")).store(*key, ["1", "3"], np.eye(2, dtype=np.float32))
-    parts, vectors = VectorParts(texts, lake, "code"), cache.laid_out(*key, ["1", "2", "3"])
+    (cache := SQLiteEmbeddingCache(tmp_path / "cache")).store(key, ["1", "3"], np.eye(2, dtype=np.float32))
+    parts, vectors = VectorParts(texts, lake, "code"), cache.laid_out(key, ["1", "2", "3"])
     for _, staged in parts.filled(["s/a", "s/b"], vectors, "model", 2):
         staged.commit()
     assert VectorParts(texts, lake, "code").groups() == [["s/a"]]

@@ -38,7 +38,7 @@ _CONFIG, _KEY = f"settings/{DEFAULT_CONFIG}", "settings/pseudonym.key"
 _COMPLETE = ("*.jsonl", "*.json", "*.html", "*.sqlite", "key", "key.next")
 """Patterns of complete files; others are locks, or of processes that were killed."""
 _DERIVED = ("files.json", "chats.json", "unchanged.json", "seen.json", "looked.json")
-_FINAL = re.compile(r"root/(cache/embeddings/.+\.parquet|receipts/receipts-\d+\.jsonl)")
+_FINAL = re.compile(r"root/receipts/receipts-\d+\.jsonl")
 """The names of files that never change."""
 _TRIES = 5
 
@@ -194,7 +194,7 @@ def back_up(settings: Settings, config: Path, place: str, keep: int) -> dict[str
             try:
                 return backups.add(settings.root, _collected(settings, config, aside), keep)
             except FileNotFoundError:
-                continue  # segments of the cache were merged meanwhile
+                continue  # a file was replaced meanwhile
             finally:
                 remove([aside])
     raise WeftError(f"files of {settings.root} went {_TRIES} times meanwhile: begin again when no build runs")

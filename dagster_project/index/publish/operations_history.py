@@ -11,7 +11,7 @@ import polars as pl
 
 from dagster_project.index.publish.publisher import DuckDBPublisher
 from dagster_project.index.publish.versions import version_of
-from dagster_project.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
 from transforms.errors import IndexUnavailableError
 from transforms.operations.figures import (
     BLOCKS,
@@ -99,7 +99,7 @@ def _materialized(instance: dg.DagsterInstance, run_id: str) -> tuple[Counter[st
 class DagsterHistory:
     """`OperationsHistory` over an instance, of the last runs that ended well."""
 
-    def __init__(self, publisher: DuckDBPublisher, cache: ParquetEmbeddingCache):
+    def __init__(self, publisher: DuckDBPublisher, cache: SQLiteEmbeddingCache):
         self.publisher, self.cache = publisher, cache
 
     def figures(self, instance: dg.DagsterInstance) -> Figures:

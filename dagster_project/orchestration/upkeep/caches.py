@@ -31,7 +31,7 @@ from dagster_project.extras.registry import extra_parts
 from dagster_project.index.publish.versions import first_line
 from dagster_project.lake.io_manager import LakeIOManager
 from dagster_project.models.embedders import make_embedder
-from dagster_project.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
 from dagster_project.system.locks import only_build
 from transforms.context.selection import window_queries
 from transforms.embedding import context_sentences
@@ -84,12 +84,12 @@ def _table(manager: LakeIOManager, name: str) -> ibis.Table:
 
 
 def holdings(settings: Settings) -> list[dict[str, int | str]]:
-    """The contents of the caches, one row per kind, model, width and task: how many, in how many files and bytes."""
+    """The contents of the caches, one row per kind, model, width and task: how many, in how many bytes."""
     vectors, answers = make_embedding_cache(settings), make_answer_cache(settings)
     stored = [
         {
             "kind": "vectors", "model": h.model, "dimensions": h.dimensions, "task": h.task, "count": h.vectors,
-            "files": h.segments, "bytes": h.bytes,
+            "bytes": h.bytes,
         }
         for h in vectors.stats()
     ]  # fmt: skip
@@ -162,7 +162,7 @@ def used_hashes(settings: Settings) -> set[str]:
     return hashes
 
 
-def import_vectors(index: Path, cache: ParquetEmbeddingCache) -> tuple[str, int, int]:
+def import_vectors(index: Path, cache: SQLiteEmbeddingCache) -> tuple[str, int, int]:
     """Take the vectors of a published index into the cache: its model, vectors in it, vectors that were new.
 
     IndexUnavailableError if the file is not a published index; EmbeddingError if it holds a bad vector."""
@@ -174,13 +174,13 @@ def import_vectors(index: Path, cache: ParquetEmbeddingCache) -> tuple[str, int,
             model, dimensions = manifest["model"], int(manifest["dimensions"])
             screening = json.loads(manifest["settings"]).get("safety")
             rows = connection.execute(_VECTORS).to_arrow_reader(_IMPORTED_ROWS)
-            stored = cache.hashes(model, dimensions, TASK)
-            count = new = 0
+            key, count, new = (model, dimensions, TASK), 0, 0
             for batch in rows:
                 hashes = _sent_hashes(batch, screening)
-                missing = [i for i, name in enumerate(hashes) if name not in stored]
+                without = cache.missing(key, hashes)
+                missing = [i for i, name in enumerate(hashes) if name in without]
                 vectors = matrix(pa.chunked_array([batch.column("vector")]))
-                cache.store(model, dimensions, TASK, [hashes[i] for i in missing], vectors[missing])
+                cache.store(key, [hashes[i] for i in missing], vectors[missing])
                 count, new = count + len(hashes), new + len(missing)
     except (duckdb.Error, KeyError) as error:
         raise IndexUnavailableError(f"{index} is not a published index ({first_line(error)})") from error

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,20 +10,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dagster_project.models import vector_segments
-from dagster_project.models.embedding_cache import ParquetEmbeddingCache
-from transforms.embedding.vectors import unit_length
-from transforms.errors import EmbeddingError
+from dagster_project.models import embedding_cache
+from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
+from dagster_project.models.shared_vectors import table_of
+from transforms.embedding.vectors import fixed_point, unit_length
+from transforms.errors import AnswerCacheError, EmbeddingError
 from transforms.hashing import text_hash
 
 KEY = ("model", 4, "document")
 A, B, C, UNKNOWN = (text_hash(t) for t in "abcd")
-SORTED = sorted([A, B, C])
+MANY = [text_hash(str(n)) for n in range(3_000)]
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> ParquetEmbeddingCache:
-    return ParquetEmbeddingCache(tmp_path / "cache")
+def cache(tmp_path: Path) -> SQLiteEmbeddingCache:
+    return SQLiteEmbeddingCache(tmp_path / "cache")
 
 
 def vectors(*angles: float) -> np.ndarray:
@@ -32,75 +32,61 @@ def vectors(*angles: float) -> np.ndarray:
     return unit_length(np.array([[np.cos(a), np.sin(a), 0, 0] for a in angles]))
 
 
-def segments(cache: ParquetEmbeddingCache) -> list[Path]:
-    return sorted(cache.root.rglob("*.parquet"))
+def files(cache: SQLiteEmbeddingCache) -> list[Path]:
+    return sorted(cache.root.rglob("vectors.sqlite"))
 
 
-def some_at_a_time(cache: ParquetEmbeddingCache, names: list[str], cuts: Sequence[int] = ()) -> pa.Table:
-    """What `laid_out` gives, in one, asked for between `cuts`; it must be as many as it says."""
-    found = cache.laid_out(*KEY, names)
-    edges = [0, *cuts, len(names)]
-    parts = [t for first, end in pairwise(edges) for t in found.between(first, end)]
-    assert found.count == sum(part.num_rows for part in parts)
-    return pa.concat_tables(parts or [cache.vectors(*KEY, [])])
+def known(cache: SQLiteEmbeddingCache, key: tuple[str, int, str] = KEY) -> set[str]:
+    names = [A, B, C, *MANY]
+    return {*names} - cache.missing(key, names)
 
 
 @pytest.mark.parametrize("cuts", [(), (3,), (1, 1, 6)])
 @pytest.mark.parametrize("rows", [1, 2, 64])
 def test_vectors_come_in_order_some_at_a_time(
-    cache: ParquetEmbeddingCache, monkeypatch: pytest.MonkeyPatch, rows: int, cuts: tuple[int, ...]
+    cache: SQLiteEmbeddingCache, monkeypatch: pytest.MonkeyPatch, rows: int, cuts: tuple[int, ...]
 ):
-    monkeypatch.setattr(vector_segments, "_TABLE_ROWS", rows)
-    names = [text_hash(str(n)) for n in range(9)]
-    assert some_at_a_time(cache, names).num_rows == 0
+    monkeypatch.setattr(embedding_cache, "_AT_ONCE", rows)
+    names = MANY[:9]
     for first, last in ((5, 9), (0, 3), (2, 6)):  # some are stored twice
-        cache.store(*KEY, names[first:last], vectors(*range(first, last)))
-    wanted = [names[7], UNKNOWN, *names[1:7]]
-    for _ in range(2):
-        known = {row["text_hash"]: row for row in cache.vectors(*KEY, wanted).to_pylist()}
-        assert some_at_a_time(cache, wanted, cuts).to_pylist() == [known[n] for n in wanted if n in known]
-        cut(segments(cache)[0])
-    assert len(known) < 7
+        cache.store(KEY, names[first:last], vectors(*range(first, last)))
+    wanted = [7, None, *range(1, 7)]
+    laid = cache.laid_out(KEY, [UNKNOWN if n is None else names[n] for n in wanted])
+    parts = [t for first, end in pairwise([0, *cuts, len(wanted)]) for t in laid.between(first, end)]
+    in_order = [n for n in wanted if n is not None]
+    assert pa.concat_tables(parts).to_pydict() == {
+        "text_hash": [names[n] for n in in_order], "vector": vectors(*in_order).tolist(),
+    }  # fmt: skip
+    assert laid.count == len(in_order)
 
 
-def test_an_empty_cache_knows_nothing(cache: ParquetEmbeddingCache):
-    assert cache.hashes(*KEY) == set()
-    assert cache.vectors(*KEY, [A]).to_pydict() == {"text_hash": [], "vector": []}
+def test_an_empty_cache_knows_nothing(cache: SQLiteEmbeddingCache):
+    assert known(cache) == set()
+    assert (cache.vectors(KEY, [A])[0], cache.count(KEY)) == ([], 0)
     assert (cache.stats(), cache.verify(), cache.prune([A])) == ([], [], 0)
 
 
-def test_vectors_come_back_once_and_sorted_by_hash(cache: ParquetEmbeddingCache):
-    made = dict(zip([A, B, C], vectors(1, 2, 3), strict=True))
-    cache.store(*KEY, [B, A], np.stack([made[B], made[A]]))
-    cache.store(*KEY, [C, A], np.stack([made[C], made[A]]))
-    assert cache.hashes(*KEY) == {A, B, C}
-    assert cache.count(*KEY) == 4
-    found = cache.vectors(*KEY, [C, A, B, C, UNKNOWN]).to_pydict()
-    assert found == {"text_hash": SORTED, "vector": [made[h].tolist() for h in SORTED]}
-
-
-def test_a_lookup_finds_what_is_stored_and_merged_after_it_began(cache: ParquetEmbeddingCache):
-    cache.store(*KEY, [A], vectors(1))
-    lookup = cache.lookup(*KEY, [A, B, UNKNOWN])
-    assert lookup.missing() == {B, UNKNOWN}
-    cache.store(*KEY, [B, C], vectors(2, 3))
-    assert lookup.missing() == {UNKNOWN}
-    assert cache.lookup("another", *KEY[1:], [A]).missing() == {A}
+def test_a_vector_is_stored_once(cache: SQLiteEmbeddingCache):
+    cache.store(KEY, [B, A], vectors(2, 1))
+    cache.store(KEY, [C, A], vectors(3, 1))
+    assert (known(cache), cache.count(KEY)) == ({A, B, C}, 3)
+    names, rows = cache.vectors(KEY, [C, A, UNKNOWN])
+    assert (names, rows.tolist()) == ([C, A], vectors(3, 1).tolist())
 
 
 @pytest.mark.parametrize(
     "other", [("another", 4, "document"), ("model", 8, "document"), ("model", 4, "query")]
 )
-def test_vectors_of_another_model_width_or_task_are_not_found(cache: ParquetEmbeddingCache, other):
-    cache.store(*KEY, [A], vectors(1))
-    assert cache.hashes(*other) == set()
+def test_vectors_of_another_model_width_or_task_are_not_found(cache: SQLiteEmbeddingCache, other):
+    cache.store(KEY, [A], vectors(1))
+    assert known(cache, other) == set()
 
 
-def test_a_model_name_with_slashes_is_one_folder(cache: ParquetEmbeddingCache):
-    cache.store("../some/model@1+2", 4, "document", [A], vectors(1))
+def test_a_model_name_with_slashes_is_one_folder(cache: SQLiteEmbeddingCache):
+    cache.store(("../some/model@1+2", 4, "document"), [A], vectors(1))
     (holding,) = cache.stats()
     assert (holding.model, holding.vectors) == ("../some/model@1+2", 1)
-    assert {p.parents[2] for p in segments(cache)} == {cache.root / "..%2Fsome%2Fmodel@1+2"}
+    assert {p.parents[2] for p in files(cache)} == {cache.root / "..%2Fsome%2Fmodel@1+2"}
 
 
 @pytest.mark.parametrize(
@@ -113,113 +99,108 @@ def test_a_model_name_with_slashes_is_one_folder(cache: ParquetEmbeddingCache):
         pytest.param(vectors(1, 2), id="too many"),
     ],
 )
-def test_bad_vectors_are_refused_at_the_door(cache: ParquetEmbeddingCache, bad: np.ndarray):
+def test_bad_vectors_are_refused_at_the_door(cache: SQLiteEmbeddingCache, bad: np.ndarray):
     with pytest.raises(EmbeddingError):
-        cache.store(*KEY, [A], bad)
-    assert segments(cache) == []
+        cache.store(KEY, [A], bad)
+    assert files(cache) == []
 
 
 def flip(path: Path) -> None:
-    """Flip bits in the middle of the vectors of a file; its structure stays whole."""
-    data, column = bytearray(path.read_bytes()), pq.ParquetFile(path).metadata.row_group(0).column(1)
-    data[column.data_page_offset + column.total_compressed_size - 2] ^= 0xFF
+    """Flip a bit of a vector."""
+    data = bytearray(path.read_bytes())
+    data[data.index(fixed_point(vectors(1)).tobytes())] ^= 1
     path.write_bytes(data)
 
 
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-5])
+def tear(path: Path) -> None:
+    """Write zeros over a page in the middle of the rows."""
+    data = bytearray(path.read_bytes())
+    leaves = [start for start in range(0, len(data), 32768) if data[start] == 13]
+    data[leaves[5] : leaves[5] + 32768] = bytes(32768)
+    path.write_bytes(data)
 
 
-def other_width(path: Path) -> None:
-    table = pa.table({"text_hash": [A], "vector": pa.array([[1.0, 0.0]], pa.list_(pa.float32(), 2))})
-    pq.write_table(table, path)
+def test_a_damaged_vector_is_missing_and_is_stored_again(cache: SQLiteEmbeddingCache):
+    cache.store(KEY, [A, B], vectors(1, 2))
+    flip(files(cache)[0])
+    assert known(cache) == {B}
+    (damage,) = cache.verify()
+    assert (damage.path, damage.reason) == (files(cache)[0], "1 entries are not what was stored")
+    cache.store(KEY, [A], vectors(1))
+    assert (known(cache), cache.verify()) == ({A, B}, [])
 
 
-def zero(path: Path) -> None:
-    table = pq.read_table(path)
-    pq.write_table(table.set_column(1, table.field(1), pa.array([[0.0] * 4], table.field(1).type)), path)
+def test_a_torn_file_is_named_and_what_can_be_read_of_it_stays(cache: SQLiteEmbeddingCache):
+    cache.store(KEY, MANY, vectors(*range(len(MANY))))
+    tear(files(cache)[0])
+    with pytest.raises(
+        AnswerCacheError, match=r"vectors\.sqlite cannot be used .*--discard what can be read"
+    ):
+        cache.missing(KEY, MANY)
+    (damage,) = cache.verify()
+    kept = damage.discard()
+    assert len(MANY) * 0.8 < kept == len(known(cache)) < len(MANY)
+    names, rows = cache.vectors(KEY, MANY)
+    places = [MANY.index(name) for name in names]
+    assert np.array_equal(rows, vectors(*range(len(MANY)))[places])
+    cache.store(KEY, MANY, vectors(*range(len(MANY))))
+    assert (cache.count(KEY), cache.verify()) == (len(MANY), [])
 
 
-@pytest.mark.parametrize("damage", [flip, cut, other_width])
-def test_a_damaged_segment_is_set_aside_and_its_texts_are_missing(cache: ParquetEmbeddingCache, damage):
-    cache.store(*KEY, [A], vectors(1))
-    (segment,) = segments(cache)
-    cache.store(*KEY, [B], vectors(2))
-    damage(segment)
-    assert cache.vectors(*KEY, [A, B]).column("text_hash").to_pylist() == [B]
-    assert cache.hashes(*KEY) == {B}
-    (found,) = cache.verify()
-    assert found.reason == "set aside as damaged"
+def test_a_file_that_is_no_database_is_deleted(cache: SQLiteEmbeddingCache):
+    cache.store(KEY, [A], vectors(1))
+    files(cache)[0].write_bytes(b"no database" * 99)
+    (damage,) = cache.verify()
+    assert (damage.discard(), files(cache), cache.verify()) == (0, [], [])
 
 
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [(flip, "corrupt"), (cut, "truncated"), (other_width, "width 4"), (zero, "vector of length 0")],
-)
-def test_verify_names_damaged_files_and_discard_deletes_them(cache: ParquetEmbeddingCache, damage, reason):
-    cache.store(*KEY, [A], vectors(1))
-    (segment,) = segments(cache)
-    cache.store(*KEY, [B], vectors(2))
-    damage(segment)
-    (found,) = cache.verify()
-    assert found.path == segment
-    assert reason in found.reason
-    found.path.unlink()
-    assert cache.verify() == []
-    assert ParquetEmbeddingCache(cache.root).hashes(*KEY) == {B}
+def test_files_of_an_earlier_version_are_read_in_and_damaged_ones_set_aside(cache: SQLiteEmbeddingCache):
+    folder = cache.root / "model" / "4" / "document"
+    folder.mkdir(parents=True)
+    pq.write_table(table_of([A, B], vectors(1, 2)), folder / "1-a.parquet")
+    pq.write_table(table_of([B, C], vectors(2, 3)), folder / "1-b.parquet")
+    pq.write_table(table_of([UNKNOWN], vectors(4) * 2), folder / "1-long.parquet")
+    pq.write_table(pa.table({"other": [1]}), folder / "1-other.parquet")
+    (folder / "1-torn.parquet").write_bytes((folder / "1-a.parquet").read_bytes()[:-5])
+    assert known(cache) == {A, B, C}
+    assert cache.vectors(KEY, [C])[1].tolist() == vectors(3).tolist()
+    assert list(folder.glob("*.parquet")) == []
+    damages = cache.verify()
+    assert [d.path.stem for d in damages] == ["1-long", "1-other", "1-torn"]
+    assert sum(d.discard() for d in damages) == 0 and cache.verify() == []
 
 
-def test_many_segments_become_one_with_the_same_vectors(cache: ParquetEmbeddingCache):
-    names = [text_hash(str(n)) for n in range(70)]
-    for n, name in enumerate(names):
-        cache.store(*KEY, [name, A], vectors(n, -1))
-    before = cache.vectors(*KEY, [*names, A])
-    assert cache.hashes(*KEY) == {*names, A}
-    cache.compact(*KEY)
-    assert len(segments(cache)) == 1
-    assert cache.vectors(*KEY, [*names, A]).equals(before)
-    assert cache.hashes(*KEY) == {*names, A}
-
-
-def test_prune_drops_what_is_not_used_and_other_models_when_asked(cache: ParquetEmbeddingCache):
-    cache.store(*KEY, [A, B], vectors(1, 2))
-    cache.store(*KEY, [C], vectors(3))
-    cache.store("old", 4, "document", [A], vectors(1))
+def test_prune_drops_what_is_not_used_and_other_models_when_asked(cache: SQLiteEmbeddingCache):
+    cache.store(KEY, [A, B], vectors(1, 2))
+    cache.store(KEY, [C], vectors(3))
+    cache.store(("old", 4, "document"), [A], vectors(1))
     for key in (KEY, ("old", 4, "document")):
-        cache.refuse(*key, {A: "why", B: "why"})
+        cache.refuse(key, {A: "why", B: "why"})
     assert cache.prune([A]) == 2
     assert set(cache.refusal_counts().values()) == {1}
-    assert (cache.hashes(*KEY), cache.hashes("old", 4, "document")) == ({A}, {A})
-    assert cache.vectors(*KEY, [A]).column("vector").to_pylist() == vectors(1).tolist()
+    assert (known(cache), known(cache, ("old", 4, "document"))) == ({A}, {A})
+    assert cache.vectors(KEY, [A])[1].tolist() == vectors(1).tolist()
     assert cache.prune([A], models=["model"]) == 1
-    assert [h.model for h in cache.stats() if h.vectors] == ["model"]
+    assert [h.model for h in cache.stats()] == ["model"]
     assert cache.refusal_counts() == {KEY: 1}
 
 
 CLAIMER = """
 import sys
 from pathlib import Path
-from dagster_project.models.embedding_cache import ParquetEmbeddingCache
-cache = ParquetEmbeddingCache(Path(sys.argv[1]))
-cache.claim("model", 4, "document", sys.argv[2:])
+from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
+cache = SQLiteEmbeddingCache(Path(sys.argv[1]))
+cache.claim(("model", 4, "document"), sys.argv[2:])
 print("claimed", flush=True)
 sys.stdin.read()
 """
 
 
-def test_claims_keep_other_processes_out_until_their_process_ends(cache: ParquetEmbeddingCache):
+def test_claims_keep_other_processes_out_until_their_process_ends(cache: SQLiteEmbeddingCache):
     command = [sys.executable, "-c", CLAIMER, str(cache.root), A, B]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout and other.stdout.readline() == "claimed\n"
-        assert cache.claim(*KEY, [A, B, C]) == {C}
+        assert cache.claim(KEY, [A, B, C]) == {C}
         other.kill()
-        cache.await_others(*KEY, [A, B])
-    assert cache.claim(*KEY, [A, B, C]) == {A, B, C}
-
-
-def test_a_sweep_deletes_batches_that_killed_processes_left(cache: ParquetEmbeddingCache):
-    cache.store(*KEY, [A], vectors(1))
-    (segment,) = segments(cache)
-    (segment.parent / f".tmp-{2**22 + 1}-ff").write_bytes(b"half")
-    cache.sweep()
-    assert [p.name for p in segment.parent.iterdir()] == [segment.name]
+        cache.await_others(KEY, [A, B])
+    assert cache.claim(KEY, [A, B, C]) == {A, B, C}

@@ -26,7 +26,7 @@ KINDS = {
     "facts of the arrays": "index/weft-*.arrays/facts.json",
     "rows of hits": "index/weft-*.arrays/*hits.sqlite", "arrays of chunks": "index/weft-*.arrays/*.npy",
     "arrays of segments": "index/weft-*.arrays/segment-*/*.npy", "published file": "index/weft-*.duckdb",
-    "lake": "lake/**/*.parquet", "cached vectors": "cache/**/*.parquet",
+    "lake": "lake/**/*.parquet", "cached vectors": "cache/**/vectors.sqlite",
     "kept footers": "cache/**/footers.sqlite", "memories": "cache/*.json",
 }  # fmt: skip
 """By kind, the pattern of its files below the storage root."""

@@ -7,12 +7,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import product
 from urllib.parse import unquote
 
-import pyarrow.parquet as pq
 import pytest
 
 from dagster_project.composition.objects import make_embedding_cache, make_sources
 from dagster_project.index.publish import publisher
 from dagster_project.lake.kept_footers import local_footers
+from dagster_project.models.answer_cache import SQLiteAnswerCache
 from dagster_project.orchestration.plan import make_plan
 from tests.archives import Workspace
 from transforms.errors import WeftError
@@ -58,11 +58,10 @@ def test_no_vectors_are_set_aside_and_no_mail_is_quarantined(built: Workspace):
     cache, sources = make_embedding_cache(built.settings), make_sources(built.settings)
     mails, (place,) = sources.discover()[0], cache.root.glob("*/*/*")
     key = unquote(place.parts[-3]), int(place.parts[-2]), place.name
-    segments = cache.segments(*key)
-    known = pq.read_table(next(iter(segments.values()))).column("text_hash").to_pylist()
-    reads = (lambda: cache.laid_out(*key, known), lambda: [mail.fault for mail in sources.mails(mails)])
+    known = SQLiteAnswerCache(place / "vectors.sqlite").all_keys()
+    reads = (lambda: cache.vectors(key, known), lambda: [mail.fault for mail in sources.mails(mails)])
     assert not any(reads[1]())
     for count, read in product(range(4), reads):
         with files_left(count), suppress(WeftError, OSError):
             assert not any(read()) if read is reads[1] else read()
-    assert cache.segments(*key) == segments
+    assert cache.missing(key, known) == set()

@@ -11,7 +11,7 @@ import pyarrow as pa
 from assets.embedding import EmbeddingReport, vectors_of
 from assets.vector_parts import EmbeddingTotals
 from dagster_project.extras.services.gemini_embedder import GeminiEmbedder
-from dagster_project.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
 from dagster_project.system.long_work import LoggedProgress
 from tests.gemini_loopback import KEY
 from tests.processes import forked
@@ -40,7 +40,7 @@ def embed(
     table = ibis.memtable(pa.table({"text_hash": [text_hash(t) for t in texts], "text": texts}))
     by_hash = {text_hash(t): t for t in texts}
     names = list(by_hash)
-    found, report = vectors_of(table, names, embedder, ParquetEmbeddingCache(cache), LoggedProgress())
+    found, report = vectors_of(table, names, embedder, SQLiteEmbeddingCache(cache), LoggedProgress())
     rows = [row for part in found.between(0, len(names)) for row in part.to_pylist()]
     assert len(rows) == found.count
     return {by_hash[row["text_hash"]]: row["vector"] for row in rows}, report

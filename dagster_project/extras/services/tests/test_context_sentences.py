@@ -167,7 +167,7 @@ def test_a_damaged_file_of_answers_is_named_with_the_remedy(tmp_path: Path):
     cache = SQLiteAnswerCache(tmp_path / "answers.sqlite")
     cache.store({str(n): "x" * 99 for n in range(999)})
     data = bytearray(cache.path.read_bytes())
-    data[4096:9000] = bytes(4904)
+    data[32_768:40_000] = bytes(7_232)
     cache.path.write_bytes(data)
     (damage,) = cache.verify()
     assert damage.path == cache.path

@@ -201,8 +201,8 @@ def test_a_check_warns_of_texts_that_are_embedded_a_second_time(built: Workspace
         return found.passed, float(str(found.metadata["reuse_ratio"].value))
 
     assert last_check() == (True, 1.0)
-    for segment in make_embedding_cache(built.settings).root.rglob("*.parquet"):
-        segment.unlink()
+    (vectors,) = make_embedding_cache(built.settings).root.rglob("vectors.sqlite")
+    vectors.unlink()
     built.write("dev/dev.2004-03.mbox", discussion(800, 3, "planner"))
     built.build()
     assert last_check() == (True, 1.0)
@@ -229,12 +229,11 @@ def test_the_cache_is_looked_after_from_the_command_line(built: Workspace, tmp_p
     needed = len(set(built.column("SELECT vector::VARCHAR FROM embeddings")))
     assert answer(built.weft("cache", "prune", "--json"))["vectors"] == holding["count"] - needed
 
-    segments = list(make_embedding_cache(built.settings).root.rglob("*.parquet"))
-    for segment in segments:
-        segment.write_bytes(segment.read_bytes()[:-9])
+    (vectors,) = make_embedding_cache(built.settings).root.rglob("vectors.sqlite")
+    vectors.write_bytes(b"no database")
     damaged = built.weft("cache", "verify")
     assert damaged.exit_code == 7
-    assert "truncated or corrupt" in damaged.stdout and "weft cache verify --discard" in damaged.stderr
+    assert "not a database" in damaged.stdout and "weft cache verify --discard" in damaged.stderr
     assert built.weft("cache", "verify", "--discard").exit_code == 0
     assert built.weft("cache", "stats").stdout == "The cache is empty.\n"
 

@@ -17,7 +17,7 @@ import pytest
 from assets.embedding import query_vectors
 from dagster_project.extras.services.gemini_embedder import GeminiEmbedder
 from dagster_project.extras.services.tests.embedding_run import embed, started, texts_between, totals
-from dagster_project.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
 from dagster_project.system.rate_limit import Quota
 from tests import gemini_loopback as server
 from tests.cases import some
@@ -196,11 +196,11 @@ def test_a_refused_query_is_named(gemini: Loopback):
 def test_questions_are_embedded_once_and_refused_ones_left_out(gemini: Loopback, tmp_path: Path):
     gemini.rule = server.blocks_forbidden
     embedder = GeminiEmbedder(EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url))
-    found = query_vectors(["what", FORBIDDEN, "why"], embedder, ParquetEmbeddingCache(tmp_path))
+    found = query_vectors(["what", FORBIDDEN, "why"], embedder, SQLiteEmbeddingCache(tmp_path))
     assert sorted(found) == ["what", "why"]
     assert (gemini.paid["what"], gemini.paid["why"]) == (1, 1)
     asked = len(gemini.requests)
-    again = query_vectors(["why", FORBIDDEN], embedder, ParquetEmbeddingCache(tmp_path))
+    again = query_vectors(["why", FORBIDDEN], embedder, SQLiteEmbeddingCache(tmp_path))
     assert np.array_equal(again["why"], found["why"])
     assert len(gemini.requests) == asked
 
@@ -212,9 +212,9 @@ def test_questions_that_were_answered_before_a_fault_are_kept(gemini: Loopback, 
         EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url, request_texts=10)
     )
     with pytest.raises(ServiceError, match="does not accept the key"):
-        query_vectors(TEXTS, embedder, ParquetEmbeddingCache(tmp_path))
+        query_vectors(TEXTS, embedder, SQLiteEmbeddingCache(tmp_path))
     gemini.rule = lambda texts: None
-    assert sorted(query_vectors(TEXTS, embedder, ParquetEmbeddingCache(tmp_path))) == sorted(TEXTS)
+    assert sorted(query_vectors(TEXTS, embedder, SQLiteEmbeddingCache(tmp_path))) == sorted(TEXTS)
     assert set(gemini.paid.values()) == {1}
 
 
@@ -224,7 +224,7 @@ def test_a_question_masked_in_another_way_has_another_vector(gemini: Loopback, t
         embedder = GeminiEmbedder(
             EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url), safety
         )
-        made.append(query_vectors(["of ann@example.org"], embedder, ParquetEmbeddingCache(tmp_path)))
+        made.append(query_vectors(["of ann@example.org"], embedder, SQLiteEmbeddingCache(tmp_path)))
     masked, plain, again = (m["of ann@example.org"] for m in made)
     assert not np.array_equal(masked, plain) and np.array_equal(masked, again)
     assert dict(gemini.paid) == {"of [email]": 1, "of ann@example.org": 1}

@@ -13,7 +13,7 @@ from dagster_project.cli.deployment import deployment
 from dagster_project.index.search.statements.lake_sql import query_lake
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.parquet_files import MISSING, OTHER_SCHEMA
-from dagster_project.models.embedding_cache import ParquetEmbeddingCache
+from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
 from tests.archives import Mail, Workspace, differences, discussion, two_lists
 from tests.s3_loopback import s3_service
 
@@ -75,15 +75,15 @@ def test_a_lake_on_s3_is_built_changed_and_taken_out_of_as_one_on_disk(
 def test_machines_with_disks_of_their_own_share_the_vectors_on_the_store(store: Any, tmp_path: Path):
     key, a, b = ("model", 2, "document"), "a" * 32, "b" * 32
     place = UPath(f"s3://{BUCKET}/others/.embeddings")
-    first, second = (ParquetEmbeddingCache(tmp_path / name, place) for name in ("first", "second"))
-    first.store(*key, [a], np.array([[1, 0]], dtype=np.float32))
-    assert second.hashes(*key) == {a}
-    second.store(*key, [b], np.array([[0, 1]], dtype=np.float32))
-    assert first.hashes(*key) == {a, b}
-    assert first.vectors(*key, [b]).column("vector").to_pylist() == [[0, 1]]
+    first, second = (SQLiteEmbeddingCache(tmp_path / name, place) for name in ("first", "second"))
+    first.store(key, [a], np.array([[1, 0]], dtype=np.float32))
+    assert second.missing(key, [a, b]) == {b}
+    second.store(key, [b], np.array([[0, 1]], dtype=np.float32))
+    assert first.missing(key, [a, b]) == set()
+    assert first.vectors(key, [b])[1].tolist() == [[0, 1]]
     assert second.prune([b]) == 1
-    fresh = ParquetEmbeddingCache(tmp_path / "third", place)
-    assert fresh.hashes(*key) == {b} and fresh.verify() == []
+    fresh = SQLiteEmbeddingCache(tmp_path / "third", place)
+    assert fresh.missing(key, [a, b]) == {a} and fresh.verify() == []
 
 
 def requests_of(lake: ParquetLake) -> list[str]:
