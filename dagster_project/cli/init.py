@@ -216,8 +216,7 @@ def _sources(place: str, base: Path, name: str | None, kind: str | None, names: 
         address = re.sub(r"/(\{epoch\}|git/.*|\d+)?$", "", url.removesuffix(".git"))
         detected = Detected("public_inbox", place, "public-inbox", 0)
         return [_New(_free(name or address, names), detected, url)]
-    path = Path(place).expanduser()
-    path = path if path.is_absolute() else Path.cwd() / path
+    path = _absolute(place)
     sources = [Detected(kind, str(path), kind, 0)] if kind else sources_at(path)
     new: list[_New] = []
     for detected in sources:
@@ -226,9 +225,14 @@ def _sources(place: str, base: Path, name: str | None, kind: str | None, names: 
     return new
 
 
+def _absolute(place: str) -> Path:
+    """The path of a place from the root on, without `..`: a file has one path, whichever place it is found from."""
+    return Path(os.path.abspath(os.path.expanduser(place)))  # noqa: PTH100, PTH111
+
+
 def _below(detected: Detected, base: Path) -> Detected:
     """`detected` with its path as a settings file in `base` writes it."""
-    path = Path(os.path.normpath(detected.path))
+    path = Path(detected.path)
     short = path.relative_to(base) if path.is_relative_to(base) else path
     return replace(detected, path=str(short))
 
@@ -288,8 +292,8 @@ def _write(file: Path, new: Sequence[_New], language: str | None) -> None:
 def _tell_unread(places: Sequence[str], offered: Sequence[_New], base: Path) -> None:
     """Print the endings of the files at places whose kinds were found, if no source reads them."""
     read = [replace(source.detected, path=str(base / source.detected.path)) for source in offered]
-    for place in map(Path, places if all(source.files for source in read) else ()):
-        if rest := unread_files(place.expanduser().absolute(), read):
+    for place in places if all(source.files for source in read) else ():
+        if rest := unread_files(_absolute(place), read):
             endings = ", ".join(f"{count:,} {ending}" for ending, count in rest.most_common(6))
             click.echo(
                 f"{place}: files that no source reads: {endings}{', and others' if len(rest) > 6 else ''}"

@@ -20,6 +20,7 @@ from dagster_project.sources.chat_exports import FILE_PROGRAMS, is_slack, progra
 from dagster_project.sources.mail_places import begins_as_mail, month_of
 from dagster_project.sources.public_inbox import is_inbox, repositories
 from dagster_project.sources.reading_files import open_file
+from dagster_project.sources.trees import CONFLUENCE_XML, NO_CONFLUENCE_XML
 from dagster_project.sources.zip_exports import ZippedExport
 from dagster_project.system.globs import is_file, is_folder
 from transforms.conversations.exports import chat_columns
@@ -74,6 +75,8 @@ def sources_at(place: Path) -> list[Detected]:
     if not place.exists():
         raise SourceError(f"{place}: no file or folder is there; give the place where the archive is")
     sources = _of_folder(place) if is_folder(place) else _of_file(place)
+    if not sources and (place.name == CONFLUENCE_XML or (place / CONFLUENCE_XML).exists()):
+        raise SourceError(f"{place}: {NO_CONFLUENCE_XML}")
     if not sources:
         raise SourceError(
             f"{place}: neither mail nor notes, documents or exported chats were found there; "

@@ -26,6 +26,12 @@ _PARTS_OF_TEXTS = ("all", "part-{number:03}-of-{count}")
 _PARTS_OF_FILES = ("files", "files-{number:03}-of-{count}")
 """Names of partitions: of the only one, and of one of several."""
 
+CONFLUENCE_XML = "entities.xml"
+NO_CONFLUENCE_XML = (
+    "confluence_xml: the XML export of a Confluence space is not read; export the space as HTML (Space settings, "
+    "Export space), and give the folder of that export"
+)
+
 
 @dataclass(frozen=True)
 class TreeFile:
@@ -146,6 +152,8 @@ class _Walk:
             return None
         if not entry.is_file():
             return "not_a_file: neither a file nor a folder"
+        if entry.name == CONFLUENCE_XML:
+            return NO_CONFLUENCE_XML
         if not self.included(name):
             return "not_included: no pattern of `include` matches"
         kind = document_format(valid_text(entry.name))

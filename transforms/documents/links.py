@@ -18,6 +18,7 @@ from transforms.documents.nodes import slug_base
 from transforms.schemas.documents import DOCUMENT_REFERENCES
 from transforms.schemas.relations import LINKS
 from transforms.schemas.table import rows_of
+from transforms.text.charsets import percent_decoded
 
 VERSION = "2"
 
@@ -31,7 +32,6 @@ _URL_END = b".,;:!?'*_~)]"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _BLOCK_ID = re.compile(rb"(?:^|(?<=[ \t]))\^([A-Za-z0-9-]+)[ \t]*\r?$", re.MULTILINE)
 _PROPERTY_LINK = re.compile(rb"\[\[([^\[\]|\r\n]+)(?:\|([^\[\]\r\n]*))?\]\]")
-_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 _ID_EDGES = "<>/ "
 
 
@@ -205,8 +205,8 @@ class _Vault:
             doc = self._wiki(origin, name) if name else origin
         else:
             name, mark, fragment = target.partition("#")
-            fragment = _unquoted(fragment)
-            path = _unquoted(name.partition("?")[0])
+            fragment = percent_decoded(fragment)
+            path = percent_decoded(name.partition("?")[0])
             doc = self._path(origin, path) if path else origin
         if doc is None:
             return None
@@ -313,17 +313,10 @@ def _resolved_path(folder: tuple[str, ...], path: str) -> str | None:
     return "/".join(segments)
 
 
-def _unquoted(text: str) -> str:
-    """`text` with its percent-escapes decoded (RFC 3986, 2.1)."""
-    if "%" not in text:
-        return text
-    return _ESCAPE.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode()).decode("utf-8", "replace")
-
-
 def ids_in_url(url: str) -> Iterator[str]:
     """The parts of a URL that may be the Message-ID of the mail that it shows."""
     scheme, _, rest = url.partition(":")
     # A Message-ID may hold the signs that part the fields of a query.
     fields = [*re.split(r"[/?#]", rest), *re.split(r"[/?&=#]", rest)]
     segments = [rest.partition("/")[0]] if scheme.lower() == "mid" else fields
-    return (_unquoted(segment).strip(_ID_EDGES) for segment in segments if segment)
+    return (percent_decoded(segment).strip(_ID_EDGES) for segment in segments if segment)

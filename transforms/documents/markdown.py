@@ -4,6 +4,8 @@ This module makes one pass over the events of a CommonMark parser. Other modules
 tables of documents, heading trees and chunks from the results of `parse`."""
 
 import re
+from bisect import bisect_right
+from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -196,13 +198,7 @@ def _is_too_deep(body: bytes) -> bool:
 
 def _may_hold_code(body: bytes, start: int, end: int) -> bool:
     """True if a fence, or an indented line, may stand in a container."""
-    find = body.find
-    return (
-        find(b"    ", start, end) >= 0
-        or find(b"```", start, end) >= 0
-        or find(b"~~~", start, end) >= 0
-        or (find(b"\t", start, end) >= 0)
-    )
+    return any(body.find(sign, start, end) >= 0 for sign in (b"    ", b"```", b"~~~", b"\t"))
 
 
 def masked(data: bytes, ranges: list[tuple[int, int]]) -> bytes:
@@ -350,11 +346,5 @@ def _html_comments(data: bytes, html: list[tuple[int, int]]) -> list[tuple[int, 
 
 def _inside(offset: int, ranges: list[tuple[int, int]]) -> bool:
     """True if the place is in one of the ranges, which are in order and disjoint."""
-    low, high = 0, len(ranges)
-    while low < high:
-        middle = (low + high) // 2
-        if ranges[middle][1] <= offset:
-            low = middle + 1
-        else:
-            high = middle
-    return low < len(ranges) and ranges[low][0] <= offset
+    at = bisect_right(ranges, offset, key=itemgetter(1))
+    return at < len(ranges) and ranges[at][0] <= offset

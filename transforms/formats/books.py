@@ -8,12 +8,11 @@ from typing import Any
 
 from transforms.formats.converted import DC, Converted, FormatError, Zipped
 from transforms.formats.html_markdown import html_markdown
-from transforms.text.charsets import decode_text
+from transforms.text.charsets import decode_text, percent_decoded
 
 _CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"
 _OPF = "{http://www.idpf.org/2007/opf}"
 _PAGES = {"application/xhtml+xml", "text/html"}
-_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 _FENCE = re.compile(r"^`{3,}", re.MULTILINE)
 _OUTPUT_CHARS = 4000
 """Characters of one output of a cell that are kept: logs of training run to megabytes."""
@@ -36,7 +35,7 @@ def epub_markdown(data: bytes) -> Converted:
         ):
             continue
         name = posixpath.normpath(
-            posixpath.join(posixpath.dirname(package_name), _unquoted(item.get("href", "")))
+            posixpath.join(posixpath.dirname(package_name), percent_decoded(item.get("href", "")))
         )
         if name not in zipped.names:
             defects.append(f"missing_chapter: {name}")
@@ -49,13 +48,6 @@ def epub_markdown(data: bytes) -> Converted:
         defects += converted.defects
     converted = Converted("\n\n".join(filter(None, parts)) + "\n", defects)
     return zipped.described(converted, package_name, {"title": f"{DC}title", "created": f"{DC}date"})
-
-
-def _unquoted(reference: str) -> str:
-    """A reference without the escapes of RFC 3986."""
-    return _ESCAPE.sub(lambda escape: bytes.fromhex(escape[1].decode()), reference.encode()).decode(
-        "utf-8", "replace"
-    )
 
 
 def notebook_markdown(data: bytes) -> Converted:

@@ -18,8 +18,17 @@ _C1 = re.compile("[\x80-\x9f]")
 _MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _HIGH = re.compile(rb"[\x80-\xff]")
 _JAPANESE_ESCAPE = re.compile(rb"\x1b\$[@B]|\x1b\$\([DOPQ]")
+_PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
 _DETECTED_BYTES = 1 << 16
 """Bytes the detector looks at: enough for its statistics, few enough for a megabyte of text."""
+
+
+def percent_decoded(text: str) -> str:
+    """A text with its escapes decoded (RFC 3986, 2.1).
+
+    >>> percent_decoded("Sub%20Heading")
+    'Sub Heading'"""
+    return _PERCENT.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode()).decode("utf-8", "replace")
 
 
 class Decoded(NamedTuple):

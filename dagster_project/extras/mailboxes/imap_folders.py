@@ -21,7 +21,7 @@ from imapclient.datetime_util import format_criteria_date
 from imapclient.exceptions import IMAPClientAbortError, IMAPClientError, LoginError
 
 from dagster_project.extras.mailboxes.imap_wire import TooManyBytesError, Wire, WiredClient
-from dagster_project.extras.mailboxes.labels import flag_labels, label_line, with_labels
+from dagster_project.extras.mailboxes.labels import flag_labels
 from dagster_project.extras.mailboxes.maildir import Maildir
 from dagster_project.extras.mailboxes.settings import ImapRemote
 from dagster_project.remotes.landing import MALFORMED, Landing
@@ -77,8 +77,11 @@ class ImapFolder:
     def _ask(self, what: str, call: Callable[[], _Answer], literals: int = 0) -> _Answer:
         """The answer of the server; every fault of it as a FetchError that says what was asked for.
 
-        At most so many bytes of literals are read."""
-        self._count()
+        At most so many bytes of literals are read. It waits for the quota, and ends when the time limit is over."""
+        if time.monotonic() >= self.ends_at:
+            raise self.remote.too_late(self._address)
+        asyncio.run(self.quota.take(1, 0))
+        self.landing.requests += 1
         self.wire.allow(literals)
         fault: FetchError
         here = self._address
@@ -89,7 +92,7 @@ class ImapFolder:
             fault = self._interrupted(what, self._reason(error)) if was_cut else self._refused(error)
         except ssl.SSLCertVerificationError as error:
             fault = FetchError(
-                f"{self._address}: the certificate cannot be trusted ({error.verify_message}); name a file with the "
+                f"{here}: the certificate cannot be trusted ({error.verify_message}); name a file with the "
                 "authority's certificate by SSL_CERT_FILE"
             )
         except ssl.SSLError as error:
@@ -220,19 +223,8 @@ class ImapFolder:
 
             by_uid = self._ask(f"flags of {self._in_words(batch)}", call, _LABEL_BYTES)
             for uid, labels in sorted(by_uid.items()):
-                self._relabel(maildir, here[uid], labels)
+                maildir.relabel(here[uid], labels)
         self.landing.items["labels"] = now
-
-    def _relabel(self, maildir: Maildir, name: str, labels: list[str]) -> None:
-        """Write a mail again, as old as it is, if its labels changed."""
-        path, line = self.landing.folder / "cur" / name, label_line(labels)
-        with path.open("rb") as stream:
-            first = stream.readline()
-        if first == line or not (labels or first.startswith(line[:15])):
-            return
-        self.landing.unchanged -= 1
-        arrived = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-        maildir.put(name, with_labels(path.read_bytes(), labels), arrived)
 
     def _batches(self, client: IMAPClient, maildir: Maildir, uids: Sequence[int]) -> Iterator[list[int]]:
         """The mails to be fetched, so many at once that a batch stays small; too large ones are left out."""
@@ -274,20 +266,12 @@ class ImapFolder:
                 continue
             self.landing.bytes += len(data)
             if not maildir.is_too_large(uid, len(data)):
-                mail = with_labels(data.replace(b"\r\n", b"\n"), labels)
-                maildir.put(f"{key}.{uid:010d}", mail, arrived)
+                maildir.put(f"{key}.{uid:010d}", data, arrived, labels)
 
     def _in_words(self, uids: Sequence[int]) -> str:
         """The mails to fetch, in words for a fault."""
         some = str(uids[0]) if len(uids) == 1 else f"{min(uids)} to {max(uids)}"
         return f"UID {some} of the folder {self.remote.folder!r}"
-
-    def _count(self) -> None:
-        """Wait for the quota, and end when the time limit is over."""
-        if time.monotonic() >= self.ends_at:
-            raise self._interrupted("", "")
-        asyncio.run(self.quota.take(1, 0))
-        self.landing.requests += 1
 
 
 def _number_ranges(count: int) -> Iterator[str]:

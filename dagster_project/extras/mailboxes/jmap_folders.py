@@ -18,6 +18,7 @@ import httpx2
 from pydantic import AwareDatetime, Field, NonNegativeInt, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from dagster_project.extras.mailboxes.labels import clean_labels
 from dagster_project.extras.mailboxes.maildir import Maildir
 from dagster_project.extras.mailboxes.settings import JmapRemote
 from dagster_project.remotes.http_requests import HttpRequests
@@ -35,6 +36,8 @@ _ATTEMPTS = 5
 _KEY_CHARS = 12
 _PASSING = {"serverUnavailable", "serverFail", "serverPartialFail", "rateLimit", "anchorNotFound"}
 """Errors of methods after which the same fetch may succeed (RFC 8620, sections 3.6.2 and 5.5)."""
+_FLAGS = frozenset(("$answered", "$draft", "$flagged", "$seen"))
+"""Keywords that are flags of IMAP (RFC 8621, section 4.1.1), and labels with the names that these have."""
 _Shape = TypeVar("_Shape")
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,200}$")]
 """An id (RFC 8620, section 1.2), short enough for the name of a file."""
@@ -46,7 +49,8 @@ _Mailbox = TypedDict("_Mailbox", {"id": Id, "name": str, "parentId": Id | None, 
 _Mailboxes = TypedDict("_Mailboxes", {"list": list[_Mailbox]})
 _Mail = TypedDict(
     "_Mail",
-    {"id": Id, "blobId": Id, "size": NonNegativeInt, "receivedAt": AwareDatetime, "mailboxIds": dict[Id, bool]},
+    {"id": Id, "blobId": Id, "size": NonNegativeInt, "receivedAt": AwareDatetime, "mailboxIds": dict[Id, bool],
+     "keywords": dict[str, bool]},
 )  # fmt: skip
 _Mails = TypedDict("_Mails", {"state": str, "list": list[_Mail], "notFound": list[Id]})
 _Found = TypedDict("_Found", {"ids": list[Id], "total": NonNegativeInt})
@@ -83,7 +87,7 @@ class JmapFolder:
             self.account = self.session["primaryAccounts"].get(_MAIL, "")
             if not self.account:
                 raise self._fault("the login has no account of mail; give the token the scope of mail")
-            self.mailbox = await self._mailbox()
+            self.mailbox, self.folders = await self._mailbox()
             self.key = parts_hash([self.remote.url, self.account, self.mailbox])[:_KEY_CHARS]
             names = self.maildir.names()
             here = {name for name in names if name.startswith(f"{self.key}.")}
@@ -95,7 +99,8 @@ class JmapFolder:
     def _identity(self) -> str:
         """A hash of the folder, what is fetched of it, and the mails that are here."""
         settings = [self.key, str(self.remote.since), str(self.remote.max_bytes)]
-        return parts_hash([*settings, *sorted(self.maildir.names())])
+        folders = [part for folder in sorted(self.folders.items()) for part in folder]
+        return parts_hash([*settings, *folders, *sorted(self.maildir.names())])
 
     async def _bring(self, here: set[str]) -> tuple[str, set[str]]:
         """Fetch the mails that are not here; the state of the server before, and the names of mails that are gone."""
@@ -106,13 +111,15 @@ class JmapFolder:
             state, ids, stale = await self._changed(str(memory.get("state")))
         except _UnknownStateError:
             state = (await self._call("Email/get", {"ids": []}, _Mails))["state"]
-            listed = {self._name(one): one for one in await self._listed()}
-            ids, stale = [one for name, one in listed.items() if name not in here], here - set(listed)
+            ids = list(await self._listed())
+            stale = here.difference(map(self._name, ids))
         async for mail in self._mails_of(ids):
             name = self._name(mail["id"])
             if self.mailbox not in mail["mailboxIds"] or mail["receivedAt"] < self.since:
                 stale.add(name)
-            elif name not in here:
+            elif name in here:
+                self.maildir.relabel(name, self._labels(mail))
+            else:
                 await self._store(name, mail)
         self.landing.unchanged += len(here - stale)
         return state, stale
@@ -155,7 +162,7 @@ class JmapFolder:
         """The mails of these ids that are still there, in this order."""
         limit = self.session["capabilities"].get(_CORE, {}).get("maxObjectsInGet")
         count = min(_MAILS_AT_ONCE, limit) if isinstance(limit, int) and limit > 0 else _MAILS_AT_ONCE
-        properties = ["id", "blobId", "size", "receivedAt", "mailboxIds"]
+        properties = ["id", "blobId", "size", "receivedAt", "mailboxIds", "keywords"]
         for some in (ids[start : start + count] for start in range(0, len(ids), count)):
             answer = await self._call("Email/get", {"ids": some, "properties": properties}, _Mails)
             mails = {mail["id"]: mail for mail in answer["list"]}
@@ -178,24 +185,31 @@ class JmapFolder:
             url = url.replace(f"{{{field}}}", quote(value, safe=""))
         data = await self._answer(url, most=mail["size"])
         if len(data) == mail["size"]:
-            self.maildir.put(name, data, mail["receivedAt"])
+            self.maildir.put(name, data, mail["receivedAt"], self._labels(mail))
             return
         self.is_whole = False
         text = f"mail {mail['id']} has other than the {mail['size']:,} bytes that the server says"
         self.landing.note(f"{text}; the next fetch asks for it again")
 
-    async def _mailbox(self) -> str:
-        """The id of the folder; that of the role `inbox` for INBOX."""
+    def _labels(self, mail: _Mail) -> list[str]:
+        """The keywords of a mail and the other folders that it is in; `seen` for `$seen`."""
+        keywords = (word for word, is_set in mail["keywords"].items() if is_set)
+        others = (self.folders.get(box, "") for box in mail["mailboxIds"] if box != self.mailbox)
+        return clean_labels([*(word.lstrip("$") if word in _FLAGS else word for word in keywords), *others])
+
+    async def _mailbox(self) -> tuple[str, dict[str, str]]:
+        """The id of the folder, that of the role `inbox` for INBOX, and the paths of all folders by their ids."""
         properties = ["id", "name", "parentId", "role"]
         answer = await self._call("Mailbox/get", {"ids": None, "properties": properties}, _Mailboxes)
         boxes = {box["id"]: box for box in answer["list"]}
         ids = {"INBOX": one for one, box in boxes.items() if box["role"] == "inbox"}  # noqa: B035
-        ids |= {_path(box, boxes): one for one, box in boxes.items()}
+        paths = {one: _path(box, boxes) for one, box in boxes.items()}
+        ids |= {path: one for one, path in paths.items()}
         folder = "INBOX" if self.remote.folder.upper() == "INBOX" else self.remote.folder
         if folder not in ids:
             names = ", ".join(sorted(ids)[:_SHOWN_FOLDERS])
             raise self._fault(f"there is no folder {folder!r}, but {names}; mend `folder`")
-        return ids[folder]
+        return ids[folder], paths
 
     def _name(self, mail: str) -> str:
         return f"{self.key}.{mail}"
@@ -248,11 +262,9 @@ class JmapFolder:
         """The parts of an answer that are used; a fault that may pass if it has another shape."""
         adapter = _adapter(shape)
         try:
-            return (
-                adapter.validate_json(answer)
-                if isinstance(answer, bytes)
-                else adapter.validate_python(answer)
-            )
+            if isinstance(answer, bytes):
+                return adapter.validate_json(answer)
+            return adapter.validate_python(answer)
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
         why = f"the answer cannot be read ({'.'.join(map(str, first['loc']))} {first['msg']})"

@@ -1,7 +1,7 @@
 """Labels and flags of a fetched mail, in the header X-Gmail-Labels before its own, as Google Takeout writes it."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from email.header import Header
 from typing import Any
 
@@ -25,7 +25,11 @@ def flag_labels(parts: Mapping[bytes, Any]) -> list[str]:
     names = [
         word[1:].lower() if word.startswith("\\") else word for word in words if word.lower() != "\\recent"
     ]
-    names += [label.removeprefix("\\") for label in labels]
+    return clean_labels([*names, *(label.removeprefix("\\") for label in labels)])
+
+
+def clean_labels(names: Iterable[str]) -> list[str]:
+    """The names as labels of a mail: sorted, without signs that nobody sees, and no more than a header holds."""
     short, chars = list[str](), 0
     for label in sorted({"".join(filter(str.isprintable, label)).strip() for label in names} - {""}):
         chars += len(label) + 4

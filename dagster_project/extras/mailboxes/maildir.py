@@ -1,8 +1,10 @@
 """The Maildir that the mails of a folder land in, each in a file whose name says which mail it is."""
 
 import os
+from collections.abc import Collection
 from datetime import UTC, datetime
 
+from dagster_project.extras.mailboxes.labels import label_line, with_labels
 from dagster_project.remotes.landing import Landing
 
 
@@ -25,14 +27,25 @@ class Maildir:
             self.landing.note(f"mail {mail} has {size:,} bytes, more than max_bytes; it was not fetched")
         return size > self.max_bytes
 
-    def put(self, name: str, data: bytes, arrived: datetime) -> None:
+    def put(self, name: str, data: bytes, arrived: datetime, labels: Collection[str]) -> None:
         """Give a mail its file, as old as its arrival on the server; a time in the future is now."""
+        data = with_labels(data.replace(b"\r\n", b"\n"), labels)
         arrived = min(arrived, datetime.now(UTC))
         unfinished = self.landing.partial(name)
-        unfinished.write_bytes(data.replace(b"\r\n", b"\n"))
+        unfinished.write_bytes(data)
         os.utime(unfinished, (arrived.timestamp(), arrived.timestamp()))
         self.landing.put(unfinished, f"cur/{name}")
         self.landing.saw(arrived)
+
+    def relabel(self, name: str, labels: Collection[str]) -> None:
+        """Write a mail that was here before again, as old as it is, if its labels changed."""
+        path, line = self.landing.folder / "cur" / name, label_line(labels)
+        with path.open("rb") as stream:
+            first = stream.readline()
+        if first == line or not (labels or first.startswith(line[:15])):
+            return
+        self.landing.unchanged -= 1
+        self.put(name, path.read_bytes(), datetime.fromtimestamp(path.stat().st_mtime, UTC), labels)
 
     def drop(self, names: set[str]) -> None:
         """Remove mails that are no longer on the server."""

@@ -210,10 +210,11 @@ def test_without_a_terminal_nothing_is_asked(tmp_path: Path):
 
 def test_three_questions_make_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("dagster_project.cli.init._can_answer", lambda: True)
-    place = put(tmp_path / "x", {"notes/a.md": NOTE, "mail/b.mbox": MBOX, "c.BIN": b"\0", "d": b"\0"})
-    result = init(tmp_path, answers=f"{place}\n1 3\n2\ngerman\n")
+    put(tmp_path / "x", {"notes/a.md": NOTE, "mail/b.mbox": MBOX, "c.BIN": b"\0", "d": b"\0"})
+    monkeypatch.chdir(put(tmp_path / "w", {"a": b""}))
+    result = init(tmp_path, answers="../x\n1 3\n2\ngerman\n")
     assert "2  notes: vault at x/notes, 1 file, 40 bytes" in result.stderr and "from 1 to 2" in result.stderr
-    assert f"{place}: files that no source reads: 1 .bin, 1 without ending\n" in result.stdout
+    assert "../x: files that no source reads: 1 .bin, 1 without ending\n" in result.stdout
     assert [source["path"] for source in written(tmp_path)] == ["x/notes"]
     assert load_settings(tmp_path / "weft.toml").terms.stemmer == "german"
 

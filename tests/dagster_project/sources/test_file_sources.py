@@ -67,19 +67,23 @@ def test_a_file_name_that_is_no_utf8_makes_a_partition(workspace: Workspace):
     assert places(workspace, "dev/caf%5cxe9")[0].startswith("caf\\xe9.mbox")
 
 
-def test_a_configured_list_holds_for_all_files_of_a_source(workspace: Workspace):
-    workspace.configure(source(list_id="linux-kernel"))
-    workspace.write("lkml.2004-01.mbox", [Mail(1)])
-    workspace.write("other.mbox", [Mail(2)])
-    assert partitions(workspace) == {"dev/2004-01": "linux-kernel", "dev/other": "linux-kernel"}
-
-
-def test_archives_of_one_month_are_one_partition(workspace: Workspace):
-    workspace.write("lkml.2004-01.mbox", [Mail(1)])
-    workspace.write("lkml-2004-01.mbox.1.mbox", [Mail(2)])
-    workspace.write("lkml_200401.mbox", [Mail(3)])
-    assert partitions(workspace) == {"dev/lkml-2004-01.mbox.1": "dev", "dev/lkml.2004-01": "lkml"}
-    assert len(places(workspace, "dev/lkml.2004-01")) == 2
+@pytest.mark.parametrize(("given", "names", "expected"), [
+    ({"list_id": "linux-kernel"}, "lkml.2004-01.mbox other.mbox", {"2004-01": "linux-kernel", "other": "linux-kernel"}),
+    ({}, "lkml.2004-01.mbox lkml-2004-01.mbox.1.mbox lkml_200401.mbox",
+     {"lkml-2004-01.mbox.1": "dev", "lkml.2004-01": "lkml"}),
+    ({"grain": "archive"}, "dev.2004-01.mbox dev-2004-01.mbox 2004-02.mbox dev-2004-03.mbox",
+     {"dev.2004-01": "dev", "dev-2004-01": "dev", "2004-02": "dev", "2004-03": "dev"}),
+    ({"path": "mail/*/archive.mbox"}, "a/archive.mbox b/archive.mbox", {"archive": "dev"}),
+    ({"path": "{folder}/mail/*.mbox"}, "dev.2004-01.mbox", {"2004-01": "dev"}),
+])  # fmt: skip
+def test_archives_share_a_partition_by_list_and_month(
+    workspace: Workspace, given: dict[str, str], names: str, expected: dict[str, str]
+):
+    workspace.configure(source(**{key: v.format(folder=workspace.folder) for key, v in given.items()}))
+    for number, name in enumerate(names.split()):
+        workspace.write(name, [Mail(number)])
+    assert partitions(workspace) == {f"dev/{name}": list_id for name, list_id in expected.items()}
+    assert len({place for p in partitions(workspace) for place in places(workspace, p)}) == len(names.split())
 
 
 def test_partitions_of_two_lists_never_share_a_name(workspace: Workspace):
@@ -91,31 +95,10 @@ def test_partitions_of_two_lists_never_share_a_name(workspace: Workspace):
     assert sum(len(places(workspace, p)) for p in found) == 2
 
 
-def test_names_that_two_archives_would_share_repeat_the_source(workspace: Workspace):
-    workspace.configure(source(grain="archive"))
-    for name in ("dev.2004-01.mbox", "dev-2004-01.mbox", "2004-02.mbox", "dev-2004-03.mbox"):
-        workspace.write(name, [Mail(1)])
-    assert {*partitions(workspace)} == {"dev/dev.2004-01", "dev/dev-2004-01", "dev/2004-02", "dev/2004-03"}
-
-
-def test_files_of_one_name_in_two_folders_are_told_apart(workspace: Workspace):
-    workspace.configure(source(path="mail/*/archive.mbox"))
-    workspace.write("a/archive.mbox", [Mail(1)])
-    workspace.write("b/archive.mbox", [Mail(2)])
-    assert partitions(workspace) == {"dev/archive": "dev"}
-    assert [p.split(":")[0] for p in places(workspace, "dev/archive")] == ["a/archive.mbox", "b/archive.mbox"]
-
-
 def test_signs_of_a_pattern_in_a_folder_name_are_taken_as_they_are(tmp_path: Path):
     work = Workspace(tmp_path / "my [old] mail?").configure()
     work.write("dev.2004-01.mbox", [Mail(1)])
     assert partitions(work) == {"dev/2004-01": "dev"}
-
-
-def test_a_path_may_be_absolute(workspace: Workspace):
-    workspace.write("dev.2004-01.mbox", [Mail(1)])
-    workspace.configure(source(path=f"{workspace.folder}/mail/*.mbox"))
-    assert partitions(workspace) == {"dev/2004-01": "dev"}
 
 
 def test_with_grain_auto_years_before_the_youngest_are_one_partition_each(workspace: Workspace):

@@ -47,6 +47,7 @@ def test_files_of_all_depths_are_read_in_order_of_name(root: Path):
         ("b/node_modules/x/README.md", {"b/node_modules": "excluded"}),
         ("All Tasks.md", {"All Tasks.md": "excluded"}), ("b/_chunks/x.md", {"b/_chunks": "excluded"}),
         ("image.png", {"image.png": "needs_ocr"}), ("state/cache/note.md", {}),
+        ("b/entities.xml", {"b/entities.xml": "confluence_xml"}),
     ],
 )  # fmt: skip
 def test_what_is_not_read_is_one_entry_with_its_reason(root: Path, name: str, fault: dict[str, str]):
@@ -120,16 +121,11 @@ def test_a_thousand_folders_deep_is_one_entry(root: Path, monkeypatch: pytest.Mo
     assert [f for n, f in entries.items() if n not in READ] == ["path_too_long"]
 
 
-def test_the_ending_of_a_name_that_is_no_utf8_is_told_with_escapes(root: Path):
-    os.close(os.open(bytes(root) + b"/x.\xe9", os.O_CREAT))
-    (file,) = (f for f in tree_files(source(include=["*"]), root, root / "state") if f.name == "x.\\xe9")
-    assert file.fault == "no_format: files ending in .\\xe9 are not read"
-
-
 def test_a_name_that_is_no_utf8_is_written_with_escapes(root: Path):
-    with open(bytes(root) + b"/caf\xe9.md", "wb") as stream:  # noqa: PTH123 - pathlib has no names in bytes
-        stream.write(b"x")
-    assert "caf\\xe9.md" in found(root)
+    for name in (b"/x.\xe9", b"/caf\xe9.md"):
+        os.close(os.open(bytes(root) + name, os.O_CREAT))
+    faults = {f.name: f.fault for f in tree_files(source(include=["*"]), root, root / "state")}
+    assert faults["x.\\xe9"] == "no_format: files ending in .\\xe9 are not read" and "caf\\xe9.md" in faults
 
 
 def test_a_missing_root_and_one_without_files_are_errors(tmp_path: Path):

@@ -56,10 +56,6 @@ def test_wiki_links_lead_to_documents_and_nodes(text: str, to_id: str | None):
     assert leads(text) == [("wiki", to_id)]
 
 
-def test_a_wiki_link_without_name_leads_into_its_own_document():
-    assert leads("# A\n[[#B]]\n## B\nx [[#^z]]\n\ny ^z\n") == [("wiki", "here.md#b"), ("wiki", "here.md#b")]
-
-
 @pytest.mark.parametrize(
     ("path", "to_id"),
     [
@@ -106,6 +102,7 @@ OTHERS = [
     ("[a](//x.y/Note.md) [b](file:///etc/passwd) [c](mailto:a@b.c)", [("url", None)] * 3),
     ("`[[Note]]` %%[[Note]]%% \\[[Note]]", []), ("```\n[[Note]] https://x.y\n```\n", []),
     ("[[Note]] `x` [[Note]]", [("wiki", "Note.md")] * 2),
+    ("# A\n[[#B]]\n## B\nx [[#^z]]\n\ny ^z\n", [("wiki", "here.md#b")] * 2),
     ("> [!note] [[Note]]\n> - [[Home]]", [("wiki", "Note.md"), ("wiki", "Home.md")]),
 ]  # fmt: skip
 

@@ -17,11 +17,13 @@ BOXES = (("in", "Eingang", None, "inbox"), ("li", "Lists", None, None), ("de", "
 class Account:
     """The mails of an account (bytes, arrival, folders) by id, the log of changes, and lies.
 
-    `lies` maps a method, `session` or `blob` to a function of the true answer that returns the one to give: a value,
-    or `(status, headers)` of HTTP. Changes before `forgotten` are not known any more. A page has two ids."""
+    `keywords` are those of the mails that have some. `lies` maps a method, `session` or `blob` to a function of the
+    true answer that returns the one to give: a value, or `(status, headers)` of HTTP. Changes before `forgotten` are
+    not known any more. A page has two ids."""
 
     url: str = ""
     mails: dict[str, tuple[bytes, str, tuple[str, ...]]] = field(default_factory=dict)
+    keywords: dict[str, tuple[str, ...]] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     forgotten: int = 0
     lies: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
@@ -65,7 +67,8 @@ class Account:
             return {"newState": str(now), "hasMoreChanges": now < len(self.log), **facts}
         assert len(asked["ids"]) <= 2
         mails = [
-            {"id": m, "blobId": f"B{m}", "size": len(data), "receivedAt": at, "mailboxIds": dict.fromkeys(boxes, True)}
+            {"id": m, "blobId": f"B{m}", "size": len(data), "receivedAt": at, "mailboxIds": dict.fromkeys(boxes, True),
+             "keywords": dict.fromkeys(self.keywords.get(m, ()), True)}
             for m, (data, at, boxes) in self.mails.items() if m in asked["ids"]
         ]  # fmt: skip
         return {"state": str(len(self.log)), "notFound": [*{*asked["ids"]} - {*self.mails}], "list": mails}

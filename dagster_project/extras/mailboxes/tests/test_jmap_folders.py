@@ -9,7 +9,9 @@ import pytest
 
 from assets.protocols.sources import Fetched
 from dagster_project.composition.objects import make_sources
+from dagster_project.extras.mailboxes.labels import with_labels
 from dagster_project.extras.mailboxes.tests.jmap_loopback import TOKEN, Account, served_account
+from dagster_project.extras.mailboxes.tests.test_labels import read
 from dagster_project.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace
 from tests.http_loopback import served_archives
@@ -31,11 +33,14 @@ class Folder:
         self.account.asked.clear()
         return SourceRemotes(self.work.configure(source).settings).fetch("inbox")
 
-    def mails(self) -> list[int]:
-        """The mails that are here, with the line ends of a Maildir."""
+    def labels(self) -> dict[int, list[str]]:
+        """The labels of the mails that are here, which have the line ends of a Maildir."""
         sources = make_sources(self.work.settings)
         here = [m.data for partition in sources.discover() for m in sources.mails(partition)]
-        return sorted(DATA.index(data.replace(b"\n", b"\r\n")) for data in here)
+        return {DATA.index(with_labels(data, ()).replace(b"\n", b"\r\n")): read(data) for data in here}
+
+    def mails(self) -> list[int]:
+        return sorted(self.labels())
 
 
 @pytest.fixture
@@ -84,6 +89,20 @@ def test_the_folder_is_followed_by_its_changes_as_by_its_list(folder: Folder, ch
     assert folder.mails() == there
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_keywords_and_other_folders_are_labels_which_follow_the_server(folder: Folder, is_known: bool):
+    folder.account.keywords |= {"M0": ("$seen", "$Forwarded"), "M1": ("$flagged",)}
+    folder.fetch()
+    assert folder.labels() == {0: ["$Forwarded", "seen"], 1: ["flagged"], 2: [], 3: [], 4: []}
+    folder.account.keywords.clear()
+    folder.account.put("M0", DATA[0], AT, "in", "de")
+    folder.account.put("M1", DATA[1], AT, "in")
+    folder.account.forgotten = 0 if is_known else 100
+    again = folder.fetch()
+    assert folder.labels() == {0: ["Lists/dev"], 1: [], 2: [], 3: [], 4: []}
+    assert (again.added, again.unchanged) == (0, 3)
+
+
 def other(method: str, **facts: Any) -> Any:
     """A lie about the arguments of a method."""
     return lambda true: {"methodResponses": [[method, true["methodResponses"][0][1] | facts, "0"]]}
@@ -102,7 +121,7 @@ LIES = [
     ("Email/query", other("Email/query", ids=["../../x"]), "cannot be read .ids.0 String should match", True),
     ("Email/query", other("error", type="forbidden"), "answers forbidden; check what the token may read", False),
     ("Email/query", lambda _: (302, {"Location": "http://127.0.0.2/"}), "answers 302 Found; mend", False),
-    ("Email/get", other("Email/get", list=[]), "1 of 1 mails are not answered", True),
+    ("Email/get", other("Email/get", list=[]), ". of . mails are not answered", True),
     ("Mailbox/get", lambda _: {"methodResponses": []}, "Mailbox/get: the answer is of another method", True),
 ]  # fmt: skip
 
