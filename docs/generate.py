@@ -135,6 +135,7 @@ MADE_TYPES = {
     ("reply_times", "replied_at"): "TIMESTAMP WITH TIME ZONE",
     ("reply_times", "reply_seconds"): "DOUBLE",
     **dict.fromkeys((("reply_times", name) for name in ("is_first", "is_own", "is_automatic")), "BOOLEAN"),
+    **dict.fromkeys(((table, "person_id") for table in ("messages", "trailers")), "VARCHAR"),
     **dict.fromkeys((("senders", name) for name in ("message_id", "person_id", "name")), "VARCHAR"),
     **dict.fromkeys(
         (("participants", name) for name in ("message_id", "role", "addr", "person_id", "name")), "VARCHAR"

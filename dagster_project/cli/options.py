@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
@@ -131,22 +131,6 @@ _FILTERS = (
     click.option("--since", type=DateType(), help="Only texts from this day, month or year on."),
     click.option("--until", type=DateType(is_end=True), help="Only texts up to the end of this day, month or year."),
 )  # fmt: skip
-_FILTERED_BY = ("list_id", "author", "path", "tag", "has", "source", "kind", "since", "until")
-
-
-def filtered(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that filter hits; it gets them as `filters`."""
-
-    @wraps(command)
-    def run(*args: Any, **kwargs: Any) -> None:
-        values = {name: kwargs.pop(name) for name in _FILTERED_BY}
-        command(*args, filters=Filters(**values), **kwargs)
-
-    for option in reversed(_FILTERS):
-        run = option(run)
-    return run
-
-
 _SEARCH_OPTIONS = (
     click.option("--profile", type=TEXT_TYPE, help="Search by this profile, of the settings or built in."),
     click.option("--expand", type=click.Choice(get_args(Expansion)), multiple=True,
@@ -161,14 +145,26 @@ _SEARCH_OPTIONS = (
 )  # fmt: skip
 
 
-def searched(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that change a search; it gets them as `options`."""
+def _with(
+    options: Sequence[Callable[..., Any]], names: Iterable[str], parameter: str, record: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Gives a command some options, whose values it gets as one record."""
 
-    @wraps(command)
-    def run(*args: Any, **kwargs: Any) -> None:
-        values = {name: kwargs.pop(name) for name in SearchOptions.model_fields}
-        command(*args, options=SearchOptions(**values), **kwargs)
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(*args: Any, **kwargs: Any) -> None:
+            values = {name: kwargs.pop(name) for name in names}
+            command(*args, **kwargs, **{parameter: record(**values)})
 
-    for option in reversed(_SEARCH_OPTIONS):
-        run = option(run)
-    return run
+        for option in reversed(options):
+            run = option(run)
+        return run
+
+    return decorate
+
+
+_FILTERED_BY = ("list_id", "author", "path", "tag", "has", "source", "kind", "since", "until")
+filtered = _with(_FILTERS, _FILTERED_BY, "filters", Filters)
+"""Gives a command the options that filter hits."""
+searched = _with(_SEARCH_OPTIONS, SearchOptions.model_fields, "options", SearchOptions)
+"""Gives a command the options that change a search."""

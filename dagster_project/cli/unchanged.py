@@ -68,7 +68,8 @@ def is_done(arguments: Sequence[str], config: Path) -> bool:
         root = config.parent / tomllib.loads(config.read_text()).get("storage", {}).get("root", ROOT)
         noted, latest = recall(root / NOTE), (time.time() + _CLOCKS_DIFFER) * 1e9
         fetches = noted["remotes"] and ("--fetch" in options or "--no-fetch" not in options)
-        if fetches or noted["day"] != str(date.today()):
+        is_of_this_code = __file__ in noted["states"]
+        if fetches or not is_of_this_code or noted["day"] != str(date.today()):
             return False
         with (root / BUILD_LOCK).open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,8 +20,8 @@ from dagster_project.extras.qdrant.points import Mirrored, PointIds, Points, mir
 from dagster_project.extras.qdrant.transforms import sparse_vectors
 from dagster_project.index.files.arrays import SearchArrays, folder_of, open_arrays
 from dagster_project.index.files.segments import read_terms, segments_of
-from dagster_project.index.publish.lake_views import quoted
 from dagster_project.index.publish.version_inputs import UnfitBaseError
+from dagster_project.system.sql_files import literal
 from transforms.embedding.vectors import from_fixed_point
 from transforms.hashing import parts_hash
 from transforms.retrieval import bm25
@@ -301,7 +301,7 @@ def changed_documents(new: Path, before: Path) -> pl.Series:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         for name, file in (("now", new), ("earlier", before)):
-            connection.execute(f"ATTACH '{quoted(str(file))}' AS {name} (READ_ONLY)")
+            connection.execute(f"ATTACH {literal(file)} AS {name} (READ_ONLY)")
         rows = connection.execute(
             "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = 'now' ORDER BY column_index"
         ).fetchall()

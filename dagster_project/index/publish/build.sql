@@ -148,6 +148,15 @@ timed AS (
   LEFT JOIN stage_times t USING (partition)
 )
 SELECT *, greatest(epoch(published_at) - epoch(seen_at), 0) AS lag_seconds FROM timed ORDER BY doc_id, kind
+-- The person of an address can change by mails of other partitions, so all rows are compared.
+-- name: persons
+CREATE OR REPLACE TEMP TABLE persons AS
+SELECT place, now AS person_id FROM (
+  SELECT t.rowid AS place, t.person_id AS before,
+    coalesce(if(p.is_shared, nullif(t.{name}, ''), p.person_id), t.{addr}, t.{name}) AS now
+  FROM {table} t LEFT JOIN people p ON p.addr = t.{addr}
+) WHERE before IS DISTINCT FROM now;
+UPDATE {table} SET person_id = persons.person_id FROM persons WHERE {table}.rowid = persons.place
 -- name: first_seen_before
 SELECT source, partition, place, bytes_sha256, min(first_seen) AS first_seen FROM quarantine GROUP BY ALL
 -- name: first_seen

@@ -68,6 +68,8 @@ class IndexBuild:
         with self._open(self._memory_limit) as connection:
             self._view_lake()
             changed = self._fill()
+            for table, prefix in (("messages", "from_"), ("trailers", "")):
+                connection.execute(BUILD("persons", table=table, addr=f"{prefix}addr", name=f"{prefix}name"))
             self.phases.begin("publish_vectors")
             rows = self._manifest(self._index_vectors())
             self.phases.step("publish_vectors", rows["embeddings"])
@@ -241,7 +243,7 @@ class IndexBuild:
         """Create a table of the lake's partitions from its rows; columns that are seldom read are compressed."""
         if table in table_sql.MADE_HERE:
             column, kind = table_sql.MADE_HERE[table].split()
-            rows = f"SELECT NULL::{kind} AS {column}, * FROM ({rows})"
+            rows = f"SELECT *, NULL::{kind} AS {column} FROM ({rows})"
         compressed = table_sql.COMPRESSED_COLUMNS.get(table, ())
         columns = ", ".join(
             f'"{name}" {kind}' + (" USING COMPRESSION zstd" if name in compressed else "")

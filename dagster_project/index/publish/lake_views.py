@@ -13,7 +13,7 @@ from dagster_project.lake.parquet_files import is_local
 from dagster_project.lake.text_references import referring
 from dagster_project.system.disk_space import may_be_made
 from dagster_project.system.durable import put
-from dagster_project.system.sql_files import nulls
+from dagster_project.system.sql_files import identifiers, literal, nulls
 from transforms.schemas.registry import REGISTRY, partitions_of
 
 
@@ -32,8 +32,8 @@ class LakeViews:
         declared = self.lake.tables[table]
         adds = "partition" not in declared.names and partitions_of(table) is not None
         selects = [
-            f"SELECT {self._columns(table, p)}{_constant(p) if adds else ''} "
-            f"FROM read_parquet('{quoted(self.lake.verified(table, p))}')"
+            f"SELECT {self._columns(table, p)}{f', {literal(p)} AS partition' if adds else ''} "
+            f"FROM read_parquet({literal(self.lake.verified(table, p))})"
             for p in partitions
         ]
         no_rows = f"SELECT {nulls(declared)}{', NULL::VARCHAR AS partition' if adds else ''} LIMIT 0"
@@ -60,7 +60,7 @@ class LakeViews:
 
         It is a single scan: of several scans, each would keep its read buffers until the last one ends."""
         declared = self.lake.tables[table]
-        names = ", ".join(f'"{name}"' for name in declared.names)
+        names = identifiers(declared.names)
         rows = f"SELECT {nulls(declared)}, NULL::VARCHAR AS part LIMIT 0"
         if parts:
             file = self.lake.verified if verifies else self.lake.local
@@ -76,17 +76,7 @@ class LakeViews:
 
 def _list(values: Iterable[str]) -> str:
     """A list of strings in SQL."""
-    return "[" + ", ".join(f"'{quoted(value)}'" for value in values) + "]"
-
-
-def _constant(partition: str | None) -> str:
-    """A column with the name of the partition."""
-    return f", '{quoted(partition or '')}' AS partition"
-
-
-def quoted(value: object) -> str:
-    """A value inside a SQL string literal."""
-    return str(value).replace("'", "''")
+    return f"[{', '.join(map(literal, values))}]"
 
 
 _NAME = "lake.duckdb"
@@ -111,7 +101,7 @@ def lake_file(lake: ParquetLake, folder: Path) -> Path:
         see(connection, lake)
         for name, rows in views.items():
             connection.execute(f'CREATE VIEW "{name}" AS {rows}')
-            connection.execute(f"COMMENT ON VIEW \"{name}\" IS '{quoted(rows)}'")
+            connection.execute(f'COMMENT ON VIEW "{name}" IS {literal(rows)}')
     put(building, file)
     return file
 
@@ -142,11 +132,11 @@ def _views(lake: ParquetLake) -> dict[str, str]:
     """The rows of each stored table as they are selected."""
     views = {}
     for table, declared in lake.tables.items():
-        columns = ", ".join(f'"{name}"' for name in declared.names)
+        columns = identifiers(declared.names)
         if "partition" not in declared.names and partitions_of(table):
             columns += f", {_PARTITION} AS partition"
-        if files := ", ".join(f"'{quoted(place)}'" for place in _files(lake, table)):
-            views[table] = f"SELECT {columns} FROM read_parquet([{files}], filename = '_file')"
+        if files := _files(lake, table):
+            views[table] = f"SELECT {columns} FROM read_parquet({_list(files)}, filename = '_file')"
     return views
 
 

@@ -26,18 +26,24 @@ _COMMENTS = (
 MACROS = SqlFile(__file__, "macros.sql")
 
 
+def statements(search: SearchSettings, term_settings: TermSettings) -> tuple[list[str], list[str]]:
+    """The statements of the views and of the macros, whose defaults are these settings and whose tables lack a catalog."""
+    values = _search_text(search, term_settings)
+    macros = [file(name, **values) for file in (MACROS, *extra_parts("macros")) for name in file]
+    return [f'CREATE OR REPLACE VIEW "{name}" AS {VIEWS(name)}' for name in VIEWS], macros
+
+
 def create(
     connection: duckdb.DuckDBPyConnection, search: SearchSettings, term_settings: TermSettings
 ) -> None:
     """Create or replace the views and the macros, whose defaults are these settings."""
-    for name in VIEWS:
-        connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS {VIEWS(name)}')
+    views, macros = statements(search, term_settings)
+    for view in views:
+        connection.execute(view)
     names = "|".join(name for (name,) in connection.execute(_TABLE_NAMES).fetchall())
     pattern = re.compile(rf"\b(FROM|JOIN) ({names})\b")
-    values = _search_text(search, term_settings)
-    for macros in (MACROS, *extra_parts("macros")):
-        for name in macros:
-            connection.execute(pattern.sub(rf"\1 query_table({_CATALOG} || '\2')", macros(name, **values)))
+    for macro in macros:
+        connection.execute(pattern.sub(rf"\1 query_table({_CATALOG} || '\2')", macro))
 
 
 def comment(connection: duckdb.DuckDBPyConnection, further_views: Collection[str] = ()) -> None:

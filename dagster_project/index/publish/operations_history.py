@@ -10,9 +10,8 @@ import duckdb
 import polars as pl
 
 from dagster_project.index.publish.publisher import DuckDBPublisher
-from dagster_project.index.publish.versions import version_of
+from dagster_project.index.publish.versions import current_version, version_of
 from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
-from transforms.errors import IndexUnavailableError
 from transforms.operations.figures import (
     BLOCKS,
     HISTORY,
@@ -65,20 +64,26 @@ def step_history(instance: dg.DagsterInstance) -> StepHistory:
     seconds: dict[str, float] = {}
     last: dict[str, float] = {}
     embedded: list[tuple[int, float]] = []
-    ended = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
-    for run in instance.get_runs(filters=ended, limit=_RUNS):
-        assets, texts = _materialized(instance, run.run_id)
-        for step in instance.get_run_step_stats(run.run_id):
-            if step.start_time and step.end_time:
-                took = max(step.end_time - step.start_time, 1e-3)
-                last.setdefault(step.step_key, took)
-                rows[step.step_key] += assets[step.step_key]
-                seconds[step.step_key] = seconds.get(step.step_key, 0.0) + took
-                if step.step_key == EMBEDDINGS:
-                    embedded.append((texts, took))
+    for step, written, took, texts in _steps(instance):
+        last.setdefault(step, took)
+        rows[step] += written
+        seconds[step] = seconds.get(step, 0.0) + took
+        if step == EMBEDDINGS:
+            embedded.append((texts, took))
     rates = {step: rows[step] / seconds[step] for step in rows if rows[step]}
     most = max(embedded, default=(0, 1.0))
     return StepHistory(rates, last, most[0] / most[1] if most[0] >= _TELLING_TEXTS else None)
+
+
+def _steps(instance: dg.DagsterInstance) -> Iterator[tuple[str, int, float, int]]:
+    """Step, rows written, seconds, and texts embedded by its run, of each step of the last runs that ended well."""
+    ended = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
+    for run in instance.get_runs(filters=ended, limit=_RUNS):
+        rows, texts = _materialized(instance, run.run_id)
+        for step in instance.get_run_step_stats(run.run_id):
+            if step.start_time and step.end_time:
+                took = max(step.end_time - step.start_time, 1e-3)
+                yield step.step_key, rows[step.step_key], took, texts
 
 
 def _materialized(instance: dg.DagsterInstance, run_id: str) -> tuple[Counter[str], int]:
@@ -104,9 +109,7 @@ class DagsterHistory:
 
     def figures(self, instance: dg.DagsterInstance) -> Figures:
         """The figures of now; IndexUnavailableError if nothing is published."""
-        current = self.publisher.current()
-        if current is None:
-            raise IndexUnavailableError("nothing is published; run `weft build`")
+        current = current_version(self.publisher.folder)
         with duckdb.connect(str(current), read_only=True) as connection:
             counted = {title: connection.execute(query).pl() for title, query in _COUNTED.items()}
             counts = connection.execute(
@@ -120,22 +123,13 @@ class DagsterHistory:
             "index, and all versions on disk": f"{_mib(current.stat().st_size)}, {_mib(folder)}",
             "cached vectors": f"{sum(h.vectors for h in self.cache.stats()):,}",
         }
+        stages = [(step, rows, seconds) for step, rows, seconds, _ in _steps(instance) if rows]
         return Figures(
-            pl.DataFrame(list(_stages(instance)), STAGE_RATES, orient="row"),
+            pl.DataFrame(stages, STAGE_RATES, orient="row"),
             pl.DataFrame(list(_history(instance)), HISTORY, orient="row"),
             counted,
             facts,
         )
-
-
-def _stages(instance: dg.DagsterInstance) -> Iterator[tuple[str, int, float]]:
-    """Step, rows written and seconds, of each step of the last runs."""
-    ended = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
-    for run in instance.get_runs(filters=ended, limit=_RUNS):
-        rows, _ = _materialized(instance, run.run_id)
-        for step in instance.get_run_step_stats(run.run_id):
-            if step.start_time and step.end_time and rows[step.step_key]:
-                yield step.step_key, rows[step.step_key], step.end_time - step.start_time
 
 
 def _history(instance: dg.DagsterInstance) -> Iterator[tuple[datetime, str, float]]:
@@ -143,13 +137,9 @@ def _history(instance: dg.DagsterInstance) -> Iterator[tuple[datetime, str, floa
     for asset, names in _SHOWN.items():
         for record in instance.fetch_materializations(dg.AssetKey(asset), limit=_MATERIALIZATIONS).records:
             materialization = record.asset_materialization
+            metadata = materialization.metadata if materialization else {}
             for name in names:
-                value = (
-                    materialization.metadata[name].value
-                    if materialization and name in materialization.metadata
-                    else None
-                )
-                if isinstance(value, int | float):
+                if name in metadata and isinstance(value := metadata[name].value, int | float):
                     yield datetime.fromtimestamp(record.timestamp, UTC), name, float(value)
 
 

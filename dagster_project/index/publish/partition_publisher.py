@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -16,9 +15,8 @@ from assets.protocols.search import Readiness
 from dagster_project.index.publish import vector_index
 from dagster_project.index.publish.publisher import DuckDBPublisher
 from dagster_project.index.publish.version_inputs import TABLES_OF_TYPE
-from dagster_project.index.publish.versions import version_of
+from dagster_project.index.publish.versions import current_version, version_of
 from dagster_project.sources.file_sources import FileSources
-from transforms.errors import IndexUnavailableError
 from transforms.schemas.operations import READINESS
 
 _LAG = "SELECT max(lag_p95_seconds) FROM readiness_by_source"
@@ -69,24 +67,17 @@ class PartitionPublisher:
 
     def vector_index(self) -> Mapping[str, Any]:
         """The facts of the index of vectors in the current version, and how well it finds."""
-        measured = vector_index.measured(self._current())
+        measured = vector_index.measured(current_version(self.publisher.folder))
         most = self.publisher.settings.index.ann_max_vectors
         return {**measured, "at_most_vectors": most}
 
     def readiness(self) -> Readiness:
         """The table `readiness` of the current version."""
-        current = self._current()
+        current = current_version(self.publisher.folder)
         with duckdb.connect(str(current), read_only=True) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             rows = connection.execute("FROM readiness ORDER BY doc_id, kind").to_arrow_table()
         return Readiness(version_of(current), READINESS.conform(rows))
-
-    def _current(self) -> Path:
-        """The current version; IndexUnavailableError if there is none."""
-        current = self.publisher.current()
-        if current is None:
-            raise IndexUnavailableError("nothing is published; run `weft build`")
-        return current
 
 
 class PublishedFile:
@@ -98,10 +89,7 @@ class PublishedFile:
     @contextmanager
     def open(self) -> Iterator[Mapping[str, ibis.Table]]:
         """The tables of the current version by name; IndexUnavailableError if nothing is published."""
-        current = self.publisher.current()
-        if current is None:
-            raise IndexUnavailableError("nothing is published; run `weft build`")
-        connection = ibis.duckdb.connect(current, read_only=True)
+        connection = ibis.duckdb.connect(current_version(self.publisher.folder), read_only=True)
         try:
             yield {name: connection.table(name) for name in connection.list_tables()}
         finally:

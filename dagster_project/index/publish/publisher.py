@@ -19,8 +19,10 @@ import duckdb
 from assets.protocols.lake import Progress
 from dagster_project.index.files.arrays import damage_of_arrays, folder_of, write_arrays
 from dagster_project.index.files.posting_arrays import VECTORS_IN
+from dagster_project.index.publish import macro_sql
 from dagster_project.index.publish.full_build import IndexBuild
 from dagster_project.index.publish.incremental_build import IndexUpdate
+from dagster_project.index.publish.table_sql import COMMENTS, PUBLISHED_COLUMNS
 from dagster_project.index.publish.version_inputs import (
     LAKE_WIDE,
     TABLES_OF_TYPE,
@@ -101,10 +103,9 @@ class DuckDBPublisher:
     @property
     def layout(self) -> str:
         """Hash of everything that must be equal for rows of an older version to be reused."""
-        code_versions = (terms.VERSION, embedded_text.VERSION, *(self.mirror.layout if self.mirror else ()))
-        return parts_hash(
-            [LAYOUT, *code_versions, self.settings.terms.digest(), self.settings.embedding.digest()]
-        )[:16]
+        of_code = LAYOUT, repr(PUBLISHED_COLUMNS), terms.VERSION, embedded_text.VERSION
+        of_settings = self.settings.terms.digest(), self.settings.embedding.digest()
+        return parts_hash([*of_code, *(self.mirror.layout if self.mirror else ()), *of_settings])[:16]
 
     def publish(self, partitions: Mapping[str, str], progress: Progress | None = None) -> Published:
         """Publish the lake's tables restricted to `partitions`, which maps each to its source type.
@@ -224,7 +225,8 @@ class DuckDBPublisher:
 
     def _version(self, hashes: Mapping[str, Mapping[str, str]]) -> str:
         contents = json.dumps([self.settings.recorded, hashes], sort_keys=True)
-        return parts_hash([self.layout, self.settings.index.digest(), contents])[:16]
+        shown = repr((COMMENTS, macro_sql.statements(self.settings.search, self.settings.terms)))
+        return parts_hash([self.layout, self.settings.index.digest(), shown, contents])[:16]
 
     def current(self) -> Path | None:
         """The file that `CURRENT` names; None if nothing is published."""

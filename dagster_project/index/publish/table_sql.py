@@ -58,7 +58,12 @@ COMPRESSED_COLUMNS = {
 """Columns that few searches read, though they were half of a file: smaller is worth more there than sooner at hand. The
 arrays have the texts that a hit shows."""
 
-MADE_HERE = {"chunks": "chunk_no INTEGER", "quarantine": "first_seen TIMESTAMPTZ"}
+MADE_HERE = {
+    "messages": "person_id VARCHAR",
+    "trailers": "person_id VARCHAR",
+    "chunks": "chunk_no INTEGER",
+    "quarantine": "first_seen TIMESTAMPTZ",
+}
 """Columns that a publish makes when the rows are there."""
 GENERATED = dict.fromkeys(
     CODED, f"reason_code VARCHAR GENERATED ALWAYS AS (regexp_extract(reason, '{CODE.pattern}')) VIRTUAL"
@@ -102,6 +107,10 @@ RULES_SQL = SqlFile(__file__, "rules.sql", unembedded=UNEMBEDDED, unauthored=UNA
 VIEWS = SqlFile(__file__, "views.sql")
 
 _ADDED_COLUMNS = {
+    "messages": {
+        "person_id": "who wrote it, as in `people`; of an address that many share the name, of an unknown one the address"
+    },
+    "trailers": {"person_id": "whom it names, as in `messages`; null if it names a commit"},
     "quarantine": {"first_seen": "when a published version held the row for the first time"},
     "chunks": {
         "chunk_no": "number of the chunk in this file, from 0",
@@ -145,3 +154,9 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
         "embedding": "vector of text_embed; null if the model refuses it", "embedding_model": "model that made it",
         "embedding_created_at": "when the table of all vectors was written"}),
 }  # fmt: skip
+PUBLISHED_COLUMNS = (
+    [[(c.name, str(c.type)) for c in t.schema.columns] for t in REGISTRY.values() if t.published],
+    [(name, *columns) for name, (_, columns) in COMMENTS.items() if name not in VIEWS],
+    MADE_HERE, GENERATED, COMPRESSED_COLUMNS, PRIMARY_KEYS,
+)  # fmt: skip
+"""The columns of the tables: a file with others is built as a whole."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import duckdb
 
+from dagster_project.system.sql_files import literal
 from transforms.errors import IndexUnavailableError
 
 _HEADERS = 3 * 4096
@@ -14,7 +15,8 @@ CURRENT = "CURRENT"
 LENSES = "lenses"
 """The folder of the files of lenses, beside that of the published files."""
 LAYOUT = "16"
-"""Version of the published tables; rows of a file of another layout are not reused."""
+"""Version of the meaning of the published rows, to be raised if that changes while the columns do not: rows of a file of
+another layout are not reused, and such a file is not opened."""
 
 _NEEDED = {"manifest", "chunks", "postings", "terms", "embeddings"}
 _READ_AT_ONCE = 1 << 22
@@ -40,8 +42,7 @@ def require_whole(connection: duckdb.DuckDBPyConnection, file: Path) -> None:
 
 def attach(connection: duckdb.DuckDBPyConnection, file: Path, name: str) -> None:
     """Attach a published file read-only as the default database of a connection; as `require_whole` if it is truncated."""
-    quoted = str(file).replace("'", "''")
-    connection.execute(f"ATTACH '{quoted}' AS \"{name}\" (READ_ONLY)")
+    connection.execute(f'ATTACH {literal(file)} AS "{name}" (READ_ONLY)')
     connection.execute(f'USE "{name}"')
     require_whole(connection, file)
 

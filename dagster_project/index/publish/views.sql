@@ -1,18 +1,18 @@
 -- The views of the published file.
 -- name: senders
-SELECT m.message_id, coalesce(if(p.is_shared, m.from_name, p.person_id), m.from_addr) AS person_id,
-  coalesce(if(p.is_shared, NULL, p.name), m.from_name, m.from_addr) AS name,
+SELECT m.message_id, m.person_id, coalesce(if(p.is_shared, NULL, p.name), m.from_name, m.from_addr) AS name,
   regexp_matches(concat_ws(' ', m.from_name, m.from_addr),
     '(?i)\b(ro|syz)?bot\b|\bno-?reply\b|\bmailer-daemon\b|\bpostmaster\b') AS is_automatic
 FROM messages m LEFT JOIN people p ON p.addr = m.from_addr
 -- name: participants
-SELECT x.message_id, x.role, x.addr, coalesce(if(p.is_shared, nullif(x.name, ''), p.person_id), x.addr, x.name) AS person_id,
+SELECT x.message_id, x.role, x.addr,
+  coalesce(x.person_id, if(p.is_shared, nullif(x.name, ''), p.person_id), x.addr, x.name) AS person_id,
   coalesce(if(p.is_shared, NULL, p.name), nullif(x.name, ''), x.addr) AS name
 FROM (
-  SELECT message_id, 'from' AS role, from_addr AS addr, from_name AS name FROM messages
-  UNION ALL SELECT message_id, 'to', unnest(to_addrs), unnest(to_names) FROM messages
-  UNION ALL SELECT message_id, 'cc', unnest(cc_addrs), unnest(cc_names) FROM messages
-  UNION ALL SELECT message_id, kind, addr, name FROM trailers WHERE coalesce(addr, name) IS NOT NULL
+  SELECT message_id, 'from' AS role, from_addr AS addr, from_name AS name, person_id FROM messages
+  UNION ALL SELECT message_id, 'to', unnest(to_addrs), unnest(to_names), NULL FROM messages
+  UNION ALL SELECT message_id, 'cc', unnest(cc_addrs), unnest(cc_names), NULL FROM messages
+  UNION ALL SELECT message_id, kind, addr, name, person_id FROM trailers WHERE person_id IS NOT NULL
 ) x LEFT JOIN people p ON p.addr = x.addr
 -- name: backlinks
 SELECT to_id, from_id, source_kind, kind, target, text, byte_start, byte_end FROM links

@@ -249,7 +249,7 @@ def test_hits_as_json_name_every_query(built_once: Workspace):
 def test_a_wide_row_fits_a_terminal(built_once: Workspace, monkeypatch: pytest.MonkeyPatch):
     for name, value in {"FORCE_COLOR": "1", "COLUMNS": "80"}.items():
         monkeypatch.setenv(name, value)
-    assert "27 more columns: text_hash" in built_once.weft("sql", "FROM messages LIMIT 1").stdout
+    assert "28 more columns: text_hash" in built_once.weft("sql", "FROM messages LIMIT 1").stdout
 
 
 def test_a_search_without_hits_is_no_error_and_has_its_own_exit_code(built_once: Workspace):

@@ -24,7 +24,6 @@ from dagster_project.index.files.arrays import damage_of_arrays, folder_of
 from dagster_project.index.files.posting_arrays import VECTORS_IN
 from dagster_project.index.publish import table_sql
 from dagster_project.index.publish.full_build import IndexBuild
-from dagster_project.index.publish.lake_views import quoted
 from dagster_project.index.publish.lens.copies import OTHER, judge, relate
 from dagster_project.index.publish.lens.words import Embed, count_words, view_vectors
 from dagster_project.index.publish.table_sql import BUILD
@@ -35,7 +34,7 @@ from dagster_project.lake.lake_texts import texts_of
 from dagster_project.lake.text_references import PLACE, TEXTS
 from dagster_project.system.durable import put, remove
 from dagster_project.system.long_work import LoggedProgress, Phases
-from dagster_project.system.sql_files import SqlFile
+from dagster_project.system.sql_files import SqlFile, literal
 from transforms.embedding.sign_codes import CodedVectors
 from transforms.hashing import text_hash
 from transforms.schemas.registry import lake_tables
@@ -134,7 +133,7 @@ class LensBuild(IndexBuild):
 
     def _view_lake(self) -> None:
         run = self.connection.execute
-        run(f"ATTACH '{quoted(str(self.shown.published))}' AS src (READ_ONLY)")
+        run(f"ATTACH {literal(self.shown.published)} AS src (READ_ONLY)")
         if texts := texts_of(self.shown.published, self.before):
             texts.add_function(self.connection)
         shown_chunks = pa.table({"chunk_no": self.shown.chunks.astype(np.int32)})

@@ -5,10 +5,11 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from dagster_project.index.publish.lake_views import lake_file, quoted, see
+from dagster_project.index.publish.lake_views import lake_file, see
 from dagster_project.index.publish.versions import attach
 from dagster_project.index.search.statements.closed_off import close_off, type_of
 from dagster_project.lake.lake import ParquetLake
+from dagster_project.system.sql_files import literal
 from transforms.errors import QueryError
 from transforms.retrieval.query_language import storable
 
@@ -21,7 +22,7 @@ def query_lake(lake: ParquetLake, folder: Path, statement: str) -> pa.Table:
     with duckdb.connect() as connection:
         see(connection, lake)
         attach(connection, file, file.stem)
-        connection.execute(f"SET allowed_directories = ['{quoted(lake.base)}']")
+        connection.execute(f"SET allowed_directories = [{literal(lake.base)}]")
         close_off(connection)
         try:
             # COPY would write beside the files that it may read.

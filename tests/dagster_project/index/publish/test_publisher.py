@@ -43,9 +43,8 @@ def test_two_chunks_with_one_number_stop_the_publish_and_are_named(built: Worksp
 def test_the_last_version_is_current_and_stays_until_what_is_to_be_forgotten_ends_all(built: Workspace):
     """Whatever the clock says: the two before have later times."""
     partitions = [*dict.fromkeys(built.lake.partitions("messages"), "mail").items()]
-    publisher, made, later = (
-        make_publisher(built.settings, built.lake), [built.index.resolve()], time.time() + 999,
-    )  # fmt: skip
+    publisher, made = make_publisher(built.settings, built.lake), [built.index.resolve()]
+    later = time.time() + 999
     assert not publisher.publish(dict(partitions)).is_new
     for part in (dict(partitions[:-1]), dict(partitions[1:])):
         os.utime(made[-1], (later, later))
