@@ -22,7 +22,7 @@ from transforms.errors import SourceError
 from transforms.mail.messages import RawMail, read_mail
 
 _ROWS = {
-    "message": "FROM messages WHERE message_id = $id",
+    "message": "SELECT * EXCLUDE (person_id) FROM messages WHERE message_id = $id",
     "document": "FROM documents WHERE doc_id = $id",
     "conversation": "FROM conversation_windows WHERE doc_id = $id",
 }
