@@ -97,17 +97,6 @@ def attachment_chunks(attachment: Mapping[str, Any], chat_title: str) -> Iterato
             }  # fmt: skip
 
 
-def exclusion(attachment: Mapping[str, Any]) -> dict[str, Any]:
-    """Why a file has no chunk, as a row of `exclusions`."""
-    reason = "too_little_text" if attachment["text"] is not None else "binary"
-    size = attachment["byte_count"] if attachment["text"] is None else len(attachment["text"].encode())
-    names = ("attachment_id", "source", "partition")
-    return {
-        **{name: attachment[name] for name in names}, "doc_id": attachment["message_id"], "byte_start": 0,
-        "byte_end": size, "reason": reason,
-    }  # fmt: skip
-
-
 VERSION = "4"
 _NEIGHBOUR_TURNS = 2
 """Turns before and behind a turn that the lexical index reads with it: alone it has few words."""
@@ -186,7 +175,13 @@ def _of_attachments(
                 "chunk_id": parts_hash(("attachment", row["attachment_id"], text, str(counts[text]))),
                 "chunk_index": number, "chunk_count": len(rows), "chunker": f"conversations-{VERSION}",
             }  # fmt: skip
-        yield rows, [] if rows else [exclusion(attachment)]
+        # Why a file has no chunk, as a row of `exclusions`.
+        text, names = attachment["text"], ("attachment_id", "source", "partition")
+        reason, size = "binary", attachment["byte_count"]
+        if text is not None:
+            reason, size = "too_little_text", len(text.encode())
+        place = {"doc_id": attachment["message_id"], "byte_start": 0, "byte_end": size, "reason": reason}
+        yield rows, [] if rows else [{name: attachment[name] for name in names} | place]
 
 
 def _common(turn: Mapping[str, Any]) -> dict[str, Any]:

@@ -127,21 +127,16 @@ def _name(person: Mapping[str, Any]) -> str:
     return str(person.get("nickname") or person.get("name") or person.get("id") or "")
 
 
+_OF_TELEGRAM = re.compile(
+    rb'"type": "(?:personal|private|public|saved|bot|message)|"personal_information"|"chats"'
+)
+
+
 def looks_like_telegram(data: bytes) -> bool:
     """True if a JSON file begins as Telegram's: a chat with its kind, or the account with its chats."""
     head = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
-    return (
-        head.startswith(b"{")
-        and (b'"messages"' in head or b'"chats"' in head or b'"about"' in head)
-        and (
-            any(
-                f'"type": "{kind}'.encode() in head
-                for kind in ("personal", "private", "public", "saved", "bot", "message")
-            )
-            or b'"personal_information"' in head
-            or b'"chats"' in head
-        )
-    )
+    has_chats = any(name in head for name in (b'"messages"', b'"chats"', b'"about"'))
+    return head.startswith(b"{") and has_chats and _OF_TELEGRAM.search(head) is not None
 
 
 def read_telegram(data: bytes, name: str, timezone: str) -> Iterator[Chat]:

@@ -4,6 +4,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import MAXYEAR, datetime, timedelta
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from transforms.conversations.exports import Chat, Entry, Fault, NamedFile, in_utc
@@ -131,15 +132,11 @@ def _date_order(heads: Sequence[_Head], order: DateOrder) -> DateOrder:
         )
     if day_first != month_first:
         return "dmy" if day_first > month_first else "mdy"
-    turns = {o: _steps_back(heads, o) for o in ("dmy", "mdy")}
-    if turns["dmy"] != turns["mdy"]:
-        return "dmy" if turns["dmy"] < turns["mdy"] else "mdy"
+    in_order = [[at for h in heads if (at := _time(h, o))] for o in ("dmy", "mdy")]
+    steps_back = [sum(b < a for a, b in pairwise(times)) for times in in_order]
+    if steps_back[0] != steps_back[1]:
+        return "dmy" if steps_back[0] < steps_back[1] else "mdy"
     return "mdy" if heads[0].has_half else "dmy"
-
-
-def _steps_back(heads: Sequence[_Head], order: str) -> int:
-    times = [at for h in heads if (at := _time(h, order))]
-    return sum(b < a for a, b in zip(times, times[1:], strict=False))
 
 
 def _time(head: _Head, order: str) -> datetime | None:

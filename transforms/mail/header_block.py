@@ -7,7 +7,6 @@ import re
 from email.errors import MessageError
 from email.parser import BytesParser
 from email.policy import compat32
-from functools import lru_cache
 from typing import NamedTuple
 
 from transforms.toml_file import toml_file
@@ -68,19 +67,11 @@ def read_headers(data: bytes, *, quick: bool = True) -> Headers:
     return _parsed_headers(data)
 
 
-@lru_cache(maxsize=8192)
-def _read_name(name: str) -> str | None:
-    """The lower-case name of a header that is read, None for the others."""
-    lower = name.lower()
-    return lower if lower in _READ_HEADERS else None
-
-
 def regular_fields(head: bytes) -> dict[str, list[str]]:
     """The headers of _READ_HEADERS in a regular block."""
     fields: dict[str, list[str]] = {}
     for name, value in _FIELDS.findall("\n" + head.decode("ascii", "surrogateescape")):
-        lower_name = _read_name(name)
-        if lower_name is not None:
+        if (lower_name := name.lower()) in _READ_HEADERS:
             fields.setdefault(lower_name, []).append(value.strip())
     return fields
 

@@ -3,6 +3,7 @@
 import binascii
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from email.utils import parseaddr
 from functools import lru_cache
 from typing import NamedTuple
@@ -116,7 +117,9 @@ def _address(raw: str) -> tuple[str | None, str | None]:
     pipermail = _PIPERMAIL_ADDRESS.match(text)
     if pipermail is not None:
         return header_text(pipermail[3] or "") or None, f"{pipermail[1]}@{pipermail[2]}".lower()
-    name, addr = _parsed_address(text)
+    name, addr = "", ""
+    with suppress(IndexError, ValueError, TypeError, RecursionError):
+        name, addr = parseaddr(text)
     if "@" not in addr:
         match = _ANY_ADDRESS.search(text)
         if match is not None:
@@ -127,13 +130,6 @@ def _address(raw: str) -> tuple[str | None, str | None]:
     if not name and "@" not in addr:
         name, addr = header_text(text), ""
     return name or None, addr or None
-
-
-def _parsed_address(text: str) -> tuple[str, str]:
-    try:
-        return parseaddr(text)
-    except (IndexError, ValueError, TypeError, RecursionError):
-        return "", ""
 
 
 class Addresses(NamedTuple):

@@ -85,7 +85,7 @@ def _identity(mail: ParsedMail, data: bytes) -> dict[str, Any]:
     text = parts_hash(compared)
     hashes = part_hashes(mail.parts)
     ident = header_id or f"{text}@{SYNTHETIC_DOMAIN}"
-    parent = headers.in_reply_to(_last(fields, "in-reply-to"))
+    parent = headers.in_reply_to(fields.get("in-reply-to", [""])[-1])
     refs = headers.references(" ".join(fields.get("references", ())))
     if parent == ident or ident in refs:
         mail.note("self_reference")
@@ -196,10 +196,4 @@ def _attachment_row(
 
 
 def _first(fields: dict[str, list[str]], name: str) -> str:
-    values: Sequence[str] = fields.get(name, ())
-    return values[0] if values else ""
-
-
-def _last(fields: dict[str, list[str]], name: str) -> str:
-    values: Sequence[str] = fields.get(name, ())
-    return values[-1] if values else ""
+    return next(iter(fields.get(name, ())), "")

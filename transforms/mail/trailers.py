@@ -1,7 +1,6 @@
 """Trailers of mails (`Reviewed-by: Ann <ann@example.org>`) and the ways in which mails name people."""
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -93,13 +92,11 @@ def _people(value: str) -> tuple[tuple[str | None, str | None], ...]:
     (('Ann Lee', 'ann@example.org'),)
     >>> _people("Ann Lee, Bo Ek (v3)")
     (('Ann Lee', None), ('Bo Ek', None))"""
-    return tuple(_each_person(value)) or ((None, None),)
-
-
-def _each_person(value: str) -> Iterator[tuple[str | None, str | None]]:
+    people: list[tuple[str | None, str | None]] = []
     for one in _LISTED.findall(_COMMENT.sub("", value)):
         name, addr = address(_COMMENT.sub("", one).strip())
         if addr and "@" in addr:
-            yield name, addr
+            people.append((name, addr))
         elif (bare := one.strip(" .\t\"'")) and _NAME.fullmatch(bare) and len(bare.split()) <= _MOST_WORDS:
-            yield bare, None
+            people.append((bare, None))
+    return tuple(people) or ((None, None),)

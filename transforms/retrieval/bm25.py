@@ -273,7 +273,7 @@ class TermScores:
         """The scores by slot, if the terms have few postings."""
         if sum(len(part.slots) for term_list in self.lists for part in term_list.parts) > _ALL_AT_ONCE:
             return None
-        return self._sums(self.lists)
+        return self._sums()
 
     def _of(self, slots: np.ndarray) -> np.ndarray:
         # Only `best` needs all chunks: to look up a few takes less.
@@ -314,7 +314,7 @@ class TermScores:
         if any(not self._of(part).all() for part in (sample[:_FEW], sample)):
             return 0.0
         allowed = self.slots.mask(self.ranked) if self.allowed is None else self.allowed
-        return float(self._sums(self.lists)[allowed].min())
+        return float(self._sums()[allowed].min())
 
     def _near(self, k: int) -> np.ndarray:
         """Slots among which those of the `k` best chunks are, ascending: few more than these."""
@@ -332,7 +332,9 @@ class TermScores:
         while lists and floor <= rest + spare:
             term_list = lists.pop(0)
             rest -= term_list.idf
-            for slots, impacts in self._allowed_of(term_list):
+            for part in term_list.parts:
+                places = slice(None) if self.allowed is None else np.flatnonzero(self.allowed[part.slots])
+                slots, impacts = part.slots[places], term_list.impacts(part, self.weights, places)
                 impacts += partial.take(slots)
                 partial[slots] = impacts
                 is_above = np.flatnonzero(impacts > floor)
@@ -362,14 +364,9 @@ class TermScores:
                 present, places = part.lookup(near)
                 partial[near[present]] += term_list.impacts(part, self.weights, places)
 
-    def _allowed_of(self, term_list: _TermList) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for part in term_list.parts:
-            places = slice(None) if self.allowed is None else np.flatnonzero(self.allowed[part.slots])
-            yield part.slots[places], term_list.impacts(part, self.weights, places)
-
-    def _sums(self, lists: Sequence[_TermList]) -> np.ndarray:
+    def _sums(self) -> np.ndarray:
         sums = np.zeros(self.slots.count, dtype=np.float32)
-        for term_list in lists:
+        for term_list in self.lists:
             for part in term_list.parts:
                 sums[part.slots] += term_list.impacts(part, self.weights)
         return sums

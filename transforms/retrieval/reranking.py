@@ -156,6 +156,9 @@ def features(
         words, pairs = set(query_words), set(pairwise(query_words))
         for c, title, text in of_query:
             in_title = _share(words, title)
+            age = None if newest is None or c.effective_at is None else newest - c.effective_at
+            is_reply = c.is_mail and not c.opens
+            lacking = max(0.0, 1 - len(unquoted(c.text)) / _BRIEF) * (1 - c.own) if is_reply else 0.0
             of_part = {
                 "fused": (c.score - low) / (high - low) if high > low else 0.0,
                 "own": 0.0 if c.is_mail else weights["own"] * (c.own - mean),
@@ -163,10 +166,10 @@ def features(
                 "opens": weights["opens"] * in_title * (c.opens and in_title >= _IS_SUBJECT),
                 "phrase": weights["phrase"] * _share(pairs, pairwise(chain(title, text))),
                 "thread": weights["thread"] * (1 - 1 / threads[c.thread]),
-                "recency": weights["recency"] * _halved(newest, c.effective_at),
+                "recency": weights["recency"] * (0.0 if age is None else 0.5 ** (age / _HALF_LIFE)),
                 "kind": _KINDS.get(c.chunk_kind, 0.0),
                 "log": -weights["log"] * (c.content_class == "log" and query not in diagnostic),
-                "brief": -weights["brief"] * _lacking(c) if c.is_mail and not c.opens else 0.0,
+                "brief": -weights["brief"] * lacking if is_reply else 0.0,
                 "asker": -weights["asker"] * (c.rank in asks),
             }
             parts.append(tuple(of_part[name] for name in PARTS))
@@ -178,11 +181,6 @@ def _share(sought: set[Word], present: Iterable[Word]) -> float:
     return len(sought.intersection(present)) / len(sought) if sought else 0.0
 
 
-def _lacking(reply: Candidate) -> float:
-    """How much a reply lacks to _BRIEF characters of its author, times the share of the query that it does not say."""
-    return max(0.0, 1 - len(unquoted(reply.text)) / _BRIEF) * (1 - reply.own)
-
-
 def _of_askers(candidates: Sequence[Candidate]) -> set[int]:
     """The ranks of the mails of those who began a thread: later ones, and the first if it asks and somebody else answers."""
     askers = {c.thread: c.author for c in candidates if c.opens and c.is_mail and c.author}
@@ -190,11 +188,6 @@ def _of_askers(candidates: Sequence[Candidate]) -> set[int]:
     opening = {c.rank for c in candidates if c.opens and "?" in c.text and c.content_class == "text"}
     later = {c.rank for c in candidates if not c.opens and c.author == askers.get(c.thread)}
     return later | {c.rank for c in candidates if c.rank in opening and c.thread in answered}
-
-
-def _halved(newest: datetime | None, when: datetime | None) -> float:
-    """1 for the newest, half of it for each half-life before; 0 where no time is known or asked for."""
-    return 0.0 if newest is None or when is None else 0.5 ** ((newest - when) / _HALF_LIFE)
 
 
 def asked_text(text: str, is_mail: bool) -> str:

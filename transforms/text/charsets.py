@@ -156,18 +156,15 @@ def _guess(data: bytes) -> tuple[str, str]:
         return text.removeprefix("\ufeff"), "utf-8"
     multibyte = sum(map(len, _MULTIBYTE.findall(data)))
     if multibyte * 2 > len(_HIGH.findall(data)):
-        mixed = "".join(_line(line) for line in data.splitlines(keepends=True))
+        mixed = "".join(
+            _strict(line, "utf-8") or line.decode("cp1252", "replace") for line in data.splitlines(True)
+        )
         return mixed, "replaced" if "\ufffd" in mixed else "detected:utf-8+windows-1252"
     detected = _detected(data)
     if detected is not None:
         return detected
     text = data.decode("cp1252", "replace")
     return text, "replaced" if "\ufffd" in text else "detected:windows-1252"
-
-
-def _line(line: bytes) -> str:
-    text = _strict(line, "utf-8")
-    return line.decode("cp1252", "replace") if text is None else text
 
 
 def _detected(data: bytes) -> tuple[str, str] | None:

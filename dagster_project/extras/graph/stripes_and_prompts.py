@@ -21,7 +21,7 @@ SELECT doc_id FROM documents ORDER BY list_max([
 ]) DESC, doc_id LIMIT 3
 """
 _PROMPTED = """
-SELECT p.question, p.asked_in, p.similarity, c.chunk_id, c.doc_id, c.parent_id AS node_id, c.title, c.text_display
+SELECT p.question, p.asked_in, p.similarity, c.chunk_id, c.doc_id, c.parent_id AS node_id, c.title, c.text_display AS text
 FROM prompt_hashes p JOIN chunks c USING (chunk_id) WHERE p.question IN (SELECT unnest($questions::VARCHAR[]))
 """
 
@@ -68,17 +68,7 @@ def prompted(folder: Path, query: str, limit: int) -> list[Prompted]:
     near = {names[place]: int(bits[place]) for place in np.flatnonzero(bits <= MOST_BITS)}
     rows = query_current(folder, _PROMPTED, {"questions": sorted(near)}).to_pylist()
     prompted_chunks = [
-        Prompted(
-            near[row["question"]],
-            row["question"],
-            row["similarity"],
-            row["chunk_id"],
-            row["doc_id"],
-            row["node_id"],
-            row["title"],
-            row["text_display"],
-        )  # fmt: skip
-        for row in rows
+        Prompted(near[row["question"]], *(row[n] for n in Prompted._fields[1:])) for row in rows
     ]
     own = {row["chunk_id"] for row in rows if row["asked_in"] == row["doc_id"]}
     order = sorted(

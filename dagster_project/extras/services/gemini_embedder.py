@@ -23,18 +23,10 @@ from transforms.text.visible import is_picture, picture_of
 if TYPE_CHECKING:
     from google.genai.client import AsyncClient
 
-_DOCUMENT, _QUERY = "RETRIEVAL_DOCUMENT", "RETRIEVAL_QUERY"
 _JOB_NUMBERS = 300_000
 """Numbers of all vectors of a job, which come in one answer of some 8 MB."""
 _REQUESTS_OF_JOB = 5
 """A job holds at most as many texts as so many requests."""
-_HARMLESS = "The weather is fine today."
-"""Embedded to tell a request that is wrong as such from one with a text that is refused."""
-_HARMLESS_TOKENS = 16
-_PICTURES = 6
-"""Pictures of a request: the limit of the service."""
-_PICTURE_TOKENS = 600
-"""Tokens of a picture: its 258 tokens cost as much as so many of text."""
 
 
 class GeminiEmbedder(RemoteEmbedder):

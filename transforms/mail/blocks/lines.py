@@ -81,11 +81,8 @@ def _pair_table(starts: Iterable[str]) -> Mask:
     """Which pairs of first bytes may begin a match."""
     table = np.zeros((256, 256), dtype=bool)
     for start in starts:
-        data = start.replace("·", " ").encode()[:2]
-        if len(data) == 1:
-            table[data[0], :] = True
-        else:
-            table[data[0], data[1]] = True
+        first, *second = start.replace("·", " ").encode()[:2]
+        table[first, second or slice(None)] = True
     return table.reshape(-1)
 
 

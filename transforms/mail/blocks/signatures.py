@@ -149,8 +149,7 @@ def _below_short_marks(lines: Lines, words: Words, author: Mask, ends: RowNos, r
 def _mottos(lines: Lines, author: Mask, filled: Counts) -> Mask:
     """Quotes that stand inside a short signature, with no blank line above: a motto, not a reply."""
     following = np.append(np.arange(1, lines.n), lines.n - 1)
-    header = next_true((lines.kind == HEADER) | lines.matches(rules.BROADCAST, author))
-    ends = np.minimum(np.append(header, lines.n)[1:], lines.message_end)
+    ends = lines.behind((lines.kind == HEADER) | lines.matches(rules.BROADCAST, author))
     size = filled[ends] - filled[following]
     blank_behind = lines.data[np.minimum(lines.stops, len(lines.data) - 1)] == 32
     marks = lines.matches(rules.DASHES, author & (lines.indent == 0) & blank_behind)

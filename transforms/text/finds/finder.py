@@ -4,7 +4,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache, partial
-from typing import NamedTuple
 
 import polars as pl
 
@@ -37,15 +36,10 @@ _FORMLESS_PATTERNS = [
 ]
 
 
-class TextFinds(NamedTuple):
-    """The finds of one text, in order and disjoint; places are bytes."""
+def finds_in(texts: pl.Series, kinds: Collection[str]) -> Iterator[tuple[int, list[forms.Find]]]:
+    """The row of each text that has finds of those `kinds`, and these, in order and disjoint; their places are bytes.
 
-    row: int
-    finds: list[forms.Find]
-
-
-def finds_in(texts: pl.Series, kinds: Collection[str]) -> Iterator[TextFinds]:
-    """The finds of those `kinds` in each text that has any; `texts` are valid Unicode or null, without finds."""
+    `texts` are valid Unicode or null, without finds."""
     if not kinds or texts.is_empty():
         return
     wants = {kind: kind in kinds for kind in FIND_KINDS}
@@ -67,7 +61,7 @@ def finds_in(texts: pl.Series, kinds: Collection[str]) -> Iterator[TextFinds]:
     )
     for row, text, places, escaped, formless, phone, payment in columns.filter(is_suspect).iter_rows():
         data = text.encode()
-        shapes = _Shapes(formless, phone, payment)
+        shapes = [look for look, is_on in zip(_SHAPED, (formless, phone, payment), strict=True) if is_on]
         finds = list(_finds(data, places, looks, shapes))
         if escaped:
             view = _View(data)
@@ -75,21 +69,16 @@ def finds_in(texts: pl.Series, kinds: Collection[str]) -> Iterator[TextFinds]:
             finds += [forms.Find(view.place(start), view.end(end), kind) for start, end, kind in own]
         finds = _disjoint([find for find in finds if find.kind in kinds])
         if finds:
-            yield TextFinds(row, finds)
-
-
-class _Shapes(NamedTuple):
-    """Which finds without a word before them a text may hold."""
-
-    formless: bool
-    phone: bool
-    payment: bool
+            yield row, finds
 
 
 def _finds(
-    data: bytes, places: Collection[int], looks: Mapping[bytes, list[tuple[bytes, _Looks]]], shapes: _Shapes
+    data: bytes,
+    places: Collection[int],
+    looks: Mapping[bytes, list[tuple[bytes, _Looks]]],
+    shapes: Iterable[Callable[[bytes], Iterator[forms.Find]]],
 ) -> Iterator[forms.Find]:
-    """The finds of a text, in any order, where words are looked for at `places`."""
+    """The finds of a text, in any order, where words are looked for at `places`, and finds without a word by `shapes`."""
     last = forms.Find(0, 0, "")
     for at in sorted(set(places)):
         if data[at] == _AT_SIGN:
@@ -103,12 +92,8 @@ def _finds(
             in_place = list(_at(data, at, looks))
             last = max((last, *in_place), key=lambda find: find.end)
         yield from in_place
-    if shapes.formless:
-        yield from _formless(data)
-    if shapes.phone:
-        yield from personal.phones(data)
-    if shapes.payment:
-        yield from personal.payments(data)
+    for shaped in shapes:
+        yield from shaped(data)
 
 
 class _View:
@@ -183,8 +168,11 @@ def _at(data: bytes, at: int, looks: Mapping[bytes, list[tuple[bytes, _Looks]]])
 
 def _formless(data: bytes) -> Iterator[forms.Find]:
     for kind, pattern in _FORMLESS_PATTERNS:
-        for match in pattern.finditer(data):
-            yield forms.Find(match.start(), match.end(), kind)
+        yield from (forms.Find(*match.span(), kind) for match in pattern.finditer(data))
+
+
+_SHAPED = (_formless, personal.phones, personal.payments)
+"""The functions for finds that a text may hold without a word before them."""
 
 
 def _disjoint(finds: list[forms.Find]) -> list[forms.Find]:
