@@ -67,6 +67,8 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
         partitions_def=partitions_def(source_type) if source_type else None,
         backfill_policy=BACKFILL if source_type else None,
         group_name=source_type.name if source_type else stage.shown.group,
+        # In a run that makes both, tables over the whole lake come after all partitions.
+        op_tags={"dagster/priority": "1"} if source_type else None,
         # Read in the step itself: of each input that Dagster loads it stores two events.
         deps=[*inputs, *stage.needs.deps, *(["search_index"] if stage.asks_index else [])],
         outs={name: _out(stage, name) for name in stage.outputs},
@@ -183,7 +185,11 @@ class _Run:
         buckets = Buckets(reads, self.loaded, self.context.resources.io_manager.table)
         codes = self._codes(reads)
         inputs = {bucket: codes | hashes for bucket, hashes in buckets.fingerprints().items()}
-        stale = [bucket for bucket, hashes in sorted(inputs.items()) if not self._is_right(bucket, hashes)]
+        stale = []
+        for bucket, hashes in sorted(inputs.items()):
+            footers = [self.lake.footer(name, bucket) for name in self.selected]
+            if not all(f and (f.code_version, f.inputs) == (self.code_version, hashes) for f in footers):
+                stale.append(bucket)
         staged: dict[str, list[tuple[str, Staged]]] = {name: [] for name in self.selected}
         for bucket, tables in buckets.rows_of(stale):
             result = self.work.make(tables, bucket=bucket)
@@ -212,11 +218,6 @@ class _Run:
         """The code versions of the stored partitions of tables, since not every column of these is compared."""
         codes = {f"code of {table}": self.lake.code_versions(table) for table in tables}
         return {name: " ".join(versions) for name, versions in codes.items() if versions}
-
-    def _is_right(self, bucket: str, inputs: Mapping[str, str]) -> bool:
-        """True if this code made the parts of a bucket of these inputs."""
-        footers = [self.lake.footer(name, bucket) for name in self.selected]
-        return all(f and (f.code_version, f.inputs) == (self.code_version, inputs) for f in footers)
 
     def partitions(self) -> Iterator[dg.Output[Any]]:
         """Each output: its staged partitions of this run by key. One partition is in memory at a time."""

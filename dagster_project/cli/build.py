@@ -91,11 +91,15 @@ def build(
     if watches:
         _watch(settings)
         return
-    before = None if verify else _looked_at(settings, config_path(config))
+    place = config_path(config)
+    before = None if verify else _looked_at(settings, place)
     with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
         result = run_build(settings, instance, fetch=fetch, verify=verify, tell=view.step, on_plan=view.plan)
-    if before and result.is_as_before:
-        note(settings.root, before, result.as_json(), has_remotes=any(s.remote for s in settings.sources))
+    if before and (again := result.again()):
+        now = before if result.is_as_before else _looked_at(settings, place)
+        if now and now[0] == before[0]:
+            has_remotes = any(source.remote for source in settings.sources)
+            note(settings.root, now[0] | now[1], again.as_json(), has_remotes=has_remotes)
     if as_json:
         click.echo(json.dumps(result.as_json()))
     elif not quiet:
@@ -103,20 +107,23 @@ def build(
     _exit_with_faults(result.faults(), SourceError if result.plan.broken else FetchError)
 
 
-def _looked_at(settings: Settings, config: Path) -> dict[str, list[int]] | None:
-    """The state of all that a build looks at; None if it is too much, or not on this machine."""
+def _looked_at(settings: Settings, config: Path) -> tuple[dict[str, list[int]], dict[str, list[int]]] | None:
+    """The states of all that a build reads, and of what builds make; None if it is too much, or not on this machine."""
     if not is_local(UPath(settings.lake_uri)) or ranking_at(settings.index.target):
         return None
     sources = [settings.place(source) for source in settings.sources]
     named = [settings.base / Path(text).expanduser() for text in _TEXTS.findall(config.read_text())]
-    places = [
+    inputs = [
         *(place if is_there(place) else fixed_folder(place) for place in sources),
-        *(settings.root / name for name in ("index", RUNS, *(extra.folder for extra in enabled(settings)))),
-        *(Path(settings.lake_uri), instance_place(settings) / "history" / "runs.db"),
         *(config, settings.pseudonym_key_file, *filter(is_there, named)),
         *(f for room in _ROOMS for f in (_PACKAGES / room).rglob("*") if f.suffix in (".py", ".sql")),
     ]
-    return states(places, but=settings.root)
+    outputs = [
+        *(settings.root / name for name in ("index", RUNS, *(extra.folder for extra in enabled(settings)))),
+        *(Path(settings.lake_uri), instance_place(settings) / "history" / "runs.db"),
+    ]
+    both = states(inputs, but=settings.root), states(outputs, but=settings.root)
+    return None if both[0] is None or both[1] is None else (both[0], both[1])
 
 
 def _watch(settings: Settings) -> None:

@@ -85,7 +85,10 @@ class LakeIOManager(dg.IOManager):
         key = (name, *map(str, files))
         if key not in self._tables:
             view = f"{name}_{sum(other[0] == name for other in self._tables)}"
-            self._tables[key] = self._view(view, [*key[1:]]) if files else self._empty(view, name)
+            # A view reads its files at each query, so it stays right when they are written again.
+            self._tables[key] = (
+                self._backend.read_parquet([*key[1:]], table_name=view) if files else self._empty(view, name)
+            )
         return self._tables[key]
 
     def close(self) -> None:
@@ -93,11 +96,6 @@ class LakeIOManager(dg.IOManager):
         if self._backend is not None:
             self._backend.disconnect()
             self._backend, self._tables = None, {}
-
-    def _view(self, view: str, files: list[str]) -> ibis.Table:
-        """A view over files, which reads them at each query, so it stays right when they are written again."""
-        assert self._backend
-        return self._backend.read_parquet(files, table_name=view)
 
     def _empty(self, view: str, name: str) -> ibis.Table:
         """A table without rows. It is a view like the others: rows given to Ibis stay with its connection for good."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from upath import UPath
 from assets.partitions import IN_PARTS
 from assets.protocols.lake import Loaded, Parts, Staged
 from dagster_project.extras.registry import store_part
-from dagster_project.lake.kept_footers import PARTIAL, FooterCopies, local_footers
+from dagster_project.lake.kept_footers import PARTIAL, FooterCopies, LocalFooters, local_footers
 from dagster_project.lake.parquet_files import (
     CORRUPT,
     MISSING,
@@ -94,7 +95,7 @@ class ParquetLake:
         A lake on this machine is looked at each time, as it is without this. Facts of footers are kept for the next run.
         """
         if self._look or self._folder:
-            with nullcontext() if self._look else local_footers(self.copies / "footers.sqlite").one_look():
+            with nullcontext() if self._look else self._footers.one_look():
                 yield
             return
         self._look = store_part("lake_look")(self.base, self.tables, self.copies / "footers.sqlite")
@@ -207,7 +208,11 @@ class ParquetLake:
         if self._folder is None:
             return read_footer(self.path(table, partition), self.tables[table], is_list=is_list)
         path = f"{self._folder}/{_name(table, partition)}"  # a path object takes longer than the look at the file
-        return local_footers(self.copies / "footers.sqlite").footer(path, self.tables[table], is_list=is_list)
+        return self._footers.footer(path, self.tables[table], is_list=is_list)
+
+    @cached_property
+    def _footers(self) -> LocalFooters:
+        return local_footers(self.copies / "footers.sqlite")
 
     def has_tables(self, tables: Sequence[str], partition: str) -> bool:
         """True if a partition of all these tables is stored and can be read."""

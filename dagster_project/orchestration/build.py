@@ -29,7 +29,7 @@ from dagster_project.orchestration.plan import Plan, make_plan
 from dagster_project.orchestration.reconcile import Runs, Tried, reconcile, tried_by
 from dagster_project.orchestration.upkeep import erasure
 from dagster_project.orchestration.work import Phase, Work
-from dagster_project.orchestration.workers import Workers, most_of_run, workers_for
+from dagster_project.orchestration.workers import OWN_ENGINE, Workers, most_of_run, workers_for
 from dagster_project.system.disk_space import is_of_full_disk, may_be_written, require_writable
 from dagster_project.system.disk_watch import translate_disk_faults
 from dagster_project.system.locks import only_build
@@ -77,8 +77,13 @@ def build(
             result = work.of_whole_files(on_plan, spoiled)
             erased = erasure.finish(settings, instance)
         runs.prune_runs(instance)
+    of = work.progress
+    stages = {
+        name: {"rows": rows, "seconds": of.seconds[name], "processor": of.processor[name]}
+        for name, rows in of.rows.items()
+    }
     result = replace(
-        result, fetched=fetched, stages=work.timings(), seconds=time.monotonic() - start, interrupted=interrupted,
+        result, fetched=fetched, stages=stages, seconds=time.monotonic() - start, interrupted=interrupted,
         clock_behind=behind, erased=erased,
         left_out={**dict.fromkeys(result.plan.left_out, 0), **erasure.left_out(settings)},
     )  # fmt: skip
@@ -149,13 +154,6 @@ class _Build:
         """The assets that it makes: not put together where nothing is to do."""
         return asset_definitions(self.settings, {"progress": self.progress, "engine": self.engine})
 
-    def timings(self) -> dict[str, dict[str, float]]:
-        """Rows, seconds and seconds of processor of each stage."""
-        of = self.progress
-        return {
-            n: {"rows": of.rows[n], "seconds": of.seconds[n], "processor": of.processor[n]} for n in of.rows
-        }
-
     def of_whole_files(self, on_plan: Callable[[Plan], None], spoiled: Mapping[str, str]) -> BuildResult:
         """`run`, and once more if it fails for no reason of its own and files of the lake are damaged inside."""
         try:
@@ -181,9 +179,12 @@ class _Build:
         with contextlib.ExitStack() as beside:
             stale = [partition for partition in plan.partitions if partition.key in plan.stale]
             workers = beside.enter_context(workers_for(self.settings, self.instance, self.progress, stale))
+            is_here = self.settings.engine.kind == OWN_ENGINE
             most = most_of_run(workers, len(stale)) if workers else self.engine.run_partitions
             # Work that others have begun counts for nothing: nobody knows whether a daemon lives that goes on with it.
             while works := reconcile(self.settings, self.instance, plan, Runs(tried=tried), most)[0]:
+                if len(works) == 1 and works[0].phase is Phase.PARTITIONS and is_here and not workers:
+                    works = [self.with_whole(works[0])]
                 if works[0].phase not in (Phase.PARTITIONS, Phase.SLOW):
                     beside.close()  # their memory is needed
                     workers = None
@@ -195,8 +196,13 @@ class _Build:
         slow = sorted(partition for phase, partition, _ in tried if phase == Phase.SLOW and partition)
         return BuildResult(
             first, self.published, embedding=self.figures, failed_checks=tuple(self.failed.values()),
-            slow=tuple(slow),
+            slow=tuple(slow), after=plan,
         )  # fmt: skip
+
+    def with_whole(self, work: Work) -> Work:
+        """The work of a run of partitions with all that follows over the whole lake, which takes one run in place of two."""
+        relations, publishing = whole_phases(self.settings)
+        return replace(work, tables=tuple(dict.fromkeys([*work.tables, *relations, *publishing])))
 
     def do(self, works: Sequence[Work], workers: Workers | None = None) -> None:
         """Make the work of runs: that of partitions in the processes of `workers`, if there are any."""
@@ -204,7 +210,7 @@ class _Build:
             workers.run(works, self.tags)
             return
         for work in works:
-            if work.first is None:
+            if work.first is None or "search_index" in work.tables:
                 self.make_whole(work)
             else:
                 runs.run_here(self.definitions, self.instance, work, self.tags)

@@ -97,12 +97,23 @@ class BuildResult:
     clock_behind: timedelta | None = None
     erased: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
+    after: Plan | None = None
+    """The plan when all was done."""
 
     @property
     def is_as_before(self) -> bool:
         """True if the build found nothing to do and nothing to say."""
         is_silent = not (self.warnings() or self.faults() or any(f.is_change for f in self.fetched.values()))
         return self.published is None and self.plan.is_empty and is_silent
+
+    def again(self) -> "BuildResult | None":
+        """The result of a build after this one, if that finds nothing to do and nothing to say."""
+        if self.is_as_before or self.after is None or self.erased:
+            return self if self.is_as_before else None
+        left = BuildResult(
+            self.after, None, fetched=self.fetched, clock_behind=self.clock_behind, left_out=self.left_out
+        )
+        return left if left.is_as_before else None
 
     def warnings(self) -> list[str]:
         """One line per interruption before the build, per source that holds forgotten texts, for texts paid twice, and

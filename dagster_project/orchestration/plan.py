@@ -68,30 +68,26 @@ def make_plan(
     A table of a partition is stale if it is missing, corrupt, of another code version, or made from other inputs
     than the current ones, and so is every table that depends on it."""
     with lake.one_look():
-        return _plan(settings, sources, lake, busy)
-
-
-def _plan(settings: Settings, sources: RememberedSources, lake: ParquetLake, busy: Collection[str]) -> Plan:
-    partitions = sources.discover()
-    broken = dict(sources.broken)
-    reasons = _stale_partitions(settings, sources, partitions, lake, busy)
-    _leave_broken(partitions, reasons, broken, settings, lake)
-    stale = {p: tables for p, why in reasons.items() if (tables := _stale_for(why, long_texts=False))}
-    slow = {p: _stale_for(why, long_texts=True) for p, why in reasons.items() if why and p not in stale}
-    stored = sorted({p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])})
-    vanished = tuple(p for p in stored if p not in {u.key for u in partitions})
-    publisher = make_publisher(settings, lake)
-    state = staleness.state_of(partitions, lake)
-    whole = _whole(settings, partitions, publisher, state, is_smaller=bool(vanished))
-    publish = bool(stale or whole)
-    return Plan(
-        tuple(partitions), stale, vanished, publish, whole=whole,
-        context=staleness.stale_context(settings, partitions, lake), slow=slow, state=state,
-        damaged=_damages(settings, stale, publisher, lake) if publish else {},
-        reasons={partition: reasons[partition][tables[0]] for partition, tables in stale.items()},
-        is_full=publish and publisher.damage() is None and not publisher.fits_settings(), broken=broken,
-        left_out=tuple(sorted(sources.left_out)),
-    )  # fmt: skip
+        partitions = sources.discover()
+        broken = dict(sources.broken)
+        reasons = _stale_partitions(settings, sources, partitions, lake, busy)
+        _leave_broken(partitions, reasons, broken, settings, lake)
+        stale = {p: tables for p, why in reasons.items() if (tables := _stale_for(why, long_texts=False))}
+        slow = {p: _stale_for(why, long_texts=True) for p, why in reasons.items() if why and p not in stale}
+        stored = sorted({p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])})
+        vanished = tuple(p for p in stored if p not in {u.key for u in partitions})
+        publisher = make_publisher(settings, lake)
+        state = staleness.state_of(partitions, lake)
+        whole = _whole(settings, partitions, publisher, state, is_smaller=bool(vanished))
+        publish = bool(stale or whole)
+        return Plan(
+            tuple(partitions), stale, vanished, publish, whole=whole,
+            context=staleness.stale_context(settings, partitions, lake), slow=slow, state=state,
+            damaged=_damages(settings, stale, publisher, lake) if publish else {},
+            reasons={partition: reasons[partition][tables[0]] for partition, tables in stale.items()},
+            is_full=publish and publisher.damage() is None and not publisher.fits_settings(), broken=broken,
+            left_out=tuple(sorted(sources.left_out)),
+        )  # fmt: skip
 
 
 def _stale_for(reasons: Mapping[str, str], *, long_texts: bool) -> tuple[str, ...]:
@@ -133,10 +129,13 @@ def _whole(
     if len(there) < len(partitions):
         published = publisher.published_partitions()
         there |= {u.key: u.source_type for u in partitions if u.key in published}
+    readiness, current = lake.footer("readiness"), publisher.current()
     is_right = (
         not is_smaller
         and publisher.is_current(there)
-        and _readiness_is_right(publisher, lake)
+        and readiness is not None
+        and current is not None
+        and readiness.inputs.get("index") == version_of(current)
         and staleness.whole_are_right(settings, publishing, state, lake)
         and all((settings.root / extra.folder).is_dir() for extra in enabled(settings))
     )
@@ -179,8 +178,3 @@ def _damages(
     if damage := publisher.damage():
         damages[str(publisher.folder / CURRENT)] = damage
     return damages
-
-
-def _readiness_is_right(publisher: DuckDBPublisher, lake: ParquetLake) -> bool:
-    footer, current = lake.footer("readiness"), publisher.current()
-    return bool(footer and current and footer.inputs.get("index") == version_of(current))

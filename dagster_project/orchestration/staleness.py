@@ -1,7 +1,6 @@
 """The stale tables of the lake, and why: tables of partitions, context, long texts, and over the whole lake."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 import duckdb
 
@@ -42,7 +41,10 @@ def stale_context(
     if current is None:
         return {}
     order = partition_stages(settings, CONTEXT)
-    ids = _shown_by(current) if Forgotten(lake.base).unfinished else None
+    ids = None
+    if Forgotten(lake.base).unfinished:
+        with duckdb.connect(str(current), read_only=True) as connection:
+            ids = {row[0] for row in connection.execute("SELECT chunk_id FROM chunks").fetchall()}
     windows = [u.key for u in partitions if u.source_type == CONVERSATIONS.name]
     open_windows = last_windows(windows)
     stale = {}
@@ -59,11 +61,6 @@ def stale_context(
         elif tables := stale_reasons(window, order, hashes, lake):
             stale[window] = tuple(tables)
     return stale
-
-
-def _shown_by(index: Path) -> set[str]:
-    with duckdb.connect(str(index), read_only=True) as connection:
-        return {row[0] for row in connection.execute("SELECT chunk_id FROM chunks").fetchall()}
 
 
 def waiting_bytes(lake: ParquetLake, partitions: Iterable[str]) -> int:

@@ -26,26 +26,18 @@ def test_the_defaults_of_a_configuration_are_the_configured_values(settings: obj
     assert chosen_settings(settings, config().model_dump()) == settings
 
 
-def test_a_changed_value_changes_the_settings_of_one_run():
+def test_a_changed_value_changes_the_settings_of_one_run_or_of_one_source():
     settings = ChunkSettings()
-    config = config_of("stage", settings)
-    assert config
-    chosen = chosen_settings(settings, config(message_chars=900).model_dump())
+    chosen = chosen_settings(settings, {"message_chars": 900})
     assert chosen == ChunkSettings(message_chars=900) and chosen.digest() != settings.digest()
+    by_source = chosen_settings(BY_SOURCE, {"my-notes": {"chunker": "semantic"}})
+    assert by_source == BY_SOURCE | {"my-notes": DocumentChunkSettings(chunker="semantic")}
 
 
-def test_of_settings_by_source_each_has_its_own():
-    values = {"my-notes": {"chunker": "semantic"}}
-    chosen = chosen_settings(BY_SOURCE, values)
-    assert chosen["my-notes"].chunker == "semantic"
-    assert chosen["docs"] == BY_SOURCE["docs"] and chosen[""] == BY_SOURCE[""]
-
-
-def test_a_value_that_the_settings_refuse_is_refused():
+@pytest.mark.parametrize("values", [{"message_chars": 0}, {"policy": "neither"}])
+def test_a_value_that_the_settings_refuse_is_refused(values: dict[str, object]):
     with pytest.raises(ValidationError):
-        chosen_settings(ChunkSettings(), {"message_chars": 0})
-    with pytest.raises(ValidationError):
-        chosen_settings(ChunkSettings(), {"policy": "neither"})
+        chosen_settings(ChunkSettings(), values)
 
 
 def test_a_choice_says_what_there_is_to_choose_from():

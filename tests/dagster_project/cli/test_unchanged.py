@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dagster_project.cli import unchanged
-from dagster_project.cli.build import _looked_at
+from dagster_project.cli.build import _looked_at, run_build
+from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.system.locks import RUNS, only_build
 from tests.archives import Mail, Workspace
 
@@ -50,7 +52,7 @@ def test_whatever_changes_is_looked_at(noted: Workspace, capsys: pytest.CaptureF
     for change in changes(noted):
         seen = _looked_at(noted.settings, noted.config)
         assert seen
-        unchanged.note(noted.settings.root, seen, {}, has_remotes=False)
+        unchanged.note(noted.settings.root, seen[0] | seen[1], {}, has_remotes=False)
         assert is_done(noted, "--quiet")
         change()
         assert not is_done(noted, "--quiet")
@@ -83,6 +85,27 @@ def test_a_note_holds_for_a_day_for_these_options_and_without_remotes(noted: Wor
     assert not is_done(noted, "--no-fetch")
     note.write_text("{")
     assert not is_done(noted)
+
+
+def test_a_build_that_published_notes_that_the_next_has_nothing_to_do(
+    noted: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    noted.write("users/users.2004-03.mbox", [Mail(910, "A third month.", "News")])
+    assert noted.weft("build", "--quiet").exit_code == 0
+    assert is_done(noted, "--json")
+    told = json.loads(capsys.readouterr().out)
+    (noted.settings.root / unchanged.NOTE).unlink()
+    looked = json.loads(noted.weft("build", "--json").stdout)
+    assert {**told, "seconds": 0} == {**looked, "seconds": 0} and told["outcome"] == "UNCHANGED"
+
+    def with_a_late_mail(*args: Any, **options: Any) -> BuildResult:
+        result = run_build(*args, **options)
+        noted.write("users/users.2004-05.mbox", [Mail(912, "Too late for that build.", "News")])
+        return result
+
+    noted.write("users/users.2004-04.mbox", [Mail(911, "A fourth month.", "News")])
+    monkeypatch.setattr("dagster_project.cli.build.run_build", with_a_late_mail)
+    assert noted.weft("build", "--quiet").exit_code == 0 and not is_done(noted)
 
 
 def test_nothing_is_noted_where_not_all_is_seen(noted: Workspace, tmp_path: Path):

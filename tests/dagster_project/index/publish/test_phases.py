@@ -14,26 +14,17 @@ from tests.archives import Workspace
 def test_phases_follow_each_other_and_count_what_they_write(built: Workspace):
     shutil.rmtree(built.settings.root / "index")
     partitions = dict.fromkeys(built.lake.partitions("messages"), "mail")
-    steps: list[tuple[str, int]] = []
-    progress = CountedProgress(lambda stage, _partition, rows: steps.append((stage, rows)))
-    full = make_publisher(built.settings, built.lake).publish(partitions, progress)
-    phases = list(dict.fromkeys(stage for stage, _ in steps))
-    assert [phase.removeprefix("publish_") for phase in phases] == [
-        "relations", "terms", "tables", "postings", "vectors", "search_index",
-    ]  # fmt: skip
-    assert set(phases) <= set(_STAGES)
-    assert progress.rows["publish_postings"] == full.rows["postings"] > 0
-    assert progress.rows["publish_terms"] == full.rows["chunks"]
-    assert progress.rows["publish_vectors"] == full.rows["embeddings"]
-
-
-@pytest.mark.exhaustive
-def test_an_update_of_the_previous_version_has_phases_too(built: Workspace):
-    partitions = dict.fromkeys(built.lake.partitions("messages"), "mail")
-    publisher, phases = make_publisher(built.settings, built.lake), dict[str, None]()
-    publisher.publish(dict([*partitions.items()][:-1]))
-    progress = CountedProgress(lambda stage, _partition, _rows: phases.setdefault(stage))
-    assert publisher.publish(partitions, progress).reused
-    assert [phase.removeprefix("publish_") for phase in phases] == [
-        "relations", "tables", "postings", "vectors", "search_index",
-    ]  # fmt: skip
+    publisher = make_publisher(built.settings, built.lake)
+    for now, is_update in ((dict([*partitions.items()][:-1]), False), (partitions, True)):
+        phases: dict[str, None] = {}
+        progress = CountedProgress(lambda stage, _partition, _rows, to=phases: to.setdefault(stage))  # type: ignore[misc]
+        made = publisher.publish(now, progress)
+        assert made.reused is is_update and set(phases) <= set(_STAGES)
+        terms = [] if is_update else ["terms"]
+        assert [phase.removeprefix("publish_") for phase in phases] == [
+            "relations", *terms, "tables", "postings", "vectors", "search_index",
+        ]  # fmt: skip
+        if not is_update:
+            assert progress.rows["publish_postings"] == made.rows["postings"] > 0
+            assert progress.rows["publish_terms"] == made.rows["chunks"]
+            assert progress.rows["publish_vectors"] == made.rows["embeddings"]
