@@ -165,8 +165,8 @@ def ranking_table(
     table = new_table(f"rankings of the same chunks at {budget:,} characters", columns)
     default = recalls["weft, default"]
     for name, values in recalls.items():
-        found, ahead = bootstrap(values), paired_difference(values, default)
-        beside = [f"{ahead.mean:+.3f} [{ahead.low:+.3f}, {ahead.high:+.3f}]", p_value(ahead.p_value)]
+        found, (ahead, p) = bootstrap(values), paired_difference(values, default)
+        beside = [f"{ahead.mean:+.3f} [{ahead.low:+.3f}, {ahead.high:+.3f}]", p_value(p)]
         own = ["", ""] if name == "weft, default" else beside
         table.add_row(name, f"{found.mean:.3f}", f"{found.low:.3f}–{found.high:.3f}", *own)
     return table

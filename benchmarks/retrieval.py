@@ -133,8 +133,8 @@ def overview(found: Mapping[str, Measured]) -> Table:
 
 def ahead(default: np.ndarray, values: np.ndarray) -> tuple[str, str]:
     """How far the default is ahead, with its interval, and the p-value."""
-    ahead = paired_difference(values, default)
-    return f"{ahead.mean:+.3f} [{ahead.low:+.3f}, {ahead.high:+.3f}]", p_value(ahead.p_value)
+    ahead, p = paired_difference(values, default)
+    return f"{ahead.mean:+.3f} [{ahead.low:+.3f}, {ahead.high:+.3f}]", p_value(p)
 
 
 def p_value(value: float) -> str:

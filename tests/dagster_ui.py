@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 from dagster_project.orchestration.instance import instance_home
 from tests.archives import Workspace
+from tests.processes import free_port
 from tests.timing import HUNG, until
 
 START = (
@@ -41,12 +41,6 @@ def answered(look: Callable[[], Any], name: str) -> Any:
             return None
 
     return until(answer, name, pause=0.2)
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 class Server:

@@ -39,6 +39,12 @@ FORKS.set_forkserver_preload(
 )
 
 
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 def listens(port: int) -> bool:
     """True if somebody listens on a port of the loopback interface."""
     with socket.socket() as probe:

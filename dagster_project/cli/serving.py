@@ -113,12 +113,14 @@ def receipts(part: str, config: Path | None, as_json: bool, last: int | None, ne
     if new_key:
         chain.renew_key()
     count, hashed = 0, ""
+    first: dict[str, Any] = {}
     signed: dict[str | None, int] = {}
 
     def counted() -> Iterator[dict[str, Any]]:
-        nonlocal count, hashed
+        nonlocal first, count, hashed
         for receipt in chain.read():
-            count, hashed = count + 1, receipt["hash"]
+            first = first or receipt
+            count, hashed = receipt.get("number", count + 1), receipt["hash"]
             signed[receipt.get("key")] = count
             yield receipt
 
@@ -127,16 +129,20 @@ def receipts(part: str, config: Path | None, as_json: bool, last: int | None, ne
             click.echo(receipt_line(receipt), nl=False)
         elif part == "list":
             click.echo(_shown(receipt))
-    unknown = chain.unknown(count, signed.pop(None, 0))
+    start = first.get("number", 1)
+    size = count - start + 1
+    unknown = chain.unknown(first, count, signed.pop(None, 0))
     if part == "verify" and as_json:
-        click.echo(json.dumps({"receipts": count, "hash": hashed, "keys": signed, "unknown": unknown}))
+        answer = {"receipts": size, "first": start, "hash": hashed, "keys": signed, "unknown": unknown}
+        click.echo(json.dumps(answer))
     elif part == "verify":
         for key, number in signed.items():
             click.echo(f"up to receipt {number} signed with {key}")
         for reason in unknown:
             click.echo(f"not known: {reason}")
     if part != "export" and not as_json:
-        click.echo(f"{count} receipts, unchanged; the last has the hash {hashed}" if count else "no receipts")
+        extent = f"{size} receipts{f', {start} to {count}' if start > 1 else ''}, unchanged"
+        click.echo(f"{extent}; the last has the hash {hashed}" if count else "no receipts")
 
 
 def _shown(receipt: dict[str, Any]) -> str:

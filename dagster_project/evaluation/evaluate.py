@@ -1,6 +1,7 @@
 """The work of `weft eval`: an evaluation of the published index, its comparison with another, and sweeps."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,6 @@ from dagster_project.evaluation.evaluator import (
     run_profiles,
 )
 from dagster_project.index.search.opened_index import open_index
-from dagster_project.index.search.ranking import ranking_of
-from dagster_project.index.search.search_index import SearchIndex
-from dagster_project.models.embedders import make_embedder
-from dagster_project.models.language_models import make_reranker
 from transforms.errors import (
     CheckFailedError,
     GroundTruthError,
@@ -90,11 +87,8 @@ def with_tag(truth: GroundTruth, tag: str | None) -> GroundTruth:
 
 def drafted(settings: Settings, count: int) -> tuple[str, int]:
     """Ground truth drafted from the published index, as YAML, and how many queries it has."""
-    index = open_index(settings)
-    try:
+    with closing(open_index(settings)) as index:
         truth = ground_truth.draft_queries(*drafting_tables(index), count, "draft")
-    finally:
-        index.close()
     if not truth.queries.num_rows:
         raise GroundTruthError("the index holds no subject, heading, link or answered question to draft from")
     return as_yaml(truth, ground_truth.NOTE), truth.queries.num_rows
@@ -134,7 +128,7 @@ def require_as_good(before: pl.DataFrame, after: pl.DataFrame, profile: str) -> 
     both = before.join(after, on="query_id", suffix="_after").sort("query_id")
     if both.height < quality.FEWEST:
         return
-    difference = paired_difference(both["value"].to_numpy(), both["value_after"].to_numpy())
+    difference, _ = paired_difference(both["value"].to_numpy(), both["value_after"].to_numpy())
     if difference.high < 0:
         worst = both.sort(both["value_after"] - both["value"], "query_id")["query_id"].head(5).to_list()
         raise CheckFailedError(
@@ -147,17 +141,10 @@ def require_as_good(before: pl.DataFrame, after: pl.DataFrame, profile: str) -> 
 def _headline(settings: Settings, profile: str, path: Path) -> pl.DataFrame:
     """query_id and value of HEADLINE of each query that the index at `path` can be measured with."""
     search = settings.profile(profile)
-    embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
-    reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
-    index = SearchIndex(path, embedder, settings.terms, search, reranker)
-    try:
-        index.ranked_by(ranking_of(path, settings.index))
-        truth = read_ground_truth([settings.base / name for name in settings.evaluation.queries])
-        relevance = judgements(pl.DataFrame(truth.relevance), contents(index, pl.DataFrame(truth.relevance)))
-        runs, _ = run_profiles(index, pl.DataFrame(truth.queries), {profile: search}, stages=("final",))
-    finally:
-        index.close()
-    values = quality.document_quality(pl.DataFrame(runs), relevance, [profile]).filter(
-        measure=quality.HEADLINE
-    )
-    return values.select("query_id", "value")
+    truth = read_ground_truth([settings.base / name for name in settings.evaluation.queries])
+    queries, relevance = pl.DataFrame(truth.queries), pl.DataFrame(truth.relevance)
+    with closing(open_index(settings, place=path)) as index:
+        judged = judgements(relevance, contents(index, relevance))
+        runs, _ = run_profiles(index, queries, {profile: search}, stages=("final",))
+    values = quality.document_quality(pl.DataFrame(runs), judged, [profile])
+    return values.filter(measure=quality.HEADLINE).select("query_id", "value")

@@ -181,18 +181,14 @@ class IndexEvaluator:
     def save(self, report: Mapping[str, Any], page: bool = True) -> dict[str, str]:
         """Write a report as JSON, and as a page; returns the paths. All times are under `timing`."""
         queries = [q["query"] for q in report["queries"]]
-        now = datetime.now(UTC)
+        now, manifest = datetime.now(UTC), self.index.manifest
         latency = {n: latencies(self.index, queries, s) for n, s in self.profiles.items()} if queries else {}
         full = dict(report) | {
-            "index": self.identity(), "files": [file.name for file in self.files], "texts": self._texts(report),
+            "index": {"version": manifest["version"], "model": manifest["model"], "chunks": self.index.chunk_count},
+            "files": [file.name for file in self.files], "texts": self._texts(report),
             "timing": {"made_at": now.isoformat(timespec="seconds"), "latency": latency},
         }  # fmt: skip
-        return write_report(full, self.folder, f"{self.index.manifest['model']}-{now:%Y%m%dT%H%M%SZ}", page)
-
-    def identity(self) -> dict[str, Any]:
-        """Which index it is."""
-        manifest = self.index.manifest
-        return {"version": manifest["version"], "model": manifest["model"], "chunks": self.index.chunk_count}
+        return write_report(full, self.folder, f"{manifest['model']}-{now:%Y%m%dT%H%M%SZ}", page)
 
     def _texts(self, report: Mapping[str, Any]) -> dict[str, Any]:
         results = [(q, r) for q in report["queries"] for r in q["results"].values()]

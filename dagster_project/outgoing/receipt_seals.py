@@ -67,6 +67,11 @@ def public(key: Ed25519PrivateKey) -> str:
     return key.public_key().public_bytes_raw().hex()
 
 
+def is_place(value: Any) -> bool:
+    """Whether a value of JSON has the number and the hash of a receipt."""
+    return isinstance(value, dict) and (type(value.get("number")), type(value.get("hash"))) == (int, str)
+
+
 def is_signed(receipt: Mapping[str, Any]) -> bool:
     """Whether the receipt's key signed its hash."""
     from cryptography.exceptions import InvalidSignature
@@ -105,9 +110,12 @@ class Heads:
             return []
         try:
             heads = [json.loads(line) for line in self.file.read_bytes().splitlines()]
-            return [{**head, "number": int(head["number"]), "hash": str(head["hash"])} for head in heads]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ReceiptError(f"{self.file}, the notes of receipts, is damaged: delete it") from error
+            is_whole = all(is_place(one) for head in heads for one in (head, *head.get("dropped", ())))
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            is_whole = False
+        if not is_whole:
+            raise ReceiptError(f"{self.file}, the notes of receipts, is damaged: delete it")
+        return heads
 
     def differences(self, heads: list[dict[str, Any]], receipt: Mapping[str, Any]) -> list[str]:
         """The notes that name another receipt of this number, in words."""
@@ -121,7 +129,7 @@ class Heads:
     def note(self, receipt: Mapping[str, Any], heads: list[dict[str, Any]], *, is_continued: bool) -> None:
         """Note a receipt as the last one behind `heads`, in place of their last one if the chain continues it."""
         earlier = heads[:-1] if is_continued else heads[-_MOST_HEADS:]
-        head = {name: receipt[name] for name in ("number", "hash", "key")}
+        head = {name: receipt[name] for name in ("number", "hash", "key", "dropped")}
         lines = [
             *earlier,
             head | {"at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "storage": str(self.root)},

@@ -2,7 +2,8 @@
 
 Each line has its number, the hash of the line before it, its own hash, and the signature of that. So the chain shows a line
 that was changed by a byte, taken out between others, put in or signed by somebody else. The notes of `Heads` show lines
-that were cut off at the end, and a chain that somebody wrote over."""
+that were cut off at the end, and a chain that somebody wrote over. A file that is begun while there are more than
+`_MOST_FILES` begins with a receipt of the numbers that are dropped with the oldest files, and the hash of the last."""
 
 import fcntl
 import json
@@ -13,13 +14,14 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from io import BytesIO
+from itertools import chain
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dagster_project.outgoing.receipt_seals import Heads, ReceiptKey, is_signed, public
+from dagster_project.outgoing.receipt_seals import Heads, ReceiptKey, is_place, is_signed, public
 from dagster_project.system.disk_space import may_be_written
-from dagster_project.system.durable import put, sync
+from dagster_project.system.durable import put, remove, sync
 from transforms.errors import ReceiptError
 from transforms.hashing import bytes_sha256
 
@@ -33,6 +35,8 @@ _MOST_PLACE = 1_000
 """Characters of a place as JSON; a longer one is named by its hash, so that no line has more than a megabyte."""
 _MOST_BYTES = 64 << 20
 """Bytes after which a file is set aside, named after the number of its last receipt; the next continues its chain."""
+_MOST_FILES = 15
+"""Files that were set aside, some 700,000 answers in a gigabyte, before the oldest is dropped."""
 
 
 class Disclosed(NamedTuple):
@@ -89,15 +93,17 @@ class Receipts:
                 more = {"new_key": self.key.make_next()} if is_new_key else dict[str, str]()
                 more |= {"at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}", "key": public(key)}
                 receipt, lines = {"hash": before}, b""
-                for number, content in enumerate(contents, count + 1):
+                opening = [] if is_new_key else self._begin_file(count)
+                for number, content in enumerate([*opening, *contents], count + 1):
                     receipt = content | more | {"number": number, "before": receipt["hash"]}
                     receipt["hash"] = _hashed(receipt)
                     receipt["signature"] = key.sign(receipt["hash"].encode()).hex()
                     lines += receipt_line(receipt)
-                self._write(lines, count)
+                self._write(lines)
                 if is_new_key:
                     put(self.key.next, self.key.file)
                 self._note(receipt, before)
+                self._drop()
                 return receipt["hash"]
         except OSError as error:
             raise ReceiptError(
@@ -116,9 +122,18 @@ class Receipts:
     def _size(self) -> int:
         return sum(path.stat().st_size for path in self.files())
 
-    def _write(self, lines: bytes, count: int) -> None:
+    def _begin_file(self, count: int) -> list[dict[str, Any]]:
+        """Set a full file aside; the receipt that the next begins with, if the oldest are to be dropped."""
         if self.path.exists() and self.path.stat().st_size >= _MOST_BYTES:
             put(self.path, self.path.with_name(f"receipts-{count:012}.jsonl"))
+        oldest = self.files()[:-_MOST_FILES]
+        if self.path.exists() or not oldest or not (last := _read(_last_line(oldest[-1]))):
+            return []
+        dropped = {name: last[name] for name in ("number", "hash")}
+        dropped["key"] = last.get("new_key", last.get("key"))
+        return [{"tool": "dropped", "passages": [], "masked": {}, "dropped": dropped}]
+
+    def _write(self, lines: bytes) -> None:
         is_new = not self.path.exists()
         with self.path.open("ab") as file:
             file.write(lines)
@@ -127,13 +142,22 @@ class Receipts:
         if is_new:
             sync([self.path.parent])
 
+    def _drop(self) -> None:
+        """Delete the files whose last receipt is one that a later file begins with as dropped."""
+        if oldest := (files := self.files())[: -_MOST_FILES - 1]:
+            hashes = {end["hash"] for end in _dropped(files)}
+            ends = [(_read(_last_line(path)) or {}).get("hash") in hashes for path in oldest]
+            remove(path for n, path in enumerate(oldest) if any(ends[n:]))
+
     def _note(self, receipt: Mapping[str, Any], before: str) -> None:
         """Note the head. Where that is impossible, `unknown` names the receipts without a note."""
         with suppress(OSError, ReceiptError):
-            heads = self.heads.read()
-            noted = f'"hash":"{heads[-1]["hash"] if heads else ""}"'
-            is_continued = before in noted or any(noted.encode() in p.read_bytes() for p in self.files())
-            self.heads.note(receipt, heads, is_continued=is_continued)
+            heads, files = self.heads.read(), self.files()
+            last, dropped = heads[-1] if heads else {"hash": before}, _dropped(files)[-1:]
+            noted = f'"hash":"{last["hash"]}"'.encode()
+            is_continued = last["hash"] == before or any(last["number"] <= end["number"] for end in dropped)
+            is_continued = is_continued or any(noted in path.read_bytes() for path in files)
+            self.heads.note({**receipt, "dropped": dropped}, heads, is_continued=is_continued)
 
     def _end(self) -> tuple[int, str, dict[str, Any]]:
         """The number of receipts, the hash that the next one names as the one before, and the last one.
@@ -141,24 +165,30 @@ class Receipts:
         That is the hash of the last receipt; of any other line the hash of its bytes, which `read` then names."""
         for path in reversed(self.files()):
             if last := _last_line(path):
-                receipt = _read(last) or {}
-                number = receipt.get("number") or sum(p.read_bytes().count(b"\n") for p in self.files())
+                receipt, files = _read(last) or {}, self.files()
+                if not (number := receipt.get("number")):
+                    number = sum(p.read_bytes().count(b"\n") for p in files) + _start(files, ())["number"]
                 return number, receipt.get("hash", bytes_sha256(last)), receipt
         return 0, GENESIS, {}
 
     def read(self) -> Iterator[dict[str, Any]]:
         """The receipts, oldest first; ReceiptError names the first line at which the chain is broken.
 
-        Behind the last one ReceiptError names each difference from the notes of its head, and from its key."""
-        faults, last = list[str](), dict[str, Any]()
-        number, before = 0, GENESIS
+        The first may be one behind those that were dropped. Behind the last one ReceiptError names each difference from
+        the notes of its head, and from its key."""
         has_writers = self.path.parent.exists() and may_be_written(self.path.parent)
         lock = self.locked if has_writers else nullcontext
         with ExitStack() as opened:
             with lock():
                 heads, size = self.heads.read(), self._size()
                 files = [opened.enter_context(path.open("rb")) for path in self.files()]
-            rest = size
+                last = _start(self.files(), heads)
+            rest, number, before = size, last["number"], last["hash"]
+            faults = [
+                f"receipt {head['number']}, noted at {head.get('at')}, was cut off or written over before it was dropped"
+                for head in heads[:-1]  # the last alone may be of a receipt that others continue
+                if head["number"] <= number
+            ]
             for file in files:
                 text = file.read(rest)
                 rest -= len(text)
@@ -181,9 +211,14 @@ class Receipts:
         if faults:
             raise ReceiptError(f"{'; '.join(faults)}. {self.heads.file} has the notes")
 
-    def unknown(self, count: int, unsigned: int) -> list[str]:
-        """The reasons why a chain of so many whole receipts, the first without a signature, may not be all."""
+    def unknown(self, first: Mapping[str, Any], count: int, unsigned: int) -> list[str]:
+        """The reasons why a whole chain from a receipt to that of number `count` may not be all.
+
+        Those up to number `unsigned` have no signature."""
         reasons = []
+        if first and first["before"] != GENESIS:
+            dropped = f"receipts 1 to {first['number'] - 1} showed: they were dropped, the last has"
+            reasons.append(f"what {dropped} the hash {first['before']}")
         if unsigned:
             reasons.append(f"who wrote receipts 1 to {unsigned}: an earlier version, without signatures")
         if not (heads := self.heads.read()):
@@ -191,6 +226,24 @@ class Receipts:
         elif heads[-1]["number"] < count:
             reasons.append(f"whether the end was cut off behind receipt {heads[-1]['number']}, the last note")
         return reasons
+
+
+def _first(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return _read(file.readline()) or {}
+
+
+def _dropped(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """The last dropped receipts (`number`, `hash`, and the `key` behind it) that files begin with, oldest first."""
+    return [one["dropped"] for one in map(_first, files) if is_place(one.get("dropped")) and is_signed(one)]
+
+
+def _start(files: Sequence[Path], heads: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The last dropped receipt, as `_dropped`, that the first file follows; number 0 if none is dropped."""
+    noted = chain.from_iterable(head.get("dropped", ()) for head in heads)
+    ends = [{"number": 0, "hash": GENESIS}, *_dropped(files), *noted]
+    before = _first(files[0]).get("before") if files else None
+    return next((end for end in ends if end["hash"] == before), max(ends, key=lambda end: end["number"]))
 
 
 def _passage(passage: Disclosed) -> dict[str, Any]:

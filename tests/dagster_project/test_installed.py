@@ -17,7 +17,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from tests.archives import Mail, mbox
-from tests.dagster_ui import Server, answered, free_port
+from tests.dagster_ui import Server, answered
+from tests.processes import free_port
 from tests.timing import HUNG
 
 ROOT = Path(__file__).parents[2]

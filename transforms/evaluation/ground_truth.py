@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -52,7 +51,7 @@ def parse_ground_truth(text: str, file: str) -> GroundTruth:
         query, entries = _query(item, file, number)
         queries.append(query)
         relevance += entries
-    return _tables(queries, relevance, file)
+    return join_files([_tables(queries, relevance)])
 
 
 def join_files(parts: Sequence[GroundTruth]) -> GroundTruth:
@@ -99,7 +98,7 @@ def from_retrieval_files(queries: str, qrels: str, form: str, file: str, prefix:
             relevance_row(query_id, position, form, prefix + item, grade)
             for position, (item, grade) in enumerate(right.items())
         ]
-    return _tables(query_rows, relevance, file)
+    return _tables(query_rows, relevance)
 
 
 def as_yaml(truth: GroundTruth, note: str = "") -> str:
@@ -224,17 +223,8 @@ def relevance_row(query_id: str, entry: int, form: str, target: str | None, grad
     }  # fmt: skip
 
 
-def _tables(
-    queries: Iterable[Mapping[str, Any]], relevance: Iterable[Mapping[str, Any]], file: str
-) -> GroundTruth:
-    truth = GroundTruth(
-        EVALUATION_QUERIES.from_rows([dict(q) for q in queries]),
-        EVALUATION_RELEVANCE.from_rows([dict(r) for r in relevance]),
-    )
-    counts = Counter(truth.queries.column("query_id").to_pylist())
-    if twice := [query_id for query_id, count in counts.items() if count > 1]:
-        raise GroundTruthError(f"{file}: two queries have the id {twice[0]!r}")
-    return truth
+def _tables(queries: list[dict[str, Any]], relevance: list[dict[str, Any]]) -> GroundTruth:
+    return GroundTruth(EVALUATION_QUERIES.from_rows(queries), EVALUATION_RELEVANCE.from_rows(relevance))
 
 
 NOTE = """Drafted by `weft eval init`: nobody has looked at these queries and answers yet.
@@ -271,7 +261,7 @@ def draft_queries(
             query_id = f"{kind}-{text_hash(target + query)[:8]}"
             queries.append(query_row(query_id, query, [kind], file, is_draft=True))
             relevance.append(relevance_row(query_id, 0, form, target, grade=1))
-    return GroundTruth(EVALUATION_QUERIES.from_rows(queries), EVALUATION_RELEVANCE.from_rows(relevance))
+    return _tables(queries, relevance)
 
 
 def plain_subject(subject: str) -> str:

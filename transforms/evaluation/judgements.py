@@ -50,12 +50,9 @@ def judgements(relevance: pl.DataFrame, contents: Contents) -> Judgements:
     chunks = _chunks(entries, ranges, documents, contents)
     status = _status(entries, ranges, documents, chunks, contents)
     answerable = status.filter(pl.col("status") != "unanswerable").select("query_id", "entry")
+    of_documents = _document_grades(entries, documents, chunks, answerable)
     items = pl.concat(
-        [
-            _items(chunks, "chunk", "chunk_id"),
-            _document_grades(entries, documents, chunks, answerable),
-            _thread_grades(entries, documents, chunks, answerable, contents),
-        ]
+        [_items(chunks, "chunk", "chunk_id"), of_documents, _thread_grades(of_documents, contents)]
     )
     grades = items.group_by("query_id", "level", "item").agg(pl.col("grade").max()).sort(pl.all())
     chunk_ids = chunks.group_by("query_id", "entry").agg(pl.col("chunk_id").sort().alias("chunk_ids"))
@@ -170,12 +167,9 @@ def _document_grades(
     return pl.concat([_items(frame, "document", "doc_id") for frame in (chunks, chunkless, absent)])
 
 
-def _thread_grades(
-    entries: pl.DataFrame, documents: pl.DataFrame, chunks: pl.DataFrame, answerable: pl.DataFrame,
-    contents: Contents,
-) -> pl.DataFrame:  # fmt: skip
+def _thread_grades(graded: pl.DataFrame, contents: Contents) -> pl.DataFrame:
     """Threads by their documents; a document outside of mail, and a missing one, is its own thread."""
-    graded = _document_grades(entries, documents, chunks, answerable).rename({"item": "doc_id"})
+    graded = graded.rename({"item": "doc_id"})
     with_thread = graded.join(contents.documents, on="doc_id", how="left").join(
         contents.threads.rename({"message_id": "doc_id", "thread_id": "ghost_thread"}),
         on="doc_id",

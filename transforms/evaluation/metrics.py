@@ -44,14 +44,6 @@ class PassageScore(NamedTuple):
     iou: float
 
 
-def distinct(ranked: Sequence[str]) -> list[str]:
-    """The items in their order, each at its first position only.
-
-    >>> distinct(["a", "b", "a"])
-    ['a', 'b']"""
-    return list(dict.fromkeys(ranked))
-
-
 def query_measures(
     runs: Mapping[str, Sequence[str]], judgements: Mapping[str, Mapping[str, int]]
 ) -> pl.DataFrame:
@@ -71,7 +63,7 @@ def query_measures(
     run = [
         ir_measures.ScoredDoc(query, item, -float(position))
         for query in judged
-        for position, item in enumerate(distinct(runs.get(query, ()))[:DEPTH])
+        for position, item in enumerate(list(dict.fromkeys(runs.get(query, ())))[:DEPTH])
     ]
     right = [
         ir_measures.Qrel(query, item, grade) for query in judged for item, grade in judged[query].items()
@@ -105,37 +97,18 @@ def passage_score(
         retrieved.append(DocumentSpan(span.document, span.start, end))
         room -= end - span.start
     spent = max(budget - room, 1)
-    right = merge_spans(relevant)
-    size = sum(span.end - span.start for span in right)
-    shared = _shared(right, merge_spans(retrieved))
+    size = _length(relevant)
+    shared = size + _length(retrieved) - _length([*relevant, *retrieved])
     return PassageScore(shared / size, shared / spent, shared / (size + spent - shared))
 
 
-def merge_spans(spans: Sequence[DocumentSpan]) -> list[DocumentSpan]:
-    """The same text as spans that do not overlap, sorted.
-
-    >>> merge_spans([DocumentSpan("d", 4, 9), DocumentSpan("d", 0, 5)])
-    [DocumentSpan(document='d', start=0, end=9)]"""
-    disjoint: list[DocumentSpan] = []
+def _length(spans: Sequence[DocumentSpan]) -> int:
+    """The length of the text that spans hold, each part of it once."""
+    total, last = 0, DocumentSpan("", 0, 0)
     for span in sorted(spans):
-        if disjoint and disjoint[-1].document == span.document and span.start <= disjoint[-1].end:
-            disjoint[-1] = disjoint[-1]._replace(end=max(disjoint[-1].end, span.end))
-        elif span.end > span.start:
-            disjoint.append(span)
-    return disjoint
-
-
-def _shared(first: Sequence[DocumentSpan], second: Sequence[DocumentSpan]) -> int:
-    """Length of the common spans; each sorted and without overlaps."""
-    total, i, j = 0, 0, 0
-    while i < len(first) and j < len(second):
-        a, b = first[i], second[j]
-        if a.document == b.document:
-            total += max(0, min(a.end, b.end) - max(a.start, b.start))
-        if (a.document, a.end) <= (b.document, b.end):
-            i += 1
-        else:
-            j += 1
+        start = max(span.start, last.end) if span.document == last.document else span.start
+        total += max(0, span.end - start)
+        last = DocumentSpan(span.document, start, max(start, span.end))
     return total
 
 

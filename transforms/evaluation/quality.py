@@ -31,15 +31,6 @@ class Interval(NamedTuple):
     high: float
 
 
-class _Difference(NamedTuple):
-    """The mean of paired differences (second minus first), its interval, and the p-value of no difference."""
-
-    mean: float
-    low: float
-    high: float
-    p_value: float
-
-
 def wilson(hits: int, count: int) -> Interval:
     """The interval of a proportion by Wilson's score (1927); (0, 0, 1) for a count of 0.
 
@@ -68,17 +59,16 @@ def bootstrap(values: np.ndarray) -> Interval:
     return Interval(float(values.mean()), float(low), float(high))
 
 
-def paired_difference(first: np.ndarray, second: np.ndarray) -> _Difference:
-    """How much better `second` is than `first` on the same queries.
+def paired_difference(first: np.ndarray, second: np.ndarray) -> tuple[Interval, float]:
+    """How much better `second` is than `first` on the same queries, and the p-value of no difference.
 
     The interval is that of `bootstrap` over the differences. The p-value is that of Fisher's
     randomisation test, two-sided, over random signs of the differences (Smucker, Allan and
     Carterette 2007), counted with the observed signs among them, so that it is never 0."""
     differences = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
-    mean, low, high = bootstrap(differences)
-    observed = abs(differences.sum())
+    interval, observed = bootstrap(differences), abs(differences.sum())
     if not differences.any():
-        return _Difference(mean, low, high, 1.0)
+        return interval, 1.0
     beyond = 0
     random = np.random.default_rng(_SEED)
     step = max(1, _CELLS_AT_ONCE // len(differences))
@@ -86,7 +76,7 @@ def paired_difference(first: np.ndarray, second: np.ndarray) -> _Difference:
         signs = random.integers(0, 2, (min(step, _RESAMPLES - start), len(differences)), dtype=np.int8)
         sums = np.abs((2.0 * signs - 1) @ differences)
         beyond += int((sums >= observed * (1 - 1e-12)).sum())
-    return _Difference(mean, low, high, (beyond + 1) / (_RESAMPLES + 1))
+    return interval, (beyond + 1) / (_RESAMPLES + 1)
 
 
 def _resampled_means(values: np.ndarray) -> np.ndarray:
@@ -237,13 +227,13 @@ def comparisons(values: pl.DataFrame, baseline: str, others: Iterable[str]) -> l
             if both.is_empty():
                 continue
             a, b = both["value"].to_numpy(), both["value_of"].to_numpy()
-            result = paired_difference(a, b)
+            result, p_value = paired_difference(a, b)
             ids = both["query_id"].to_numpy()
             rows.append(
                 {
                     "baseline": baseline, "profile": profile, "measure": measure, "queries": len(ids),
                     "difference": json_number(result.mean), "low": json_number(result.low),
-                    "high": json_number(result.high), "p_value": json_number(result.p_value),
+                    "high": json_number(result.high), "p_value": json_number(p_value),
                     "won": ids[b > a + 1e-9].tolist(), "lost": ids[b < a - 1e-9].tolist(),
                 }
             )  # fmt: skip

@@ -139,10 +139,10 @@ def before_and_after(first: Mapping[str, Any], second: Mapping[str, Any]) -> dic
     values = pl.DataFrame(rows, schema=quality.QUALITY, orient="row")
     return {
         **second, "order": list(names),
-        "profiles": {n: side["profiles"][baselines[n]] for n, side in sides.items()},
-        "stages_of": {n: side["stages_of"][baselines[n]] for n, side in sides.items()},
-        "labels": {n: side["labels"][baselines[n]] for n, side in sides.items()},
-        "losses": {n: side["losses"][baselines[n]] for n, side in sides.items()},
+        **{
+            part: {n: side[part][baselines[n]] for n, side in sides.items()}
+            for part in ("profiles", "stages_of", "labels", "losses")
+        },
         "summary": quality.summary(values, {q["id"]: q["tags"] for q in queries}),
         "comparisons": quality.comparisons(values, "before", ["after"]), "queries": queries,
         "not_measured": sorted(set(by_id["before"]) ^ set(by_id["after"])),
@@ -285,6 +285,8 @@ def losses(runs: pl.DataFrame, right: pl.DataFrame, stages: Mapping[str, Sequenc
     order. A chunk that is behind the first KEPT of a list is not seen in it."""
     frames = [pl.DataFrame(schema=LOSSES)]
     for profile, order in stages.items():
+        # Both lists of candidates become the fused one.
+        followers = dict(itertools.pairwise(order)) | dict.fromkeys(INDEPENDENT[:-1], _CANDIDATES)
         right_rows = runs.filter(profile=profile).join(right, on=["query_id", "doc_id"])
         last = (
             right_rows.with_columns(_at=pl.col("stage").cast(pl.Enum(order)))
@@ -292,7 +294,7 @@ def losses(runs: pl.DataFrame, right: pl.DataFrame, stages: Mapping[str, Sequenc
             .unique(["query_id", "doc_id"], keep="first", maintain_order=True)
         )
         dropped_rows = last.filter(pl.col("stage") != order[-1]).with_columns(
-            pl.col("stage").replace_strict(_followers(order), return_dtype=pl.String),
+            pl.col("stage").replace_strict(followers, return_dtype=pl.String),
             pl.col("reason").fill_null(_FAR_BEHIND),
         )
         never = right.join(last, on=["query_id", "doc_id"], how="anti").with_columns(
@@ -302,14 +304,6 @@ def losses(runs: pl.DataFrame, right: pl.DataFrame, stages: Mapping[str, Sequenc
             rows.select(pl.lit(profile).alias("profile"), *list(LOSSES)[1:]) for rows in (dropped_rows, never)
         ]
     return pl.concat(frames).sort("profile", "query_id", "doc_id")
-
-
-def _followers(order: Sequence[str]) -> dict[str, str]:
-    """The stage that takes the list of each stage; both lists of candidates become the fused one."""
-    return {
-        stage: _CANDIDATES if stage in INDEPENDENT[:-1] else next_stage
-        for stage, next_stage in itertools.pairwise(order)
-    }
 
 
 def counts(lost: pl.DataFrame, profiles: Iterable[str]) -> dict[str, list[dict[str, Any]]]:

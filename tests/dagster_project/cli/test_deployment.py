@@ -5,7 +5,6 @@ import os
 import pwd
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tomllib
@@ -27,6 +26,7 @@ from dagster_project.index.publish.versions import CURRENT
 from dagster_project.orchestration.runs import prune_runs
 from dagster_project.system.dagster_internals import settings_fault
 from tests.archives import Mail, Workspace, differences, embedded
+from tests.processes import free_port
 
 DEPLOY = Path(__file__).parents[3] / "docs" / "deploy"
 BIN = Path(sys.executable).parent
@@ -291,9 +291,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
             command, check=True, cwd=folder, user=user, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     run("initdb", "--username=weft", "--auth=trust", "--encoding=UTF8", "--no-sync")
     run("pg_ctl", "--wait", "-o", f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -F", "start")
     for name, value in (

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,12 @@ from click.testing import CliRunner, Result
 from dagster_project.cli.main import main
 from dagster_project.config.settings import load_settings
 from dagster_project.definitions import build_definitions
-from dagster_project.evaluation.evaluate import make_evaluator, require_as_good
+from dagster_project.evaluation.evaluate import require_as_good
 from dagster_project.evaluation.evaluator import drafting_tables
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.orchestration.names import EVALUATE
 from tests.archives import Workspace
-from transforms.errors import CheckFailedError, GroundTruthError, SettingsError
+from transforms.errors import CheckFailedError, SettingsError
 from transforms.evaluation.ground_truth import draft_queries
 from transforms.retrieval.pipeline import RANKED
 from transforms.settings.search import SearchSettings
@@ -59,9 +60,7 @@ def with_queries(workspace: Workspace, extra: str = "") -> None:
 
 
 def weft(workspace: Workspace, *arguments: str) -> Result:
-    return CliRunner(env={"COLUMNS": "140"}).invoke(
-        main, ["eval", *arguments, "--config", str(workspace.config)]
-    )
+    return workspace.weft("eval", *arguments, env={"COLUMNS": "140"})
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +119,7 @@ def test_the_table_names_profiles_measures_and_what_was_left_out(measured: Works
         (["run", "--profile", "nosuch"], "no profile is called 'nosuch'; known are default, lexical", 2),
         (["run", "--tag", "nosuch"], "no query has the tag 'nosuch'; there are chat, first, mail, second", 2),
         (["run", "--queries", "nosuch.yaml"], "nosuch.yaml cannot be read as ground truth", 2),
+        (["run", "--queries", sys.executable], "cannot be read as ground truth", 2),
         (["sweep", "--set", "lexical_weight"], "write NAME=VALUE,VALUE", 2),
         (["sweep", "--set", "nosuch=1"], "nosuch", 2),
         (["sweep"], "give --set or --build", 2),
@@ -301,13 +301,6 @@ def test_a_drop_beyond_chance_is_refused_and_names_the_worst_query():
         require_as_good(values(*[1.0] * 8), values(*[0.5] * 7, 0.1), "default")
     require_as_good(values(*[1.0] * 8), values(0.1, *[1.0] * 7), "default")  # one of eight may be chance
     require_as_good(values(*[1.0] * 4), values(*[0.0] * 4), "default")  # too few to tell
-
-
-def test_ground_truth_that_is_no_text_is_a_fault(measured: Workspace, tmp_path: Path):
-    bad = tmp_path / "bad.yaml"
-    bad.write_bytes(b"\xff\xfe")
-    with pytest.raises(GroundTruthError, match="cannot be read as ground truth"):
-        make_evaluator(measured.settings, [bad]).ground_truth()
 
 
 WINDOWS = [pytest.param(window, marks=pytest.mark.exhaustive) for window in ((1100, "light"), (390, "dark"))]

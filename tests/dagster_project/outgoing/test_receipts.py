@@ -93,14 +93,82 @@ def test_files_of_two_writers_are_one_chain(tmp_path: Path, monkeypatch: pytest.
     with ThreadPoolExecutor(2) as two:
         list(two.map(lambda _: [added(Receipts(tmp_path)) for _ in range(20)], range(2)))
     receipts = Receipts(tmp_path)
-    assert [r["number"] for r in receipts.read()] == list(range(1, 41)) and receipts.unknown(40, 0) == []
+    assert [r["number"] for r in receipts.read()] == list(range(1, 41)) and receipts.unknown({}, 40, 0) == []
     reading = receipts.read()
     assert next(reading)["number"] == 1 and receipts.renew_key() and len(list(reading)) == 39
-    first, *others = receipts.files()
-    assert len(others) > 4 and max(file.stat().st_size for file in others) < 5_000
-    first.unlink()
-    with pytest.raises(ReceiptError, match="line 1 of .*: those from 1 to [67] are gone"):
-        list(receipts.read())
+    assert len(receipts.files()) > 5 and max(file.stat().st_size for file in receipts.files()) < 5_000
+
+
+@pytest.fixture
+def shortened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Receipts:
+    """A chain of 40 receipts in files of some five, the oldest dropped."""
+    monkeypatch.setattr(module, "_MOST_BYTES", 3_000)
+    monkeypatch.setattr(module, "_MOST_FILES", 2)
+    with ThreadPoolExecutor(2) as two:
+        list(two.map(lambda _: [added(Receipts(tmp_path)) for _ in range(18)], range(2)))
+    return Receipts(tmp_path)
+
+
+def test_the_oldest_are_dropped_by_a_receipt_and_others_verify_on(shortened: Receipts):
+    shortened.renew_key()
+    first, *others = shortened.read()
+    assert len(shortened.files()) == 3 and others[-1]["number"] == first["number"] + len(others)
+    dropped = next(r["dropped"] for r in others if "dropped" in r)
+    assert dropped["number"] < first["number"] and dropped["key"] == first["key"]
+    (reason,) = shortened.unknown(first, others[-1]["number"], 0)
+    assert f"receipts 1 to {first['number'] - 1} showed" in reason and first["before"] in reason
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "named"),
+    [
+        (0, lambda data: None, "line 1 of .*: those from [0-9]+ to [0-9]+ are gone"),
+        (1, lambda data: None, "line 1 of .*: those from [0-9]+ to [0-9]+ are gone"),
+        (0, lambda data: data.partition(b"\n")[2], "line 1 of .*: those from .* are gone"),
+        (2, lambda data: b"", "was emptied: receipts [0-9]+ to 4[0-9] are gone"),
+        (
+            2,
+            lambda data: data[: data.rindex(b"\n", 0, -1) + 1],
+            "cut off at its end: receipts 4[0-9] to 4[0-9] are",
+        ),
+        (
+            2,
+            lambda data: data.replace(b"dropped", b"Dropped", 1),
+            "line 1 of .*receipts.jsonl is not as it was written",
+        ),
+    ],
+)
+def test_a_change_of_a_shortened_chain_is_named(
+    shortened: Receipts, number: int, change: Callable[[bytes], bytes | None], named: str
+):
+    file = shortened.files()[number]
+    data = change(file.read_bytes())
+    file.unlink() if data is None else file.write_bytes(data)
+    with pytest.raises(ReceiptError, match=named):
+        list(shortened.read())
+
+
+def test_what_was_written_over_stays_known_when_it_is_dropped(shortened: Receipts):
+    last = shortened.path.read_bytes()
+    shortened.path.write_bytes(last[: last.rindex(b"\n", 0, -1) + 1])
+    for _ in range(30):
+        added(shortened)
+    with pytest.raises(ReceiptError, match="was cut off or written over before it was dropped"):
+        list(shortened.read())
+
+
+@pytest.mark.parametrize("name", ["_drop", "_write"])
+def test_a_kill_while_files_are_dropped_loses_nothing(
+    shortened: Receipts, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    kept, before = len(list(shortened.read())), shortened.files()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module, "_MOST_BYTES", 1)
+        patch.setattr(Receipts, name, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        added(shortened)
+    assert len(list(shortened.read())) >= kept and before[0].exists()
+    added(shortened)
+    assert len(shortened.files()) == 3 and not before[0].exists() and list(shortened.read())
 
 
 def test_a_kill_between_two_writes_is_told_from_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -109,7 +177,7 @@ def test_a_kill_between_two_writes_is_told_from_a_change(tmp_path: Path, monkeyp
     noted = receipts.heads.file.read_bytes()
     added(receipts)
     receipts.heads.file.write_bytes(noted)
-    assert len(list(receipts.read())) == 2 and "behind receipt 1" in receipts.unknown(2, 0)[0]
+    assert len(list(receipts.read())) == 2 and "behind receipt 1" in receipts.unknown({}, 2, 0)[0]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(module, "put", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         receipts.renew_key()
@@ -119,7 +187,7 @@ def test_a_kill_between_two_writes_is_told_from_a_change(tmp_path: Path, monkeyp
     added(receipts, 650)
     receipts.path.write_bytes(b"".join(receipts.path.read_bytes().splitlines(keepends=True)[:-1]))
     receipts.heads.file.unlink()
-    assert "no note" in receipts.unknown(5, 0)[0]
+    assert "no note" in receipts.unknown({}, 5, 0)[0]
     with pytest.raises(ReceiptError, match="ends within an answer"):
         list(receipts.read())
 

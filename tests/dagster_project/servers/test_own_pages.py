@@ -16,20 +16,19 @@ from starlette.testclient import TestClient
 
 from dagster_project.servers.mcp import mcp_app, mcp_server
 from tests.archives import Workspace
-from tests.processes import Command, listens
+from tests.processes import Command, free_port, listens
 from tests.timing import HUNG, until
 
 FRIEND = "https://friend.example"
 ASKED = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
 CLIENT = {"name": "test", "version": "1"}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
 INITIALIZE = ASKED | {"params": {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": CLIENT}}
 
 
 @contextmanager
 def serving(folder: Path, *arguments: str, option: str) -> Iterator[int]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server = Command(folder, *arguments, option, str(port))
     try:
         until(lambda: listens(port), "a server that listens")
@@ -72,9 +71,10 @@ def assistants(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) 
 def test_assistants_are_answered_and_pages_are_not(
     assistants: int, host: str, origin: str | None, expected: int
 ):
-    headers = [("Host", host), *([("Origin", origin)] if origin else []), ("Content-Type", "application/json"),
-        ("Accept", "application/json, text/event-stream")]  # fmt: skip
-    assert status(assistants, "POST", "/mcp", headers, json.dumps(INITIALIZE)) == (expected, "")
+    headers = (
+        ACCEPT | {"Host": host, "Content-Type": "application/json"} | ({"Origin": origin} if origin else {})
+    )
+    assert status(assistants, "POST", "/mcp", [*headers.items()], json.dumps(INITIALIZE)) == (expected, "")
 
 
 @pytest.mark.parametrize("transport", ["http", pytest.param("pipes", marks=pytest.mark.exhaustive)])
@@ -100,8 +100,8 @@ def test_a_request_without_a_session_is_answered_by_itself(built_once: Workspace
         "_meta": {f"io.modelcontextprotocol/{name}": value for name, value in meta.items()}}  # fmt: skip
     with TestClient(mcp_app(mcp_server(built_once.settings), 8000, None), "http://127.0.0.1:8000") as client:
         for method, name in (("server/discover", None), ("tools/call", "list_sources")):
-            headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2026-07-28",
-                "Mcp-Method": method, **({"Mcp-Name": name} if name else {})}  # fmt: skip
+            headers = ACCEPT | {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method}
+            headers |= {"Mcp-Name": name} if name else {}
             answer = client.post("/mcp", json=ASKED | {"method": method, "params": values}, headers=headers)
             assert answer.status_code == 200 and "Mcp-Session-Id" not in answer.headers, answer.text
     assert '"dev"' in answer.text
@@ -114,7 +114,7 @@ def test_assistants_over_http_need_the_token_that_is_set(
     built_once: Workspace, given: str | None, expected: int
 ):
     app = mcp_app(mcp_server(built_once.settings), 8000, "a-token-nobody-guesses")
-    headers = {"Accept": "application/json, text/event-stream", **({"Authorization": given} if given else {})}
+    headers = ACCEPT | ({"Authorization": given} if given else {})
     with TestClient(app, "http://127.0.0.1:8000", headers=headers) as client:
         assert client.post("/mcp", json=INITIALIZE).status_code == expected
 
@@ -128,8 +128,7 @@ def test_pages_of_other_origins_need_a_token(workspace: Workspace):
 
 def test_pages_of_the_settings_may_ask_assistants_and_no_others(built_once: Workspace):
     app = mcp_app(mcp_server(built_once.settings), 8000, "a-token-nobody-guesses", [FRIEND])
-    headers = {"Accept": "application/json, text/event-stream",
-        "Authorization": "Bearer a-token-nobody-guesses"}  # fmt: skip
+    headers = ACCEPT | {"Authorization": "Bearer a-token-nobody-guesses"}
     asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
     with TestClient(app, "http://127.0.0.1:8000", headers=headers) as client:
         for origin, expected in ((FRIEND, 200), ("https://elsewhere.example", 403)):

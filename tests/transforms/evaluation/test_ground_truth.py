@@ -90,7 +90,7 @@ def entry(text: str) -> str:
         (entry("{message: '<a>'}"), "entry 2: is entry 1 again"),
         (entry("{passage: words}"), "entry 2: names no `document`"),
         (entry("{node: 'docs:a.md'}"), "entry 2: `node` has no `#`"),
-        ("queries: [{id: q, query: x, relevant: [{chat: a}]}, {id: q, query: y, relevant: [{chat: a}]}]", "id 'q'"),
+        ("queries: [{id: q, query: x, relevant: [{chat: a}]}, {id: q, query: y, relevant: [{chat: a}]}]", "'q' is in f"),
     ],
 )  # fmt: skip
 def test_faults_name_file_query_and_entry(text: str, said: str):

@@ -8,16 +8,18 @@ from transforms.evaluation.quality import bootstrap, paired_difference, wilson
 
 @pytest.mark.parametrize(
     ("hits", "count", "low", "high"),
-    [(0, 10, 0.0, 0.2775), (5, 10, 0.2366, 0.7634), (10, 10, 0.7225, 1.0), (81, 263, 0.2553, 0.3662)],
+    [
+        (0, 0, 0.0, 1.0),
+        (0, 10, 0.0, 0.2775),
+        (5, 10, 0.2366, 0.7634),
+        (10, 10, 0.7225, 1.0),
+        (81, 263, 0.2553, 0.3662),
+    ],
 )
 def test_wilson_gives_the_published_intervals(hits: int, count: int, low: float, high: float):
     found = wilson(hits, count)
     assert (found.low, found.high) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
     assert found.low <= found.mean <= found.high
-
-
-def test_wilson_of_nothing_knows_nothing():
-    assert wilson(0, 0) == (0.0, 0.0, 1.0)
 
 
 def beta(random: np.random.Generator, size: int) -> np.ndarray:
@@ -55,8 +57,8 @@ def test_without_a_difference_the_test_errs_as_often_as_it_says():
     for _ in range(300):
         query = mixed(random, 36)
         first, second = (np.clip(query + random.normal(0, 0.1, 36), 0, 1) for _ in range(2))
-        found = paired_difference(first, second)
-        p_values.append(found.p_value)
+        found, p_value = paired_difference(first, second)
+        p_values.append(p_value)
         covered.append(found.low <= 0 <= found.high)
     assert 0.02 <= np.mean(np.array(p_values) < 0.05) <= 0.085
     assert 0.915 <= np.mean(covered) <= 0.985
@@ -65,16 +67,15 @@ def test_without_a_difference_the_test_errs_as_often_as_it_says():
 def test_a_small_difference_on_the_same_queries_is_found():
     random = np.random.default_rng(10)
     query = mixed(random, 36)
-    found = paired_difference(query, query + 0.03 + random.normal(0, 0.02, 36))
-    assert found.p_value < 0.001
+    found, p_value = paired_difference(query, query + 0.03 + random.normal(0, 0.02, 36))
+    assert p_value < 0.001
     assert found.low > 0
-    swapped = paired_difference(query + 0.03, query)
-    assert swapped.mean == pytest.approx(-0.03)
+    assert paired_difference(query + 0.03, query)[0].mean == pytest.approx(-0.03)
 
 
 def test_equal_runs_differ_by_nothing():
     values = np.array([0.1, 0.7, 0.3])
-    assert paired_difference(values, values) == (0.0, 0.0, 0.0, 1.0)
+    assert paired_difference(values, values) == ((0.0, 0.0, 0.0), 1.0)
 
 
 def test_the_same_values_have_the_same_interval_and_large_samples_too():

@@ -5,7 +5,6 @@ import pytest
 
 from transforms.evaluation.ground_truth import parse_ground_truth
 from transforms.evaluation.judgements import Contents, Judgements, judgements
-from transforms.schemas.operations import EVALUATION_RELEVANCE
 
 MAILS = {"root@x": "T1", "reply@x": "T1", "quotes@x": "T1", "other@x": "T2"}
 """Mails by thread; quotes@x has no chunk."""
@@ -122,8 +121,3 @@ def test_entries_know_their_chunks_and_passages_their_bytes():
     assert found.entries.select("topic", "status").rows() == [("t", "found"), (None, "found")]
     assert found.entries["chunk_ids"].to_list() == [["c-setup"], ["c-linux"]]
     assert found.passages.rows() == [("q", "docs:a.md", 40, 55)]
-
-
-def test_no_entries_mean_nothing():
-    empty = pl.from_arrow(EVALUATION_RELEVANCE.empty())
-    assert judgements(empty, contents()).grades.is_empty()

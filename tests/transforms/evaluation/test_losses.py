@@ -37,10 +37,6 @@ def test_the_stage_that_dropped_the_last_chunk_of_a_right_answer_is_named_with_i
     }
 
 
-def test_what_was_returned_is_not_lost():
-    assert lost({"q1": "a"}) == {}
-
-
 def test_reasons_are_counted_without_the_scores_of_single_hits():
     gone = pl.DataFrame(
         [("p", "q1", "b", "gated", "cosine 0.201 is below 0.3"), ("p", "q1", "c", "gated", "cosine 0.102 is below 0.3"),

@@ -18,7 +18,6 @@ from transforms.evaluation.metrics import (
     block_measures,
     coverage,
     judged_parts,
-    merge_spans,
     passage_score,
     query_measures,
 )
@@ -85,11 +84,6 @@ def test_an_item_that_comes_again_counts_at_its_first_place(case, seed: int):
     assert values(query_measures(doubled, judged)) == values(query_measures(ordered, judged))
 
 
-def test_the_order_of_a_run_is_its_order_and_nothing_else():
-    for run, expected in ((["a", "b", "z"], 1 / 3), (["z", "b", "a"], 1)):
-        assert values(query_measures({"q": run}, {"q": {"z": 1}}))["q", "MRR@10"] == pytest.approx(expected)
-
-
 def test_a_query_with_nothing_right_is_not_measured():
     assert query_measures({"q": ["a"]}, {"q": {"a": 0}}).is_empty()
 
@@ -121,15 +115,6 @@ def test_passages_are_scored_as_if_characters_were_counted(wanted, ranked, budge
     spent, shared = max(budget - room, 1), len(right & got)
     expected = (shared / len(right), shared / spent, shared / (len(right) + spent - shared))
     assert passage_score(wanted, ranked, budget) == pytest.approx(expected)
-
-
-@given(SPANS)
-def test_merged_spans_are_the_same_text_once(spans):
-    made = merge_spans(spans)
-    assert {(s.document, at) for s in made for at in range(s.start, s.end)} == {
-        (s.document, at) for s in spans for at in range(s.start, s.end)
-    }
-    assert all(a.document < b.document or a.end < b.start for a, b in zip(made, made[1:], strict=False))
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch):

@@ -8,7 +8,7 @@ import pytest
 from transforms.evaluation import quality as quality_
 from transforms.evaluation import report as evaluation
 from transforms.evaluation.judgements import Contents, Judgements, judgements
-from transforms.evaluation.quality import comparisons, document_quality, quality, summary
+from transforms.evaluation.quality import comparisons, document_quality, quality
 from transforms.evaluation.report import Evaluation, report, retrieved_measures
 from transforms.schemas.operations import EVALUATION_QUERIES, EVALUATION_RELEVANCE, EVALUATION_RUNS
 
@@ -28,6 +28,20 @@ def listed(profile: str, query: int, stage: str, chunks: list[str]) -> list[dict
         }
         for rank, c in enumerate(chunks, 1)
     ]  # fmt: skip
+
+
+def contents(chunks: pl.DataFrame, texts: dict[str, str]) -> Contents:
+    """Chunks of documents, some of them with their texts, in an index without mails, sections and chats."""
+    mails, nodes = ["message_id", "thread_id"], ["node_id", "doc_id"]
+    bounds = dict.fromkeys(("depth", "heading_start", "byte_end"), pl.Int64)
+    return Contents(
+        chunks,
+        chunks.select("doc_id", "thread_id").unique(),
+        pl.DataFrame(schema=dict.fromkeys(mails, pl.String)),
+        pl.DataFrame(schema=dict.fromkeys(nodes, pl.String) | bounds),
+        pl.DataFrame(list(texts.items()), schema=dict.fromkeys(("doc_id", "text"), pl.String), orient="row"),
+        pl.DataFrame(schema=dict.fromkeys(("chunk_id", "text"), pl.String)),
+    )
 
 
 def world() -> tuple[pl.DataFrame, Judgements, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
@@ -63,17 +77,6 @@ def world() -> tuple[pl.DataFrame, Judgements, pl.DataFrame, pl.DataFrame, pl.Da
         [(i, i[:2], "t" + i[1], "document", 10 * int(i[3]), 10 * int(i[3]) + 10) for i in ids],
         schema=["chunk_id", "doc_id", "thread_id", "source_kind", "byte_start", "byte_end"], orient="row",
     )  # fmt: skip
-    contents = Contents(
-        chunks,
-        chunks.select("doc_id", "thread_id").unique(),
-        pl.DataFrame(schema={"message_id": pl.String, "thread_id": pl.String}),
-        pl.DataFrame(
-            schema={"node_id": pl.String, "doc_id": pl.String, "depth": pl.Int64, "heading_start": pl.Int64,
-                    "byte_end": pl.Int64}
-        ),
-        pl.DataFrame(schema={"doc_id": pl.String, "text": pl.String}),
-        pl.DataFrame(schema={"chunk_id": pl.String, "text": pl.String}),
-    )  # fmt: skip
     facts = pl.DataFrame(
         {
             "chunk_id": ids, "chunk_kind": ["review_pair"] + ["section"] * 5,
@@ -84,7 +87,7 @@ def world() -> tuple[pl.DataFrame, Judgements, pl.DataFrame, pl.DataFrame, pl.Da
     )  # fmt: skip
     frame = pl.from_arrow(queries)
     assert isinstance(frame, pl.DataFrame)
-    judged = judgements(pl.from_arrow(relevance), contents)  # type: ignore[arg-type]
+    judged = judgements(pl.from_arrow(relevance), contents(chunks, {}))  # type: ignore[arg-type]
     return frame, judged, runs, chunks, facts
 
 
@@ -93,14 +96,11 @@ def made() -> dict:
     return report(Evaluation(queries, judged, runs, chunks, facts), {"good": {}, "bad": {"fusion": "rrf"}})
 
 
-def mean(found: dict, profile: str, stage: str, level: str, measure: str, tag: str | None = None) -> float:
-    (row,) = [
-        r
-        for r in found["summary"]
-        if (r["profile"], r["stage"], r["level"], r["measure"], r["tag"])
-        == (profile, stage, level, measure, tag)
-    ]
-    return row["mean"]
+def mean(found: dict, *row: str) -> float:
+    """The mean of a profile, stage, level and measure over all queries."""
+    names = ("profile", "stage", "level", "measure", "tag")
+    (mean,) = [r["mean"] for r in found["summary"] if tuple(r[name] for name in names) == (*row, None)]
+    return mean
 
 
 def test_a_right_answer_that_gets_lost_shows_where():
@@ -148,16 +148,7 @@ def test_passages_are_measured_on_the_bytes_of_the_first_chunks():
             for n in range(QUERIES)
         ]
     )  # fmt: skip
-    contents = Contents(
-        chunks,
-        chunks.select("doc_id", "thread_id").unique(),
-        pl.DataFrame(schema={"message_id": pl.String, "thread_id": pl.String}),
-        pl.DataFrame(schema={"node_id": pl.String, "doc_id": pl.String, "depth": pl.Int64,
-                             "heading_start": pl.Int64, "byte_end": pl.Int64}),
-        pl.DataFrame({"doc_id": ["d0"], "text": ["......abcdefgh......"]}),
-        pl.DataFrame(schema={"chunk_id": pl.String, "text": pl.String}),
-    )  # fmt: skip
-    judged = judgements(pl.from_arrow(relevance), contents)
+    judged = judgements(pl.from_arrow(relevance), contents(chunks, {"d0": "......abcdefgh......"}))
     found = report(Evaluation(queries, judged, runs, chunks, facts), {"good": {}}, 10)
     assert mean(found, "good", "fused", "chunk", "passage recall") == pytest.approx(4 / 8)
     assert mean(found, "good", "fused", "chunk", "passage precision") == pytest.approx(4 / 10, abs=1e-6)
@@ -237,18 +228,6 @@ def test_no_queries_make_an_empty_report():
     _, _, _, chunks, facts = world()
     nothing = pl.from_arrow(EVALUATION_QUERIES.empty())
     empty = pl.from_arrow(EVALUATION_RELEVANCE.empty())
-    contents = Contents(chunks, chunks.select("doc_id", "thread_id"), *([pl.DataFrame()] * 4))
-    contents = contents._replace(
-        threads=pl.DataFrame(schema={"message_id": pl.String, "thread_id": pl.String}),
-        nodes=pl.DataFrame(schema={"node_id": pl.String, "doc_id": pl.String, "depth": pl.Int64,
-                                   "heading_start": pl.Int64, "byte_end": pl.Int64}),
-        texts=pl.DataFrame(schema={"doc_id": pl.String, "text": pl.String}),
-        turns=pl.DataFrame(schema={"chunk_id": pl.String, "text": pl.String}),
-    )  # fmt: skip
-    runs = pl.from_arrow(EVALUATION_RUNS.empty())
-    found = report(Evaluation(nothing, judgements(empty, contents), runs, chunks, facts), {"default": {}})
+    runs, judged = pl.from_arrow(EVALUATION_RUNS.empty()), judgements(empty, contents(chunks, {}))
+    found = report(Evaluation(nothing, judged, runs, chunks, facts), {"default": {}})
     assert (found["queries"], found["summary"], found["comparisons"]) == ([], [], [])
-
-
-def test_a_summary_of_nothing_is_empty():
-    assert summary(pl.DataFrame(schema=quality_.QUALITY), {}) == []

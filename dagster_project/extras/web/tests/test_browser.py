@@ -6,7 +6,6 @@ again by `make pictures`."""
 import io
 import os
 import re
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from dagster_project.extras.web.tests.test_files import TRACKED, picture, sent
 from dagster_project.extras.web.tests.test_texts import HOSTILE
 from tests.archives import Mail, Workspace, mbox
 from tests.pages import BROWSED
+from tests.processes import free_port
 from tests.timing import HUNG, until
 
 # What the pages show is built before Chromium starts, whose event loop would be met by that of a build.
@@ -80,9 +80,7 @@ def base(sample: Workspace) -> Iterator[str]:
 @contextmanager
 def served(work: Workspace) -> Iterator[str]:
     """The address at which a server shows an index."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server = uvicorn.Server(uvicorn.Config(web_app(work.settings), port=port, log_level="warning"))
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -2,11 +2,9 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace
 from tests.library import MANUAL
-from tests.processes import listens
+from tests.processes import free_port, listens
 from tests.timing import HUNG, PAUSE, until
 
 
@@ -168,10 +166,7 @@ def served(library: Workspace, request: pytest.FixtureRequest) -> Iterator[Serve
     if request.param == "stdio":
         yield Served(library.config, None)
         return
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    made = Served(library.config, port)
+    made = Served(library.config, port := free_port())
     server = subprocess.Popen([sys.executable, *made.command, "--http", str(port)], stderr=subprocess.DEVNULL)
     try:
         until(lambda: server.poll() is not None or listens(port), "a server that listens")
