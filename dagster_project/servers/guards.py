@@ -34,7 +34,7 @@ _HEADERS = {
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
 
@@ -217,7 +217,7 @@ class OwnPages:
             return PlainTextResponse("not a name of this server: start it with --name HOST:PORT", 421)
         if origin is None:
             by_page = headers.get("sec-fetch-site") in _OTHER_PAGES
-            foreign = by_page and headers.get("sec-fetch-mode") != "navigate"
+            foreign = by_page and (headers.get("sec-fetch-mode"), scope.get("method")) != ("navigate", "GET")
         else:
             foreign = origin not in {*self.origins, f"http://{host}", f"https://{host}"}
         if not foreign or "*" in self.origins:

@@ -11,5 +11,5 @@ EXTRA = Extra(
             next="opens a page to search and read in",
         )
     },
-    keeps=("tokens",),
+    keeps=("tokens", "searches"),
 )

@@ -24,11 +24,9 @@ from transforms.settings.search import SearchOptions
 Model = TypeVar("Model", bound=BaseModel)
 _Value = TypeVar("_Value")
 
-_THREAD_OF = """
-SELECT thread_id FROM threads WHERE thread_id = $id UNION SELECT thread_id FROM thread_tree WHERE message_id = $id
-"""
 _THREAD = """
-SELECT thread_id, subject, message_count, participant_count, first_at, last_at FROM threads WHERE thread_id = $id
+SELECT thread_id, subject, message_count, participant_count, first_at, last_at FROM threads
+WHERE thread_id = $id OR thread_id IN (SELECT thread_id FROM thread_tree WHERE message_id = $id)
 """
 _MESSAGES = """
 SELECT t.message_id, t.parent_id, t.position, t.depth, t.is_ghost, m.subject, m.from_name, m.from_addr,
@@ -158,14 +156,14 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     params = _read(ThreadRequest, request)
     start, limit = params.start, answers.within("limit", params.limit, _MOST_MAILS, _MOST_MAILS)
     ask, id_ = index.ask, params.id.strip().strip("<>")
-    threads = ask(_THREAD_OF, {"id": id_}).column(0).to_pylist()
-    if not threads:
+    row = next(iter(ask(_THREAD, {"id": id_}).to_pylist()), None)
+    if row is None:
         resolved_name(ask, id_)  # says what is near
         raise UnknownIdError(f"{shortened(id_)!r} is neither a thread nor a mail")
-    (row,) = ask(_THREAD, {"id": threads[0]}).to_pylist()
+    page = {"id": row["thread_id"], "start": start, "limit": limit + 1}
     mails: list[dict[str, Any]] = [
         {**mail, **{n: index.screen.optional(mail[n]) for n in ("subject", "from_name", "from_addr", "text")}}
-        for mail in ask(_MESSAGES, {"id": threads[0], "start": start, "limit": limit + 1}).to_pylist()
+        for mail in ask(_MESSAGES, page).to_pylist()
     ]
     is_cut = len(mails) > limit
     mails = mails[:limit]

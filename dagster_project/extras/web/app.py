@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from dagster_project.config.settings import Settings
-from dagster_project.extras.web import api, browse, files, results, views
+from dagster_project.extras.web import api, browse, files, results, searches, views
 from dagster_project.extras.web.site import FOLDER, SECONDS, Site, View
 from dagster_project.extras.web.tokens import LENS_OF, PersonRequired
 from dagster_project.servers.guards import BODY_SECONDS, OwnPages, SafeHeaders, WholeBody
@@ -38,10 +38,11 @@ _VIEWS = {
     "/series/{id:id}": views.series, "/diff": views.diff, "/d/{id:id}": views.document,
     "/c/{id:id}": views.chat, "/p/{id:id}": views.person, "/picture/{id:id}": views.picture,
     "/corpus": views.corpus_page, "/quarantine": views.quarantine, "/feed": results.feed, "/browse": browse.browse,
+    "/searches": searches.searches_page,
     "/api/search": api.search, "/api/get": api.get, "/api/context": api.context, "/api/thread": api.thread,
     "/api/sources": api.sources,
 }  # fmt: skip
-_POSTED = {"/api/context": ["GET", "POST"]}
+_POSTED = {path: ["GET", "POST"] for path in ("/api/context", "/searches")}
 
 
 def web_app(
@@ -94,7 +95,7 @@ def web_app(
         for path, view in _VIEWS.items()
     ]
     routes += [Route("/help", help_page), Route("/favicon.ico", _icon), Route("/openapi.json", api.openapi)]
-    routes.append(Route("/opensearch.xml", results.opensearch))
+    routes.append(Route("/opensearch.xml", partial(_described, site_of)))
     if find_spec("mcp"):
         assistants = import_module("dagster_project.extras.web.assistants")
         routes.append(Route("/mcp", assistants.Assistants(settings, lens)))
@@ -106,6 +107,10 @@ def web_app(
 
 async def _icon(_request: Request) -> Response:
     return FileResponse(FOLDER / "static" / "weft.svg")
+
+
+async def _described(site_of: Callable[[Request], Site], request: Request) -> Response:
+    return results.opensearch(site_of(request), request)
 
 
 async def _answered(site_of: Callable[[Request], Site], view: View, request: Request) -> Response:

@@ -3,16 +3,18 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from dagster_project.evaluation.evaluator import read_report
-from dagster_project.extras.web.question import with_parameters
+from dagster_project.extras.web.facets import MONTHS, Bar, histogram
+from dagster_project.extras.web.question import Question
+from dagster_project.extras.web.rows import rows_about
 from dagster_project.index.search.lookup import Ask
 from dagster_project.system.sql_files import SqlFile
-from transforms.errors import GroundTruthError, UnknownIdError, shortened
+from transforms.errors import GroundTruthError
 from transforms.evaluation.quality import MAIN
 from transforms.toml_file import toml_file
 
@@ -20,32 +22,6 @@ _SQL = SqlFile(__file__, "corpus.sql")
 
 _HELP = toml_file(__name__, "help.toml")
 _MEASURES = ("MRR@10", "nDCG@10", "Recall@10")
-_WIDTH, _HEIGHT, _FLOOR = 960, 180, 24
-_LABELS = 6
-"""Labels below a plot by month, which a phone has room for."""
-
-
-@dataclass(frozen=True)
-class _Column:
-    """A column of a plot: place and size in the plot's units, its text, the address it leads to."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    text: str
-    address: str
-
-
-@dataclass(frozen=True)
-class Plot:
-    """A plot of columns with months or years below, each with its place, and the largest count beside it."""
-
-    width: int
-    height: int
-    columns: list[_Column]
-    labels: list[tuple[float, str]]
-    most: int
 
 
 def glance(ask: Ask) -> dict[str, Any]:
@@ -88,7 +64,7 @@ def overview(ask: Ask) -> dict[str, Any]:
     people = _rows(ask, _SQL("people"))
     most = max((row["count"] for row in people), default=1)
     return {
-        "counts": counts, "months": month_plot(_rows(ask, _SQL("months"))),
+        "counts": counts, "months": _months(_rows(ask, _SQL("months"))),
         "people": [{**row, "share": row["count"] / most} for row in people], "threads": _rows(ask, _SQL("threads")),
         "open": _rows(ask, _SQL("open")), "sources": _rows(ask, _SQL("sources")),
     }  # fmt: skip
@@ -126,35 +102,10 @@ def _quality(path: Path, _changed: int) -> Quality | None:
     )
 
 
-def month_plot(rows: Sequence[dict[str, Any]], author: str | None = None) -> Plot:
-    """Mails by month as columns, all or those of an author; `rows` have year, month and count in order of time."""
-    if not rows:
-        return Plot(_WIDTH, _HEIGHT, [], [], 0)
-    first = rows[0]["year"] * 12 + rows[0]["month"] - 1
-    last = rows[-1]["year"] * 12 + rows[-1]["month"] - 1
-    step, most = _WIDTH / (last - first + 1), max(row["count"] for row in rows)
-    columns = []
-    for row in rows:
-        at = row["year"] * 12 + row["month"] - 1
-        height = (_HEIGHT - _FLOOR) * row["count"] / most
-        since, after = (date(month // 12, month % 12 + 1, 1) for month in (at, at + 1))
-        values = {"kind": "message", "from": author, "since": since, "until": after - timedelta(1)}
-        place = ((at - first) * step, _HEIGHT - _FLOOR - height, max(step * 0.86, 0.6), height)
-        text = f"{since:%B %Y}: {row['count']:,} mails"
-        x, y, wide, high = (round(n, 2) for n in place)
-        columns.append(_Column(x, y, wide, high, text, with_parameters("/", values)))
-    return Plot(_WIDTH, _HEIGHT, columns, _labels(first, last, step), most)
-
-
-def _labels(first: int, last: int, step: float) -> list[tuple[float, str]]:
-    """Months, or of more than two years the Januaries, with their places; months count from the year 0."""
-    unit, form = (1, "%b %Y") if last - first < 24 else (12, "%Y")
-    whole = range(-(-first // unit), last // unit + 1)
-    every = -(-len(whole) // _LABELS)
-    return [
-        (round((n * unit - first) * step, 2), date(n * unit // 12, n * unit % 12 + 1, 1).strftime(form))
-        for n in whole[::every]
-    ]
+def _months(rows: Sequence[Mapping[str, Any]], **values: str) -> list[Bar]:
+    """Mails by month, all or those with some filters; `rows` have the first day of each month and its count."""
+    counts = {row["month"]: row["count"] for row in rows}
+    return histogram(counts, Question("", {"kind": "message", **values}), MONTHS)
 
 
 def _rows(ask: Ask, statement: str) -> list[dict[str, Any]]:
@@ -167,15 +118,13 @@ class Person:
 
     name: str
     addresses: list[dict[str, Any]]
-    months: Plot
+    months: list[Bar]
     lists: Mapping[str, list[dict[str, Any]]]
 
 
 def person_page(ask: Ask, address: str) -> Person:
     """The person of an address; UnknownIdError if no mail names it."""
-    rows = ask(_SQL("addresses"), {"id": address}).to_pylist()
-    if not rows:
-        raise UnknownIdError(f"no mail names the address {shortened(address)!r}")
+    rows = rows_about(ask, _SQL("addresses"), "person with the address", address)
     addrs = {"addrs": [row["addr"] for row in rows]}
     lists = {
         "threads": _SQL("person_threads"),
@@ -186,7 +135,7 @@ def person_page(ask: Ask, address: str) -> Person:
         "reviews": _SQL("reviewed"),
         "files": _SQL("files"),
     }
-    months = month_plot(ask(_SQL("person_months"), addrs).to_pylist(), rows[0]["addr"])
+    months = _months(ask(_SQL("person_months"), addrs).to_pylist(), **{"from": rows[0]["addr"]})
     name = next((row["name"] for row in rows if row["name"]), rows[0]["addr"])
     return Person(
         name, rows, months, {n: ask(statement, addrs).to_pylist() for n, statement in lists.items()}

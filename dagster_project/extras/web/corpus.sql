@@ -12,7 +12,7 @@ ORDER BY dated_at DESC NULLS LAST, doc_id LIMIT 6
 -- name: chats
 SELECT doc_id, title, last_at, message_count FROM conversation_windows ORDER BY last_at DESC, doc_id LIMIT 4
 -- name: months
-SELECT year(effective_at) AS year, month(effective_at) AS month, count(*) AS count FROM messages
+SELECT date_trunc('month', effective_at)::DATE AS month, count(*) AS count FROM messages
 WHERE effective_at IS NOT NULL GROUP BY ALL ORDER BY ALL
 -- A mail that a list sent in its author's place ("Ada via dev") is by the author whom it names.
 -- name: people
@@ -43,7 +43,7 @@ ORDER BY mail_count DESC, mention_count DESC, addr
 -- name: own
 SELECT unnest($addrs::VARCHAR[])
 -- name: person_months
-SELECT year(effective_at) AS year, month(effective_at) AS month, count(*) AS count FROM messages
+SELECT date_trunc('month', effective_at)::DATE AS month, count(*) AS count FROM messages
 WHERE from_addr IN ({own}) AND effective_at IS NOT NULL GROUP BY ALL ORDER BY ALL
 -- name: person_threads
 SELECT t.thread_id, any_value(t.subject) AS subject, any_value(t.message_count) AS mails, count(*) AS own,

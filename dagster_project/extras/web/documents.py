@@ -10,9 +10,9 @@ from markupsafe import Markup, escape
 
 from dagster_project.extras.web.marks import Marked, markdown_html
 from dagster_project.extras.web.notes import links_of, properties
+from dagster_project.extras.web.rows import rows_about
 from dagster_project.index.search.lookup import Ask
 from transforms.conversations.pseudonyms import short_pseudonyms
-from transforms.errors import UnknownIdError, shortened
 
 _DOCUMENT = "SELECT * FROM documents WHERE doc_id = $id"
 _NODES = """
@@ -98,12 +98,9 @@ def document_page(
     ask: Ask, doc_id: str, cited: tuple[int, int] | None, *, has_files: bool = False
 ) -> _Document:
     """A document by its id, with the pictures that it embeds if files may be shown; UnknownIdError if there is none."""
-    rows = ask(_DOCUMENT, {"id": doc_id}).to_pylist()
-    if not rows:
-        raise UnknownIdError(f"the index holds no document {shortened(doc_id)!r}")
-    (row,) = rows
+    (row,) = rows_about(ask, _DOCUMENT, "document", doc_id)
     outline = ask(_NODES, {"id": doc_id}).to_pylist()
-    text = Marked(row["text"], cited)
+    text = Marked(row["text"], cited, is_printed=row["format"] == "pdf")
     slugs = {node["heading_start"]: node["slug"] for node in outline}
     links = links_of(ask, doc_id, has_files=has_files)
     if row["format"] == "text":
@@ -122,10 +119,7 @@ def document_page(
 
 def chat_page(ask: Ask, doc_id: str, cited: tuple[int, int] | None) -> _Chat:
     """A window of a conversation by its id; UnknownIdError if there is none."""
-    rows = ask(_WINDOW, {"id": doc_id}).to_pylist()
-    if not rows:
-        raise UnknownIdError(f"the index holds no chat {shortened(doc_id)!r}")
-    (row,) = rows
+    (row,) = rows_about(ask, _WINDOW, "chat", doc_id)
     text = Marked(row["markdown"], cited)
     turns, files = (ask(statement, {"id": doc_id}).to_pylist() for statement in (_TURNS, _FILES))
     days = [

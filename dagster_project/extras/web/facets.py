@@ -3,9 +3,9 @@
 import json
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +23,7 @@ _VALUES = 8
 """Values of a facet that are listed."""
 _PROPERTIES, _FEW, _LONGEST = 3, 12, 40
 """Properties that are facets, values that one has at most, and characters of a value."""
-_MOST_DAYS, _MONTHS_OF_YEARS = 62, 3
+_MOST_DAYS, _MONTHS_OF_YEARS, MONTHS = 62, 3, "%B %Y"
 """A histogram has bars of days up to so many days, and of months up to so many years."""
 _NAMES = {
     "kind": "Kind", "source": "Source", "list": "List", "from": "Author", "tag": "Tag", "path": "Folder",
@@ -72,14 +72,16 @@ class Facets:
 def facets(ask: Ask, chunks: Sequence[int], question: Question) -> Facets:
     """The facets of the mails, documents and windows that some chunks belong to."""
     rows = ask(_SQL("facts"), {"chunks": list(chunks)}).to_pylist()
-    listed = [_facet(name, rows, question) for name in _NAMES]
+    names = {row["from"]: row["author"] for row in rows}
+    listed = [_facet(name, rows, question, names if name == "from" else {}) for name in _NAMES]
     listed += [] if question.plain else _conditions(rows, question)
-    times = [row["dated_at"] for row in rows if row["dated_at"]]
+    times = Counter(row["dated_at"].date() for row in rows if row["dated_at"])
     telling = [f for f in listed if len(f.values) > 1 or any(value.is_chosen for value in f.values)]
     return Facets(len(rows), telling, histogram(times, question))
 
 
-def _facet(name: str, rows: Sequence[dict[str, Any]], question: Question) -> Facet:
+def _facet(name: str, rows: Sequence[dict[str, Any]], question: Question, names: Mapping[str, str]) -> Facet:
+    """The facet of a column; `names` has what to show for a value, of a person the name for the address."""
     values = (row[name] if isinstance(row[name], list) else [row[name]] for row in rows)
     counts = Counter(value for several in values for value in several if value)
     chosen = question.values.get(name)
@@ -88,7 +90,12 @@ def _facet(name: str, rows: Sequence[dict[str, Any]], question: Question) -> Fac
         # Filters may be patterns: a chosen one is listed as the question has it.
         common = [(chosen, sum(counts.values())), *((n, c) for n, c in common if n != chosen)]
     listed = [
-        _Value(value, count, question.filtered(name, None if value == chosen else value), value == chosen)
+        _Value(
+            names.get(value, value),
+            count,
+            question.filtered(name, None if value == chosen else value),
+            value == chosen,
+        )
         for value, count in common
     ]
     return Facet(_NAMES[name], listed)
@@ -121,12 +128,16 @@ def _by_condition(field: str, counts: Counter[str], question: Question) -> Facet
     return Facet("Format" if field == "type" else field.removeprefix("meta."), listed)
 
 
-def histogram(times: Sequence[datetime], question: Question) -> list[Bar]:
-    """A bar for each year between the first and the last time, for each month of a few years, for each day of weeks."""
+def histogram(times: Mapping[date, int], question: Question, name: str = "") -> list[Bar]:
+    """A bar for each year between the first and the last day, for each month of a few years, for each day of weeks.
+
+    `times` has how many there are of a day; with the name `MONTHS` a bar is for a month."""
     if not times:
         return []
-    edges, name = _edges(min(times).date(), max(times).date())
-    counts = Counter(bisect_right(edges, at.date()) - 1 for at in times)
+    edges, name = _edges(min(times), max(times), name)
+    counts = Counter[int]()
+    for day, count in times.items():
+        counts[bisect_right(edges, day) - 1] += count
     most = max(counts.values())
     return [
         Bar(
@@ -140,14 +151,14 @@ def histogram(times: Sequence[datetime], question: Question) -> list[Bar]:
     ]  # fmt: skip
 
 
-def _edges(first: date, last: date) -> tuple[list[date], str]:
+def _edges(first: date, last: date, name: str = "") -> tuple[list[date], str]:
     """The days at which spans begin and end that cover two days, and the format of a span's name.
 
     >>> _edges(date(2019, 5, 7), date(2021, 2, 1))[0][:2]
     [datetime.date(2019, 5, 1), datetime.date(2019, 6, 1)]"""
-    if (last - first).days <= _MOST_DAYS:
+    if not name and (last - first).days <= _MOST_DAYS:
         return [first + timedelta(number) for number in range((last - first).days + 2)], "day"
-    if last.year - first.year < _MONTHS_OF_YEARS:
+    if name or last.year - first.year < _MONTHS_OF_YEARS:
         months = range(first.year * 12 + first.month - 1, last.year * 12 + last.month + 1)
-        return [date(month // 12, month % 12 + 1, 1) for month in months], "%B %Y"
+        return [date(month // 12, month % 12 + 1, 1) for month in months], MONTHS
     return [date(year, 1, 1) for year in range(first.year, min(last.year + 1, date.max.year) + 1)], "%Y"

@@ -14,12 +14,13 @@ from dagster_project.config.settings import USUALLY_EXCLUDED, DocumentSourceSett
 from dagster_project.extras.web.chat_files import chat_file, source_of
 from dagster_project.extras.web.html_mail import HtmlMail, html_mail, policy
 from dagster_project.extras.web.question import PICTURES
+from dagster_project.extras.web.rows import rows_about
 from dagster_project.extras.web.site import Site, parameter, tagged
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.sources.raw_mail import readable_mail
 from dagster_project.sources.reading_files import TooLargeError, bounded, open_file
 from dagster_project.sources.trees import matcher
-from transforms.errors import DisclosureLimitError, QueryError, SourceError, UnknownIdError, shortened
+from transforms.errors import DisclosureLimitError, QueryError, SourceError, shortened
 from transforms.formats.converted import PAGE, FormatError
 from transforms.mail.mbox import mbox_entry
 from transforms.mail.mime import parsed_mail
@@ -88,9 +89,7 @@ def html_of(site: Site, index: SearchIndex, message_id: str, *, is_read: bool) -
 def thread_mbox(site: Site, request: Request, index: SearchIndex) -> Response:
     """The raw mails of a thread as mbox (mboxrd); SourceError if one of them is not at its source any more."""
     _refuse_unseen(site, index)
-    rows = index.ask(_THREAD, {"id": parameter(request)}).to_pylist()
-    if not rows:
-        raise UnknownIdError(f"the index holds no thread {shortened(parameter(request))!r}")
+    rows = rows_about(index.ask, _THREAD, "thread", parameter(request))
     if (size := sum(row["raw_bytes"] for row in rows)) > _MOST_BYTES:
         raise QueryError(f"the mails of this thread have {size:,} bytes: save them one by one")
     mails = (mbox_entry(_mail(site, index, row["message_id"]), row["effective_at"]) for row in rows)
@@ -102,10 +101,7 @@ def attached(site: Site, request: Request, index: SearchIndex) -> Response:
 
     A chat whose people have pseudonyms gives pictures, sounds and films alone: other files may hold names."""
     _refuse_unseen(site, index)
-    rows = index.ask(_ATTACHED, {"id": parameter(request)}).to_pylist()
-    if not rows:
-        raise UnknownIdError(f"the index holds no attachment {shortened(parameter(request))!r}")
-    (row,) = rows
+    (row,) = rows_about(index.ask, _ATTACHED, "attachment", parameter(request))
     name = row["filename"] or f"part-{row['part_index']}"
     if (chats := source_of(site, row["source"])) is None:
         return _sent(site, request, _part(_mail(site, index, row["message_id"]), row), name)
@@ -128,20 +124,16 @@ def document_file(site: Site, request: Request, index: SearchIndex) -> Response:
 
     With `?page=N` that page of a PDF as a picture."""
     _refuse_unseen(site, index)
-    rows = index.ask(_DOCUMENT, {"id": parameter(request)}).to_pylist()
-    if not rows:
-        raise UnknownIdError(f"the index holds no document {shortened(parameter(request))!r}")
-    source = next((s for s in site.settings.sources if s.name == rows[0]["source"]), None)
+    (row,) = rows_about(index.ask, _DOCUMENT, "document", parameter(request))
+    source = next((s for s in site.settings.sources if s.name == row["source"]), None)
     if not isinstance(source, DocumentSourceSettings):
-        raise SourceError(f"source {rows[0]['source']} is not in the settings any more")
-    root, path = site.settings.place(source), rows[0]["path"]
+        raise SourceError(f"source {row['source']} is not in the settings any more")
+    root, path = site.settings.place(source), row["path"]
     if (name := request.query_params.get("embeds")) is not None:
         path = _picture_path(root, path, unquote(name))
     file = _inside(root, path, matcher((*USUALLY_EXCLUDED, *source.exclude))) if path else None
     if file is None:
-        raise SourceError(
-            f"source {source.name}: {shortened(name or rows[0]['path'])} is not there to be shown"
-        )
+        raise SourceError(f"source {source.name}: {shortened(name or row['path'])} is not there to be shown")
     return _sent(site, request, file, file.name, only="image/" if name is not None else "")
 
 
@@ -188,10 +180,7 @@ def _refuse_unseen(site: Site, index: SearchIndex) -> None:
 
 def _mail(site: Site, index: SearchIndex, message_id: str) -> bytes:
     """A mail as the first of its sources that can be read holds it."""
-    rows = index.ask(_PLACES, {"id": message_id}).to_pylist()
-    if not rows:
-        raise UnknownIdError(f"the index holds no mail {shortened(message_id)!r}")
-    return readable_mail(site.settings, rows)
+    return readable_mail(site.settings, rows_about(index.ask, _PLACES, "mail", message_id))
 
 
 def _picture_path(root: Path, beside: str, name: str) -> str | None:

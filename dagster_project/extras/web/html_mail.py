@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser
 
 from dagster_project.extras.web.marks import followed
 from transforms.mail.header_block import read_headers
@@ -91,20 +91,18 @@ def _shown(text: str, pictures: Mapping[str, str], hosts: set[str], *, remote: b
             elif not remote:
                 node.attrs["style"] = _LOADS.sub("none(", style)
         address = (before.get("href") or "").strip()
+        shown: dict[str, str] = {}
         if node.tag == "a" and address.startswith("#"):
-            _set(node, {"href": address})
+            shown = {"href": address}
         elif node.tag == "a" and followed(address):
-            _set(node, {"href": address, "target": "_blank", "rel": "noreferrer noopener"})
+            shown = {"href": address, "target": "_blank", "rel": "noreferrer noopener"}
         place = "src" if node.tag == "img" else "background"
         picture = _picture((before.get(place) or "").strip(), pictures, hosts, remote=remote)
         room -= len(picture)
-        _set(node, {place: picture} if picture and room >= 0 else {})
+        shown |= {place: picture} if picture and room >= 0 else {}
+        for name, value in shown.items():
+            node.attrs[name] = value
     return tree.html or ""
-
-
-def _set(node: LexborNode, values: Mapping[str, str]) -> None:
-    for name, value in values.items():
-        node.attrs[name] = value
 
 
 def _picture(address: str, pictures: Mapping[str, str], hosts: set[str], *, remote: bool) -> str:

@@ -10,10 +10,11 @@ from urllib.parse import quote
 from dagster_project.extras.web.mail_parts import Part, mail_parts
 from dagster_project.extras.web.marks import Address, Marked
 from dagster_project.extras.web.question import page_of
+from dagster_project.extras.web.rows import rows_about
 from dagster_project.index.search.lookup import Ask
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.system.sql_files import SqlFile
-from transforms.errors import QueryError, UnknownIdError, shortened
+from transforms.errors import QueryError, UnknownIdError
 from transforms.languages import OR
 from transforms.retrieval.diversity import thread_evidence
 from transforms.text.terms import stems
@@ -74,23 +75,16 @@ class _Thread:
 
 def thread_page(ask: Ask, thread_id: str, start: int = 0) -> _Thread:
     """A thread with `PER_PAGE` of its mails from the place `start` on; UnknownIdError if the index lacks it."""
-    rows = ask(_SQL("thread"), {"id": thread_id}).to_pylist()
-    if not rows:
-        raise UnknownIdError(
-            f"the index holds no thread {shortened(thread_id)!r}; `weft search` finds threads by words"
-        )
+    (row,) = rows_about(ask, _SQL("thread"), "thread", thread_id)
     tree = ask(_SQL("tree"), {"id": thread_id}).to_pylist()
     ids = [node["message_id"] for node in tree[start : start + PER_PAGE] if not node["is_ghost"]]
-    return _Thread(rows[0], tree, _mails(ask, ids, tree))
+    return _Thread(row, tree, _mails(ask, ids, tree))
 
 
 def mail_page(ask: Ask, message_id: str, cited: tuple[int, int] | None = None) -> _Thread:
     """The thread of a mail with that mail alone; UnknownIdError if no source holds it."""
-    ids = ask(_SQL("thread_of"), {"id": message_id}).column(0).to_pylist()
-    if not ids:
-        raise UnknownIdError(f"the index holds no mail {shortened(message_id)!r}")
-    (row,) = ask(_SQL("thread"), {"id": ids[0]}).to_pylist()
-    tree = ask(_SQL("tree"), {"id": ids[0]}).to_pylist()
+    (row,) = rows_about(ask, _SQL("thread_of"), "mail", message_id)
+    tree = ask(_SQL("tree"), {"id": row["thread_id"]}).to_pylist()
     mails = _mails(ask, [message_id], tree, cited)
     if not mails:
         raise UnknownIdError(f"{message_id} is a mail that others refer to and no source holds")

@@ -2,7 +2,7 @@
 -- name: thread
 SELECT * FROM threads WHERE thread_id = $id
 -- name: thread_of
-SELECT thread_id FROM thread_tree WHERE message_id = $id
+SELECT threads.* FROM threads JOIN thread_tree USING (thread_id) WHERE message_id = $id
 -- name: tree
 SELECT t.message_id, t.parent_id, t.depth, t.position, t.is_ghost, m.subject, m.subject_norm, m.effective_at,
   coalesce(m.from_name, m.from_addr) AS author

@@ -5,6 +5,7 @@ Offsets are UTF-8 bytes of the stored text. Nothing that a text says becomes an 
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
@@ -39,10 +40,17 @@ def followed(address: str) -> bool:
 
 
 class Marked:
-    """A stored text with its cited range and its links."""
+    """A stored text with its cited range and its links; in a printed one, as of a PDF, `*` and `_` are letters."""
 
-    def __init__(self, text: str, cited: tuple[int, int] | None = None, links: Sequence[Address] = ()):
-        self.data = text.encode()
+    def __init__(
+        self,
+        text: str,
+        cited: tuple[int, int] | None = None,
+        links: Sequence[Address] = (),
+        *,
+        is_printed: bool = False,
+    ):
+        self.data, self.is_printed = text.encode(), is_printed
         self.cited = None if cited is None else self._whole_letters(*cited)
         in_text = (Address(*m.span(), m[0].decode(errors="replace")) for m in _ADDRESS.finditer(self.data))
         self.links = _apart(sorted([*links, *in_text], key=lambda s: (s.start, -s.end)))
@@ -123,13 +131,17 @@ _BESIDE = re.compile(
     rf"(?![a-z][a-z0-9+.-]*:|//)[^\x00-\x1f\\]+(?:{'|'.join(map(re.escape, PICTURES))})", re.IGNORECASE
 )
 """A picture in the source of the document: no scheme, no host."""
-_ELEMENTS = {
-    "Paragraph": "p", "BlockQuote": "blockquote", "Item": "li", "Emphasis": "em", "Strong": "strong",
-    "Strikethrough": "del", "TableHead": "thead", "TableRow": "tr", "DefinitionList": "dl",
-    "DefinitionListTitle": "dt", "DefinitionListDefinition": "dd",
+_TAGS = {
+    "Paragraph": ("<p>", "</p>\n"), "BlockQuote": ("<blockquote>", "</blockquote>\n"), "Item": ("<li>", "</li>\n"),
+    "Emphasis": ("<em>", "</em>"), "Strong": ("<strong>", "</strong>"), "Strikethrough": ("<del>", "</del>"),
+    "CodeBlock": ("<pre><code>", "</code></pre>\n"), "HtmlBlock": ('<pre class="raw">', "</pre>"),
+    "Table": ('<div class="wide"><table>', "</tbody></table></div>"), "TableRow": ("<tr>", "</tr>\n"),
+    "TableHead": ("<thead><tr>", "</tr></thead><tbody>"), "DefinitionList": ("<dl>", "</dl>\n"),
+    "DefinitionListTitle": ("<dt>", "</dt>\n"), "DefinitionListDefinition": ("<dd>", "</dd>\n"),
 }  # fmt: skip
-
-_INLINE = {"Emphasis", "Strong", "Strikethrough"}
+"""The tags before and behind what an element of Markdown holds."""
+_EMPHASIS = {"Emphasis", "Strong", "Strikethrough"}
+"""Elements that a printed text does not have: it shows the marks before and behind them."""
 
 
 def markdown_html(
@@ -156,23 +168,19 @@ def markdown_html(
     return Markup("".join([*writer.parts, *writer.below]))
 
 
+@dataclass
 class _Writer:
-    def __init__(
-        self,
-        text: Marked,
-        slugs: Mapping[int, str],
-        targets: Mapping[int, str],
-        shown_of: str | None,
-        embeds: Mapping[int, Markup],
-    ):
-        self.text, self.slugs, self.targets, self.shown_of, self.embeds = (
-            text, slugs, targets, shown_of, embeds,
-        )  # fmt: skip
-        self.below: list[str] = []
-        self.read_to = 0
-        self.parts: list[str] = []
-        self.links: list[tuple[str, str, list[str]]] = []
-        self.in_head = self.in_callout_title = False
+    text: Marked
+    slugs: Mapping[int, str]
+    targets: Mapping[int, str]
+    shown_of: str | None
+    embeds: Mapping[int, Markup]
+    parts: list[str] = field(default_factory=list)
+    below: list[str] = field(default_factory=list)
+    links: list[tuple[str, str, list[str]]] = field(default_factory=list)
+    read_to: int = 0
+    in_head: bool = False
+    in_callout_title: bool = False
 
     def add(self, event: Any, start: int, end: int) -> None:
         """Write one event, whose source is the range of bytes."""
@@ -185,7 +193,11 @@ class _Writer:
             return
         ((kind, value),) = event.items()
         name, details = next(iter(value.items())) if isinstance(value, dict) else (value, None)
-        if kind == "Start":
+        if kind in ("Start", "End") and name in _EMPHASIS and self.text.is_printed:
+            length = 2 if name == "Strong" or self.text.data.startswith(b"~~", start) else 1
+            at = start if kind == "Start" else end - length
+            self.parts.append(self._plain(at, at + length))
+        elif kind == "Start":
             self._open(name, details, start)
         elif kind == "End":
             self._close(name, details)
@@ -232,19 +244,13 @@ class _Writer:
             self.links.append((self.targets.get(start, name_in_text), name_in_text, self.parts))
             self.below += [self.embeds[start]] if start in self.embeds else []
             self.parts = []
-        elif name == "CodeBlock":
-            self.parts.append("<pre><code>")
         elif name == "List":
             self.parts.append("<ul>" if details is None else f'<ol start="{int(details)}">')
-        elif name == "Table":
-            self.parts.append('<div class="wide"><table>')
         elif name == "TableCell":
             self.parts.append("<th>" if self.in_head else "<td>")
         elif name == "FootnoteDefinition":
             self.parts.append(f'<div class="footnote"><sup>{escape(details)}</sup> ')
-        elif name == "HtmlBlock":
-            self.parts.append('<pre class="raw">')
-        elif name in _ELEMENTS:
+        elif name in _TAGS:
             if name == "BlockQuote" and (match := _CALLOUT.match(self.text.data, start)):
                 self.read_to, self.in_callout_title = match.end(), match[2] is None
                 kind, titled = match[1].decode(), "" if match[2] else " titled"
@@ -253,7 +259,7 @@ class _Writer:
                 return
             self.in_callout_title = self.in_callout_title and name != "BlockQuote"
             self.in_head = self.in_head or name == "TableHead"
-            self.parts.append(f"<{_ELEMENTS[name]}>" + ("<tr>" if name == "TableHead" else ""))
+            self.parts.append(_TAGS[name][0])
 
     def _close(self, name: str, details: Any) -> None:
         if name == "Heading":
@@ -270,24 +276,15 @@ class _Writer:
                 html = f'<img class="picture" loading="lazy" src="{escape(source)}" alt="{text.striptags()}">'
             is_picture = name == "Image" and not self.below
             self.parts = [*before, f'<span class="image">{html}</span>' if is_picture else html]
-        elif name == "CodeBlock":
-            self.parts.append("</code></pre>\n")
         elif name == "List":
             self.parts.append("</ol>" if details else "</ul>")
-        elif name == "Table":
-            self.parts.append("</tbody></table></div>")
         elif name == "TableCell":
             self.parts.append("</th>" if self.in_head else "</td>")
         elif name == "FootnoteDefinition":
             self.parts.append("</div>")
-        elif name == "HtmlBlock":
-            self.parts.append("</pre>")
-        elif name == "TableHead":
-            self.in_head = False
-            self.parts.append("</tr></thead><tbody>")
-        elif name in _ELEMENTS:
-            end = f"</{_ELEMENTS[name]}>" + ("" if name in _INLINE else "\n")
-            below = self._taken() if name in ("Item", "Paragraph") else []
+        elif name in _TAGS:
+            self.in_head = self.in_head and name != "TableHead"
+            end, below = _TAGS[name][1], self._taken() if name in ("Item", "Paragraph") else []
             self.parts += [*below, end] if name == "Item" else [end, *below]
 
     def _taken(self) -> list[str]:

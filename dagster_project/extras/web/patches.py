@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dagster_project.extras.web.rows import rows_about
 from dagster_project.index.search.lookup import Ask
-from transforms.errors import QueryError, UnknownIdError, shortened
+from transforms.errors import QueryError
 
 MOST_LINES = 6_000
 """Lines of two patches together that are compared; the time grows with their product."""
@@ -95,9 +96,7 @@ def backlinks(ask: Ask, message_id: str) -> list[dict[str, Any]]:
 
 def series_page(ask: Ask, id_: str) -> Series:
     """A series, by its id or by any mail of it; UnknownIdError if the index lacks it."""
-    rows = ask(_SERIES, {"id": id_}).to_pylist()
-    if not rows:
-        raise UnknownIdError(f"the index holds no patch series {shortened(id_)!r}")
+    rows = rows_about(ask, _SERIES, "patch series", id_)
     patches = [row for row in rows if not row["is_reply"]]
     postings: dict[str, Posting] = {}
     for row in patches:
@@ -126,10 +125,7 @@ def patch_difference(ask: Ask, old_id: str, new_id: str) -> _Difference:
 def _patch(ask: Ask, id_: str) -> dict[str, Any]:
     if not id_:
         raise QueryError("name the Message-IDs of two patches as from and to")
-    rows = ask(_PATCH, {"id": id_}).to_pylist()
-    if not rows:
-        raise UnknownIdError(f"the index holds no mail {shortened(id_)!r}")
-    return dict(rows[0])
+    return rows_about(ask, _PATCH, "mail", id_)[0]
 
 
 def _comparable(body: str) -> list[str]:

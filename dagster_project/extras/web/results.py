@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from xml.etree import ElementTree
 
 import polars as pl
 from markupsafe import Markup
@@ -40,23 +39,16 @@ SELECT chunk_no, content_class, has_patch_markers FROM chunks WHERE chunk_no IN 
 
 
 @dataclass(frozen=True)
-class Bars:
-    """A part of a score as a bar: its name, its text, its length between 0 and 1."""
-
-    name: str
-    text: str
-    share: float
-
-
-@dataclass(frozen=True)
 class _Hit:
-    """A hit as the page shows it; `row` is that of `schemas.SEARCH_HITS`."""
+    """A hit as the page shows it; `row` is that of `schemas.SEARCH_HITS`.
+
+    Each part of its score is a bar with a name, a text, and a length between 0 and 1."""
 
     row: Mapping[str, Any]
     address: str
     snippet: Markup
     badges: list[str]
-    bars: list[Bars]
+    bars: list[tuple[str, str, float]]
     why: str
 
 
@@ -158,7 +150,7 @@ def _badges(row: Mapping[str, Any], content_class: str | None) -> list[str]:
     return badges + ([content_class] if content_class in ("patch", "log", "code") else [])
 
 
-def _bars(row: Mapping[str, Any], most: float) -> list[Bars]:
+def _bars(row: Mapping[str, Any], most: float) -> list[tuple[str, str, float]]:
     """The parts of a score; the BM25 score is compared with the best of the page, `most`."""
     if not row["score"] and row["lexical_rank"] is None and row["vector_rank"] is None:
         return []
@@ -167,15 +159,15 @@ def _bars(row: Mapping[str, Any], most: float) -> list[Bars]:
         for leg in ("lexical", "vector")
     )
     bars = [
-        Bars("words", f"BM25 {by_words}", _of(row["lexical_score"], most)),
-        Bars("meaning", f"cosine {by_meaning}", _of(row["vector_score"], 1)),
-        Bars("thread", f"+{row['thread_score']:.2f} from its thread", _of(row["thread_score"], 1)),
-        Bars("covered", f"{row['support']:.0%} of the query's words", _of(row["support"], 1)),
-        Bars("together", f"score {row['score']:.3f}", _of(row["score"], 2)),
+        ("words", f"BM25 {by_words}", _of(row["lexical_score"], most)),
+        ("meaning", f"cosine {by_meaning}", _of(row["vector_score"], 1)),
+        ("thread", f"+{row['thread_score']:.2f} from its thread", _of(row["thread_score"], 1)),
+        ("covered", f"{row['support']:.0%} of the query's words", _of(row["support"], 1)),
+        ("together", f"score {row['score']:.3f}", _of(row["score"], 2)),
     ]
     if row["reranker"]:
         parts: Sequence[Mapping[str, Any]] = row["rerank_parts"] or ()
-        bars += [Bars(p["part"], f"{p['value']:+.3f} by the reranker", _of(p["value"], 1)) for p in parts]
+        bars += [(p["part"], f"{p['value']:+.3f} by the reranker", _of(p["value"], 1)) for p in parts]
     return bars
 
 
@@ -183,27 +175,14 @@ def _of(value: float | None, most: float) -> float:
     return min(1.0, max(0.0, (value or 0.0) / most)) if most else 0.0
 
 
-_ROWS = 10
-_REASONS = 8
+ROWS, _REASONS = 10, 8
+"""Hits whose places in all stages the page of an explanation shows, and reasons of a stage."""
 
 
-@dataclass(frozen=True)
-class Why:
-    """The data of the page of an explanation; `ways` has a row for each of the first hits with its place in every stage.
+def why_stages(result: Explanation) -> list[dict[str, Any]]:
+    """The stages of an explanation for its page.
 
-    A stage has its name and share of the time, how many hits it kept and dropped, and where the id is in it."""
-
-    query: str
-    label: str
-    understood: Understood
-    milliseconds: float
-    answer: str | None
-    stages: list[dict[str, Any]]
-    ways: list[tuple[tuple[str, str, str], list[int | None]]]
-
-
-def why_page(result: Explanation, ident: str | None) -> Why:
-    """The page of an explanation, with the fate of `ident` if it is not None."""
+    Each has its name and share of the time, how many hits it kept and dropped, and where the explained id is in it."""
     longest = max((table.seconds for table in result.stages), default=0.0) or 1.0
     moments = {m.stage: m for m in result.fate.moments} if result.fate else {}
     views: list[dict[str, Any]] = []
@@ -218,8 +197,7 @@ def why_page(result: Explanation, ident: str | None) -> Why:
             "place": moment.rank if moment else None, "score": score, "reason": moment.reason if moment else None,
             "strength": min(1.0, max(0.0, (score or 0.0) / best)) if best > 0 else 0.0,
         })  # fmt: skip
-    answer, milliseconds = result.fate.answer if result.fate else None, result.seconds * 1000
-    return Why(result.query, result.label, result.understood, milliseconds, answer, views, result.ways(_ROWS))
+    return views
 
 
 def _reasons(steps: pl.DataFrame) -> list[tuple[str, int]]:
@@ -228,61 +206,25 @@ def _reasons(steps: pl.DataFrame) -> list[tuple[str, int]]:
     return [(str(reason), int(count)) for reason, count in most.iter_rows()]
 
 
-_ATOM = "http://www.w3.org/2005/Atom"
-_OPENSEARCH = "http://a9.com/-/spec/opensearch/1.1/"
 _ENTRIES = 50
-_NOT_XML = {*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF}
-_WITHOUT = dict.fromkeys(_NOT_XML)
+_NOT_XML = dict.fromkeys({*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF})
 
 
-def feed(_site: Site, request: Request, index: SearchIndex) -> Response:
-    """The best hits of a search, the newest first; of a query without words the newest that meet it."""
+def feed(site: Site, request: Request, index: SearchIndex) -> Response:
+    """The best hits of a search as an Atom feed (RFC 4287), the newest first; of conditions alone the newest texts."""
     question = question_of(request.query_params)
     if question.is_empty:
         raise QueryError("there is nothing to follow: add a query to the address")
     searched = index.search([question.query], question.filters, _ENTRIES, question.plain)
     rows = newest_first(searched.hits.to_pylist())
-    root = ElementTree.Element("feed", xmlns=_ATOM)
-    base = str(request.base_url).rstrip("/")
-    _add(root, "title", f"{question.query or 'All that meets the filters'} · Weft")
-    _add(root, "id", f"{base}{question.address('/feed')}")
-    ElementTree.SubElement(root, "link", rel="self", href=f"{base}{question.address('/feed')}")
-    page = f"{base}{question.address()}"
-    ElementTree.SubElement(root, "link", rel="alternate", type="text/html", href=page)
-    published = datetime.fromisoformat(index.manifest["published_at"])
-    newest = rows[0]["effective_at"] if rows else None
-    _add(root, "updated", (newest or published).isoformat())
     request.state.shown += [Disclosed(row["citation"], row["snippet"], row["doc_id"]) for row in rows]
-    for row in rows:
-        _entry(root, row, base, published)
-    return _xml(root, "application/atom+xml")
+    hits, base = [(row, page_of_hit(row)) for row in rows], str(request.base_url).rstrip("/")
+    published = datetime.fromisoformat(index.manifest["published_at"])
+    page = site.page("feed.xml", request, index, hits=hits, base=base, published=published)
+    return Response(bytes(page.body).decode().translate(_NOT_XML), media_type="application/atom+xml")
 
 
-def opensearch(request: Request) -> Response:
-    """The description of the search box."""
-    base = str(request.base_url).rstrip("/")
-    root = ElementTree.Element("OpenSearchDescription", xmlns=_OPENSEARCH)
-    _add(root, "ShortName", "Weft")
-    _add(root, "Description", "Search mail, notes and chats")
-    ElementTree.SubElement(root, "Url", type="text/html", template=f"{base}/?q={{searchTerms}}")
-    return _xml(root, "application/opensearchdescription+xml")
-
-
-def _entry(root: ElementTree.Element, row: Mapping[str, Any], base: str, published: datetime) -> None:
-    entry = ElementTree.SubElement(root, "entry")
-    _add(entry, "title", row["subject"] or "(no subject)")
-    _add(entry, "id", f"{base}{page_of_hit(row).partition('?')[0]}")
-    ElementTree.SubElement(entry, "link", rel="alternate", type="text/html", href=f"{base}{page_of_hit(row)}")
-    _add(entry, "updated", (row["effective_at"] or published).isoformat())
-    author = row["from_name"] or row["from_addr"] or row["source"]
-    _add(ElementTree.SubElement(entry, "author"), "name", author)
-    _add(entry, "summary", row["snippet"])
-
-
-def _add(parent: ElementTree.Element, name: str, text: str) -> None:
-    ElementTree.SubElement(parent, name).text = text.translate(_WITHOUT)
-
-
-def _xml(root: ElementTree.Element, media_type: str) -> Response:
-    content = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
-    return Response(content, media_type=media_type)
+def opensearch(site: Site, request: Request) -> Response:
+    """The description of the search box (OpenSearch 1.1)."""
+    page = site.page("opensearch.xml", request, None, base=str(request.base_url).rstrip("/"))
+    return Response(page.body, media_type="application/opensearchdescription+xml")

@@ -130,6 +130,7 @@ class Site:
         self.sources = FileSources(settings, cache / "files.json", self.chats, lambda *_: [])
         drawn = settings.documents.model_copy(update={"ocr": None, "read_seconds": seconds})
         self.readers = DocumentReaders(drawn, cache / "documents")
+        self.new_texts: dict[tuple[str, str, datetime], int] = {}
         self.drawing, self.reading_chats = BoundedSemaphore(_DRAWN_AT_ONCE), Lock()
         loader = FileSystemLoader(FOLDER / "templates")
         self.templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)

@@ -4,16 +4,16 @@ from collections.abc import Iterable
 from itertools import pairwise
 from urllib.parse import quote
 
-import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from dagster_project.extras.web import corpus, documents, files, mails, patches, results
+from dagster_project.extras.web import corpus, documents, files, mails, patches, results, searches
 from dagster_project.extras.web.chat_files import source_of
 from dagster_project.extras.web.mail_parts import plain_parts
 from dagster_project.extras.web.mails import card
 from dagster_project.extras.web.marks import Marked, markdown_html
 from dagster_project.extras.web.question import medium_of, page_of, question_of
+from dagster_project.extras.web.rows import rows_about
 from dagster_project.extras.web.site import Site, cited_bytes, parameter, tagged
 from dagster_project.index.search.explain import explanation
 from dagster_project.index.search.lookup import reading
@@ -28,6 +28,8 @@ SELECT a.*, coalesce(m.subject, w.title) AS subject, coalesce(m.from_name, m.fro
 FROM attachments a LEFT JOIN messages m USING (message_id) LEFT JOIN conversation_windows w ON w.doc_id = a.message_id
 WHERE attachment_id = $id
 """
+_LISTED_SEARCHES = 12
+"""Saved searches on the start page."""
 _PICTURE = "SELECT picture FROM documents WHERE doc_id = $id AND picture IS NOT NULL"
 
 
@@ -38,11 +40,13 @@ def search(site: Site, request: Request, index: SearchIndex) -> Response:
         glance = corpus.glance(index.ask)
         for name, ident in (("threads", "thread_id"), ("documents", "doc_id"), ("chats", "doc_id")):
             _note(request, ((row[ident], row.get("subject") or row.get("title")) for row in glance[name]))
-        return site.page("home.html", request, index, corpus=glance)
+        saved = searches.own_searches(site, index, _LISTED_SEARCHES)
+        return site.page("home.html", request, index, corpus=glance, searches=saved)
     result = results.results(index, question)
     rows = (hit.row for group in result.groups for hit in (*group.hits, *group.folded))
     _note(request, ((row["citation"], row["snippet"]) for row in rows))
-    return site.page("results.html", request, index, results=result)
+    saved, why_not = searches.saved_as(site, question, index), searches.why_not(site)
+    return site.page("results.html", request, index, results=result, saved=saved, why_not=why_not)
 
 
 def _note(request: Request, rows: Iterable[tuple[str, str | None]]) -> None:
@@ -56,9 +60,9 @@ def why(site: Site, request: Request, index: SearchIndex) -> Response:
     if not question.query:
         raise QueryError("there is no query to explain: add ?q= to the address")
     result = explanation(index, question.query, ident, question.filters, results.MOST_HITS, question.plain)
-    page = results.why_page(result, ident)
-    _note(request, ((place, title) for (_, place, title), _ in page.ways))
-    return site.page("why.html", request, index, why=page, ident=ident)
+    ways, stages = result.ways(results.ROWS), results.why_stages(result)
+    _note(request, ((place, title) for (_, place, title), _ in ways))
+    return site.page("why.html", request, index, why=result, ways=ways, stages=stages, ident=ident)
 
 
 def open_id(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -121,7 +125,7 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     texts = first_words if is_tree else {of.row["message_id"]: of.row["body"] for of in page.mails}
     _note(request, texts.items())
     return site.page(
-        "tree.html" if is_tree else "thread.html", request, index, thread=page, first_words=first_words,
+        "thread.html", request, index, thread=page, is_tree=is_tree, first_words=first_words,
         card=results.hit_passages(hits), has_files=site.shows_files(index), start=first,
         next=first + mails.PER_PAGE if first + mails.PER_PAGE < len(page.tree) else None,
     )  # fmt: skip
@@ -129,16 +133,13 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
     """The text of an attachment, or why there is none."""
-    rows: pa.Table = index.ask(_ATTACHMENT, {"id": parameter(request)})
-    if not rows.num_rows:
-        raise UnknownIdError(f"the index holds no attachment {shortened(parameter(request))!r}")
-    (row,) = rows.to_pylist()
-    text = Marked(row["text"] or "", cited_bytes(request))
+    (row,) = rows_about(index.ask, _ATTACHMENT, "attachment", parameter(request))
+    is_pdf = bool(row["page_starts"]) and (row["filename"] or "").lower().endswith(".pdf")
+    text = Marked(row["text"] or "", cited_bytes(request), is_printed=is_pdf)
     _note(request, [(row["attachment_id"], row["text"])])
     of_chat = _of_chat(site, index, row["source"])
     has_file = of_chat["has_files"] and (not of_chat["only_media"] or medium_of(row["filename"]) is not None)
-    is_pdf = has_file and row["page_starts"] and (row["filename"] or "").lower().endswith(".pdf")
-    spans = pairwise([*row["page_starts"], len(text.data)]) if is_pdf else ()
+    spans = pairwise([*row["page_starts"], len(text.data)]) if has_file and is_pdf else ()
     pages = [markdown_html(text, span=span) for span in spans]
     parts = plain_parts(text, is_diff=row["content_class"] == "patch") if row["text"] and not pages else []
     return site.page(
@@ -189,10 +190,9 @@ def document(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def picture(site: Site, request: Request, index: SearchIndex) -> Response:
     """A picture as it was embedded."""
-    rows = index.ask(_PICTURE, {"id": parameter(request)}).to_pylist()
-    image = picture_of(rows[0]["picture"]) if rows else None
-    if image is None:
-        raise UnknownIdError(f"the index holds no picture {shortened(parameter(request))!r}")
+    (row,) = rows_about(index.ask, _PICTURE, "picture", parameter(request))
+    image = picture_of(row["picture"])
+    assert image is not None
     return Response(image.data, media_type=image.media_type)
 
 
