@@ -157,7 +157,7 @@ def write_arrays(
             with connection.cursor() as other, ThreadPoolExecutor(1) as executor:
                 other.execute("SET TimeZone = 'UTC'")
                 rows = executor.submit(write_chunk_rows, other, aside, int(facts["dimensions"]))
-                _write_postings(connection, aside / FIRST, is_sorted=facts["postings_since_rebuild"] == "0")
+                _write_postings(connection, aside / FIRST)
                 rows.result()
         _write_terms(connection, aside / FIRST)
         chunks = _count(connection, "chunks")
@@ -283,22 +283,11 @@ def write_gone(folder: Path, counts: pl.DataFrame) -> None:
     np.save(folder / "gone" / "df.npy", in_order.get_column("df").to_numpy())
 
 
-def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path, *, is_sorted: bool) -> None:
-    """The arrays of postings; those that came onto an earlier version stand behind the others in the file."""
-    keys = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()["chunk_key"]
-    last = -1, -1
+def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """The arrays of postings, which the file has by chunk."""
     with posting_arrays.PostingArrays(folder) as arrays:
-        for batch in _batches(connection, _SQL("postings") if is_sorted else _SQL("sorted_postings")):
-            if not batch.num_rows:
-                continue
-            term, key = (batch.column(name).to_numpy() for name in ("term_no", "chunk_key"))
-            ascends = (term[1:] > term[:-1]) | ((term[1:] == term[:-1]) & (key[1:] > key[:-1]))
-            if (int(term[0]), int(key[0])) <= last or not ascends.all():
-                raise IndexUnavailableError(
-                    "the postings of this index are out of order: `weft build` makes a new one"
-                )
-            last = int(term[-1]), int(key[-1])
-            arrays.add(np.searchsorted(keys, key), posting_arrays.frequencies(batch))
+        for batch in _batches(connection, _SQL("postings")):
+            arrays.add(batch.column("chunk_no").to_numpy(), posting_arrays.frequencies(batch))
 
 
 def write_lengths(connection: duckdb.DuckDBPyConnection, segment: Path, chunks: np.ndarray) -> None:

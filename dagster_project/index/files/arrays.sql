@@ -1,10 +1,9 @@
 -- The rows of a published file that arrays are made of.
 -- name: postings
-SELECT term_id AS term_no, chunk_key, {frequencies} FROM postings
--- name: sorted_postings
-SELECT term_no, chunk_key, {frequencies} FROM postings
+SELECT chunk_no, {frequencies} FROM postings
 JOIN (SELECT term_id, row_number() OVER (ORDER BY term) AS term_no FROM terms) USING (term_id)
-ORDER BY term_no, chunk_key
+JOIN (SELECT chunk_key, chunk_no FROM chunks) USING (chunk_key)
+ORDER BY term_no, chunk_no
 -- name: without_vector
 SELECT chunk_no FROM embedding_refusals UNION SELECT chunk_no FROM chunks WHERE checksum = '{unembedded}' ORDER BY 1
 -- name: lengths

@@ -263,7 +263,7 @@ DELETE FROM chunk_lengths WHERE chunk_key IN (FROM uncounted);
 INSERT INTO chunk_lengths {added_lengths}
 -- name: added_postings
 INSERT INTO postings SELECT term_id, chunk_key, {frequencies} FROM added JOIN came_to_terms USING (term)
-ORDER BY term_id, chunk_key
+ORDER BY chunk_key, term_id
 -- name: moved_postings
 SELECT (SELECT count(*) FROM added) + (SELECT coalesce(sum(df), 0) FROM gone_from_terms)
 -- The documents whose texts in the arrays change, and those with a changed fact about a hit.

@@ -226,8 +226,11 @@ class IndexBuild:
         shutil.rmtree(files.folder)
 
     def _store_postings(self, batch: pa.RecordBatch, keys: np.ndarray, *, is_first: bool) -> None:
-        """Store some postings; the first create the table."""
-        rows = pa.Table.from_batches([keyed(batch, keys)])
+        """Store some postings; the first create the table.
+
+        They are stored by chunk: the keys of a term's chunks, of 8 bytes in no order, were two thirds of the table."""
+        order = np.argsort(batch.column("chunk_no").to_numpy(), kind="stable")
+        rows = pa.Table.from_batches([keyed(batch.take(pa.array(order)), keys)])
         if is_first:
             self._create("postings", rows)
             return

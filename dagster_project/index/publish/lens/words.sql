@@ -20,7 +20,7 @@ SELECT (row_number() OVER (ORDER BY term) - 1)::INTEGER AS term_id, term, f.df, 
 FROM (SELECT old_id, count(*)::INTEGER AS df FROM shown_postings GROUP BY old_id) f JOIN known_terms USING (old_id);
 CREATE TABLE terms AS SELECT term_id, term, df FROM shown_terms ORDER BY term_id;
 CREATE TABLE postings AS SELECT t.term_id, p.chunk_key, {frequencies} FROM shown_postings p
-JOIN shown_terms t USING (old_id) ORDER BY t.term_id, p.chunk_key;
+JOIN shown_terms t USING (old_id) ORDER BY p.chunk_key, t.term_id;
 CREATE TABLE chunk_lengths AS SELECT * FROM (
   SELECT * FROM src.chunk_lengths SEMI JOIN {unchanged} USING (chunk_key) UNION ALL BY NAME ({added_lengths})
 ) ORDER BY chunk_key
