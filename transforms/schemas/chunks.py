@@ -52,7 +52,7 @@ CHUNKS = Table(
         required("content_class", pa.string(), "kind of most of the text: text, code, patch or log"),
         required("diff_files", pa.list_(pa.string()), "files a diff in it changes; empty without one"),
         required("diff_functions", pa.list_(pa.string()),
-            "functions or sections that the hunk headers name; empty without a diff"),
+            "functions or sections that the hunk headers of all these files name; empty without a diff"),
         Column("lines_added", pa.int64(), "lines the diff adds; null without one"),
         Column("lines_removed", pa.int64(), "lines the diff removes; null without one"),
         required("is_quote_heavy", pa.bool_(), "true if the anchor is longer than the authored text"),

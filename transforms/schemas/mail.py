@@ -99,7 +99,7 @@ MESSAGE_BLOCKS = Table(
 
 MESSAGE_TRAILERS = Table(
     "message_trailers",
-    "One person or one commit that a trailer of a mail names, as in `Reviewed-by: Ann <ann@example.org>`.",
+    "A person or a commit that a trailer of a mail names, as in `Acked-by: Ann <ann@example.org>`; new versions repeat it.",
     ("message_id", "byte_start", "name", "addr"),
     (
         MESSAGE_ID,

@@ -28,7 +28,7 @@ THREAD_TREE = Table(
     (
         MESSAGE_ID,
         required("thread_id", pa.string(), "the thread"),
-        Column("parent_id", pa.string(), "Message-ID it answers; null for the root"),
+        Column("parent_id", pa.string(), "Message-ID it answers, of a patch its cover letter; null for the root"),
         required("depth", pa.int64(), "steps from the root"),
         required("position", pa.int64(), "place in the thread read depth first, from 0"),
         required("link_method", pa.string(),
@@ -149,7 +149,7 @@ LINKS = Table(
         Column("to_id", pa.string(), "Message-ID, document or node it leads to; null if nothing is there"),
         required("target", pa.string(), "text of the reference, as written"),
         required("kind", pa.string(),
-            "kind of reference: of mail the trailer's name in lower case, url, commit, mention or "
+            "kind of reference: of mail the trailer's name in lower case, url (one that names a mail), commit, mention or "
             "quoted; of documents wiki, embed, markdown, image or url"),
         required("text", pa.string(), "text shown for the reference; empty if none"),
     ),
