@@ -50,11 +50,13 @@ COMMANDS = {
 # With `color`, Click does not cut sequences out of texts silently: the stream shows them.
 _OPTIONS = {"help_option_names": ["-h", "--help"], "color": True}
 _EXIT_CODES = """\b
-Exit codes: 0 done; 2 wrong settings or usage; 3 nothing found; 4 a source cannot be read;
-5 no usable index; 6 index of another model; 7 a check failed, nothing was published;
-8 another build is running; 9 a service on the network failed, or would cost more than the budget;
-10 a remote could not be fetched, the rest was done; 11 the disk is full; 12 a folder cannot be written;
-130 interrupted by Ctrl-C; 143 ended by SIGTERM; 1 any other fault."""
+Exit codes: 0 done; 2 wrong settings or usage; 3 nothing found;
+4 a source cannot be read; 5 no usable index; 6 index of another model;
+7 a check failed, nothing was published; 8 another build is running;
+9 a service on the network failed, or would cost more than the budget;
+10 a remote could not be fetched, the rest was done; 11 the disk is full;
+12 a folder cannot be written; 130 interrupted by Ctrl-C;
+143 ended by SIGTERM; 1 any other fault."""
 
 
 @click.group(cls=LazyGroup, lazy=COMMANDS, epilog=_EXIT_CODES, context_settings=_OPTIONS)

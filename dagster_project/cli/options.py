@@ -35,13 +35,15 @@ class QueryCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the command line; of an option that there is not, say how it is asked for as a query."""
-        unread = next((arg for arg in args if arg.startswith("-") and not arg.startswith("--")), "-word")
+        unread = next((arg for arg in args if arg.startswith("-") and not arg.startswith("--")), None)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as fault:
+            if fault.possibilities and unread is None:
+                raise
             raise click.UsageError(
                 f"{fault.format_message()} A query that begins with - goes behind --, after all options: "
-                f"{ctx.command_path} -- {shlex.quote(unread)}",
+                f"{ctx.command_path} -- {shlex.quote(unread or fault.option_name)}",
                 ctx,
             ) from None
 

@@ -88,10 +88,11 @@ def search(
     """Search the published index; several QUERIES are answered in one pass.
 
     \b
-    In a query: "a phrase", -without, this OR that, (groups), and field:value, as in
+    In a query: "a phrase", -without, this OR that, (groups), and field:value:
       f:tom s:vacuum d:2004..2006 "index scan" -toast
-    Fields: s subject, f from, l list, d dates, b body, nq not quoted, q quoted, dfn file and dfhh function
-    of a diff, dfa removed and dfb added lines, path, tag, kind, has, source, thread, series, m Message-ID.
+    Fields: s subject, f from, l list, d dates, b body, nq not quoted, q quoted,
+    dfn file and dfhh function of a diff, dfa removed and dfb added lines, path,
+    tag, kind, has, source, thread, series, m Message-ID.
     """
     settings = with_options(load_settings(config), options)
     rewriter = make_rewriter(settings.queries, settings.sentences.name, settings.gemini, settings.safety)

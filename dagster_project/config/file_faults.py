@@ -88,7 +88,8 @@ def explain(
             lines.append(f"{place}: must be one of {', '.join(sorted(known))}")
         elif fault["type"] == "extra_forbidden":
             key = ".".join(step for step in steps if isinstance(step, str) and step not in REMOTES)
-            nearest = get_close_matches(key, dotted_keys(settings, internal=False), 1, 0.8)
+            keys = dotted_keys(settings, internal=False)
+            nearest = get_close_matches(key, keys | {k.partition(".")[0] for k in keys}, 1, 0.8)
             instead = "".join(f"is it `{name}`? " for name in nearest) + "`weft help settings` lists all"
             lines.append(f"{place}: {_UNKNOWN}{_former(key) or instead}")
         else:

@@ -48,14 +48,14 @@ _FACTOR = re.compile(r"\d{1,3}(?:\.\d{1,3})?")
 def time_span(value: str) -> tuple[datetime | None, datetime | None] | None:
     """The half-open span of time (UTC) of `2004`, `2004-05`, `2004-05-17`, `20040517` or `from..to`; None if it is none.
 
-    Both ends are meant as a whole: 2004..2006 ends with 2006; one of them may be missing."""
+    Both ends are meant as a whole, and in their order: 2004..2006 ends with 2006; one of them may be missing."""
     first, dots, last = value.partition("..")
     if not dots:
         return _whole(first)
-    begin, end = (_whole(part) if part else (None, None) for part in (first, last))
-    if begin is None or end is None or not (first or last):
+    since, until = (_whole(part) if part else (None, None) for part in (first, last))
+    if since is None or until is None or not (first or last):
         return None
-    return begin[0], end[1]
+    return None if since[0] and until[1] and since[0] >= until[1] else (since[0], until[1])
 
 
 def _whole(value: str) -> tuple[datetime, datetime] | None:

@@ -201,9 +201,13 @@ class Conditions:
         self, filters: Filters, conditions: Sequence[Condition], masks: dict[Leaf, np.ndarray]
     ) -> np.ndarray | None:
         """As `mask`; `masks` gets, and may have, the mask of each leaf by itself."""
-        times = (filters.since, filters.until)
+        times = since, until = filters.since, filters.until
         if not conditions and not any(times):
             return None
+        if since and until and since >= until:
+            raise QueryError(
+                f"no day is both since {since:%Y-%m-%d} and before {until:%Y-%m-%d}: exchange the two"
+            )
         self._look_up(conditions, masks)
         met = self._masked(self.values.dated(*times) if any(times) else slice(None))
         holding = self._nothing
@@ -226,6 +230,8 @@ class Conditions:
         if len(identified):
             return Resolved("", mask, Understood("", counts, "id", None), identified, places=places)
         note = None
+        if any(times := (filters.since, filters.until)) and not len(self.values.dated(*times)):
+            note = "no text of the index is of this time"
         if re.fullmatch(r"<[^\s<>@]+@[^\s<>]+>", query.original.strip()):
             note = f"no mail of the index has the Message-ID {query.original.strip()}; it was searched for as text"
         text, factors = self.texts.ranking(query)

@@ -256,6 +256,9 @@ def test_a_search_without_hits_is_no_error_and_has_its_own_exit_code(built_once:
     result = built_once.weft("search", "compactor", "--since", "2030-01-01", "--json")
     assert result.exit_code == 3
     assert json.loads(result.stdout)["outcome"] == "NO_RESULTS"
+    assert "no text of the index is of this time" in result.stdout
+    swapped = built_once.weft("search", "compactor", "--since", "2004-02", "--until", "2004-01")
+    assert (swapped.exit_code, "exchange the two" in swapped.stderr) == (2, True)
 
 
 def _truncated(current: Path) -> None:

@@ -44,6 +44,7 @@ def test_an_internal_key_is_unknown_to_a_file(tmp_path: Path, key: str):
 PLACES = {
     "search.elbow": r"`search\.cutoff_ratio = 0\.5`", "index.url": r"`index\.target` is", "engine.master": "RAY_ADDRESS",
     "mcp.max_results": "is fixed", "embedding.revision": "name@commit", "search.fusoin": r"is it `search\.fusion`",
+    "serach.limit": "is it `search`",
     "sources.fetch.user_variable": "`credentials", "sources.fetch.request_per_minute": r"is it `.*\.requests_per_minute`",
 }  # fmt: skip
 

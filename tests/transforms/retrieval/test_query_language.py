@@ -112,7 +112,7 @@ def test_dates_are_spans(value: str, first: tuple[int, int, int] | None, behind:
 
 
 @pytest.mark.parametrize(
-    "value", ["", "..", "200", "2004-2-30", "2004-05-17T12:00", "9999-12-31", "0000", "२००४"]
+    "value", ["", "..", "200", "2004-2-30", "2004-05-17T12:00", "9999-12-31", "0000", "२००४", "2006..2004"]
 )
 def test_what_is_no_date_is_no_span(value: str):
     assert time_span(value) is None
