@@ -149,6 +149,7 @@ LAZY_MODULES = {
     "dagster_project.cli.command": "loads what only a command that is done here needs",
     "dagster_project.extras.engines.spark": "needs the extra spark",
     "dagster_project.extras.engines.ray": "needs the extra ray",
+    "transforms.formats.wikitext": "needs the extra wiki",
     "dagster_project.lake.referenced_texts": "loads the lake, which only an index without its texts needs",
     "dagster_project.lake.lake_backend": "loads Ibis, which only builds need",
     "dagster_project.index.publish.lens.lens_file": "loads Ibis, which only a lens needs",

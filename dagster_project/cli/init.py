@@ -40,7 +40,7 @@ _GENERIC = ("mail", "archive", "archives", "inbox", "git", "")
 """Names of folders that say less than the name of the folder above them."""
 
 _NOT_NAMED = re.compile(
-    r"[\[\]*?]|^WhatsApp[ -]Chat (?:with|mit|-) |(?:\.(?:mbox|zip|txt|json|gz|xz|bz2))+$", re.I
+    r"[\[\]*?]|^WhatsApp[ -]Chat (?:with|mit|-) |(?:\.(?:mbox|zip|txt|json|xml|gz|xz|bz2))+$", re.I
 )
 """Parts of the name of a file that say nothing of its content."""
 

@@ -26,10 +26,8 @@ from transforms.languages import function_words
 from transforms.settings.base import Internal, StageSettings, without_credentials
 from transforms.settings.conversations import ContextSettings, ConversationSettings, WindowSettings
 from transforms.settings.documents import (
-    DOCUMENT_FORMATS,
-    ISSUE_FORMATS,
     ISSUE_NEEDS,
-    PICTURE_FORMATS,
+    READ_ENDINGS,
     DocumentChunkSettings,
     DocumentSettings,
     Patterns,
@@ -150,12 +148,13 @@ USUALLY_EXCLUDED = ("node_modules/", "__pycache__/", "_chunks/", "All Tasks.md")
 class DocumentSourceSettings(NamedSource):
     """One folder of notes or of documentation."""
 
-    kind: Literal["vault", "tree", "issues"] = Field(
-        description="notes that link by name, as in Obsidian; any documents; or exported issues, as JSON or Markdown"
+    kind: Literal["vault", "tree", "issues", "wiki"] = Field(
+        description="notes that link by name, as in Obsidian; any documents; exported issues, as JSON or Markdown; "
+        "or the pages of an exported MediaWiki"
     )
     fetch: FileRemote | None = Field(None, description="where its files are fetched from, see below")
     include: tuple[str, ...] = Field(
-        tuple(f"*.{ending}" for ending in (*DOCUMENT_FORMATS, *PICTURE_FORMATS, *ISSUE_FORMATS)),
+        tuple(f"*.{ending}" for ending in READ_ENDINGS),
         description="patterns as in a .gitignore of files that are read",
     )
     exclude: tuple[str, ...] = Field(

@@ -44,9 +44,8 @@ class AttachedFiles:
         """True if a file of that name has text that is read."""
         ending = file.name.rpartition(".")[2].lower()
         kind = DOCUMENT_FORMATS.get(ending)
-        if self.settings.ocr is not None and ending in PICTURE_FORMATS:
-            return True
-        return kind in CONVERTED_FORMATS or kind in _TEXTS
+        is_scan = self.settings.ocr is not None and ending in PICTURE_FORMATS
+        return is_scan or kind in CONVERTED_FORMATS or kind in _TEXTS
 
     def state(self, places: Iterable[str]) -> str:
         """A hash that changes when one of the files at these places comes, changes or goes."""
@@ -59,12 +58,9 @@ class AttachedFiles:
         if not self.is_read(file):
             return FileText(None, f"binary: {file.name.rpartition('.')[2].lower()}")
         try:
-            content = self.content(file.place)
-            data = (
-                content
-                if isinstance(content, bytes)
-                else bounded(content, self.settings.max_file_bytes, "the cap")
-            )
+            data = self.content(file.place)
+            if isinstance(data, Path):
+                data = bounded(data, self.settings.max_file_bytes, "the cap")
         except (TooLargeError, ChatFormatError, OSError) as error:
             return FileText(None, str(error) if isinstance(error, ChatFormatError) else why_unreadable(error))
         kind = document_kind(data, file.name, file.declared_type)

@@ -30,7 +30,7 @@ from transforms.documents.issues import looks_like_issues
 from transforms.errors import ChatFormatError, SourceError
 from transforms.mail.messages import split_mbox
 from transforms.mail.mime import parsed_mail
-from transforms.settings.documents import DOCUMENT_FORMATS, ISSUE_FORMATS
+from transforms.settings.documents import DOCUMENT_FORMATS, ISSUE_FORMATS, WIKI_FORMATS
 from transforms.text.charsets import decode_text
 
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -47,7 +47,7 @@ _HEAD_OF_JSON = 1 << 16
 _UNPACKED: dict[str, Callable[[IO[bytes]], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, ChatFormatError)
 _CHATS = (*FILE_PROGRAMS, "whatsapp", "slack", "table")
-_TYPES = ("mail", "chat", "issues", "document")
+_TYPES = ("mail", "chat", "issues", "wiki", "document")
 """Types of files; of two with as many files the first counts."""
 _WITHOUT_ZONE = "whatsapp", "table", *(name for name, one in FILE_PROGRAMS.items() if not one.has_zone)
 
@@ -149,7 +149,7 @@ def _source(kind: str, path: Path, files: int) -> Detected:
 
 
 def _source_type(kind: str) -> str:
-    return kind if kind in ("document", "issues") else "chat" if kind in _CHATS else "mail"
+    return kind if kind in ("document", "issues", "wiki") else "chat" if kind in _CHATS else "mail"
 
 
 def _kind_of(file: Path) -> str | None:
@@ -167,6 +167,8 @@ def _kind_of(file: Path) -> str | None:
         return None
     if head.startswith(b"From ") or suffix == ".mbox":
         return "mbox"
+    if file.name.lower().endswith(WIKI_FORMATS) and b"<mediawiki" in head:
+        return "wiki"
     if looks_like_issues(head, suffix):
         return "issues"
     if suffix == ".txt" and looks_like_whatsapp(head.decode(errors="replace")):
@@ -206,7 +208,7 @@ def _reads(source: Detected, file: Path) -> bool:
     """True if a file of a source is of its kind; exports of chats have all their files."""
     if source.kind in ("conversation", "public_inbox"):
         return True
-    type_ = {"tree": "document", "vault": "document", "issues": "issues"}.get(source.kind, "mail")
+    type_ = "document" if source.kind in ("tree", "vault") else _source_type(source.kind)
     return (kind := _kind_of(file)) is not None and _source_type(kind) == type_
 
 

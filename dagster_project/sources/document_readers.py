@@ -230,7 +230,7 @@ def _end_all(readers: list[_Reader]) -> None:
 
 _KEPT_SECONDS = 30 * 24 * 3600
 """Seconds after which a reading that nobody asked for is deleted."""
-_FLEETING = ("too_slow", "out_of_memory", "ended")
+_FLEETING = ("too_slow", "out_of_memory", "ended", "needs_package")
 """Codes of faults that another try may not have."""
 
 

@@ -21,19 +21,28 @@ from dagster_project.sources import mail_places
 from dagster_project.sources.chats import ChatFiles
 from dagster_project.sources.document_readers import DocumentReaders, refuse_missing_ocr
 from dagster_project.sources.public_inbox import InboxMail, blobs, inbox_mails, is_corrupt
-from dagster_project.sources.reading_files import TooLargeError, bounded, content, open_file, why_unreadable
+from dagster_project.sources.reading_files import (
+    UNPACK_FAULTS,
+    TooLargeError,
+    blocks_of,
+    bounded,
+    content,
+    open_file,
+    why_unreadable,
+)
 from dagster_project.sources.trees import tree_files, tree_parts
 from dagster_project.system import globs
 from dagster_project.system.long_work import ordered_map
 from transforms.documents.files import RawFile, document_format
 from transforms.documents.issues import issue_files
+from transforms.documents.wiki_pages import WikiPage, latest_pages, page_file, wiki_pages
 from transforms.errors import SourceError
 from transforms.formats.converted import Converted, FormatError
 from transforms.hashing import parts_hash
 from transforms.mail.dates import sent_date
 from transforms.mail.header_block import MIME_FAULTS, read_headers
 from transforms.mail.messages import RawMail, split_mbox
-from transforms.settings.documents import CONVERTED_FORMATS
+from transforms.settings.documents import CONVERTED_FORMATS, WIKI_FORMATS
 from transforms.settings.mail import MailSettings
 
 _FILES_AT_ONCE = 4
@@ -200,8 +209,37 @@ class FileSources:
 
     def files(self, partition: SourcePartition) -> Iterable[RawFile]:
         """The files of a partition of documents, those that are not read with the reason; of exports each issue is one."""
+        kind = self.settings.source(partition.source).kind
+        if kind == "wiki":
+            return self._wiki_files(partition)
         files = self._files(partition)
-        return issue_files(files) if self.settings.source(partition.source).kind == "issues" else files
+        return issue_files(files) if kind == "issues" else files
+
+    def _wiki_files(self, partition: SourcePartition) -> Iterator[RawFile]:
+        """The pages of exported wikis, the rest of a broken export with its reason, and other files as they are."""
+        pages = list[WikiPage]()
+        for file in self.stored_files(partition):
+            if file.fault or not file.name.lower().endswith(WIKI_FORMATS):
+                yield self._read_file(file)
+            else:
+                try:
+                    with open_file(file.path) as stream:
+                        blocks = blocks_of(stream, file.path.suffix, self.settings.mail)
+                        pages += wiki_pages(blocks, file.name, self.settings.documents.max_document_bytes)
+                except UNPACK_FAULTS as fault:
+                    yield RawFile(file.name, b"", why_unreadable(fault))
+            self._note_change(partition, file)
+        yield from ordered_map(self._read_page, list(latest_pages(pages)), _FILES_AT_ONCE)
+
+    def _read_page(self, page: tuple[WikiPage, tuple[str, ...]]) -> RawFile:
+        """A page of a wiki as Markdown, or with the reason why it is not read."""
+        wikitext = page[0].text.encode("utf-8", "replace")
+        if page[0].fault:
+            return RawFile(page[0].path, wikitext, page[0].fault)
+        try:
+            return page_file(*page, self._readers.read(wikitext, "wikitext"))
+        except FormatError as fault:
+            return RawFile(page[0].path, wikitext, str(fault))
 
     def _files(self, partition: SourcePartition) -> Iterator[RawFile]:
         files = self.stored_files(partition)
@@ -254,7 +292,7 @@ class FileSources:
         root, reads_pictures = self.settings.place(source), self.settings.documents.reads_pictures
         refuse_missing_ocr(self.settings.documents)
         tree = tree_files(source, root, self.settings.root, reads_pictures=reads_pictures)
-        grain = "whole" if source.kind == "issues" else source.grain
+        grain = "whole" if source.kind in ("issues", "wiki") else source.grain
         for partition, part in sorted(tree_parts(tree, grain).items()):
             files = [_File(f.path, f.name, f.fault or self.identify(f.path)[0], f.fault) for f in part]
             fingerprint = parts_hash([source.kind, *(p for file in files for p in (file.name, file.digest))])

@@ -6,13 +6,14 @@ import lzma
 import os
 import stat
 import zlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from dagster_project.system.disk_space import raise_of_machine
+from transforms.formats.converted import FormatError
 from transforms.settings.mail import MailSettings
 
 _XZ_MEMORY = 512 << 20
@@ -30,6 +31,10 @@ _BLOCK = 1 << 17
 
 class TooLargeError(Exception):
     """The content of a file passes a cap; the text is the reason, as `code: explanation`."""
+
+
+UNPACK_FAULTS = (FormatError, TooLargeError, EOFError, OSError, *_BROKEN)
+"""Faults of a file whose content is read in blocks, which `why_unreadable` knows."""
 
 
 def open_file(path: Path) -> IO[bytes]:
@@ -71,20 +76,31 @@ def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
         return bounded(path, settings.max_archive_bytes, "mail.max_archive_bytes"), None
     data = bytearray()
     with open_file(path) as stream:
-        stored = os.fstat(stream.fileno()).st_size
-        cap = min(settings.max_archive_bytes, plausible_bytes(stored))
         try:
-            with closing(_decompressed(stream, _MEMBERS[path.suffix])) as blocks:
-                for block in blocks:
-                    data += block
-                    if len(data) > cap:
-                        raise TooLargeError(
-                            f"compression_bomb: {stored:,} bytes expand to more than {cap:,}; raise "
-                            "mail.max_archive_bytes, or decompress it, if the archive is sound"
-                        )
+            for block in blocks_of(stream, path.suffix, settings):
+                data += block
         except (EOFError, OSError, *_BROKEN) as error:
             return bytes(data), why_unreadable(error)
     return bytes(data), None
+
+
+def blocks_of(stream: IO[bytes], suffix: str, settings: MailSettings) -> Iterator[bytes]:
+    """The content of an open file in blocks, decompressed by the ending of its name under the caps of size and ratio.
+
+    One of `UNPACK_FAULTS` where it cannot be read on."""
+    stored, cap = os.fstat(stream.fileno()).st_size, settings.max_archive_bytes
+    what = f"too_large: more than {cap:,} bytes, mail.max_archive_bytes"
+    blocks: Iterable[bytes] = iter(partial(stream.read, _BLOCK), b"")
+    if suffix in _MEMBERS:
+        blocks, cap = _decompressed(stream, _MEMBERS[suffix]), min(cap, plausible_bytes(stored))
+        what = (
+            f"compression_bomb: {stored:,} bytes expand to more than {cap:,}; raise mail.max_archive_bytes, or "
+            "decompress it, if the archive is sound"
+        )
+    for block in blocks:
+        if (cap := cap - len(block)) < 0:
+            raise TooLargeError(what)
+        yield block
 
 
 def part(path: Path, start: int, count: int) -> bytes:
@@ -127,7 +143,7 @@ def _decompressed(stream: IO[bytes], member_of: Callable[[], Any]) -> Generator[
 
 def why_unreadable(error: Exception) -> str:
     """The reason in `quarantine` for an unreadable file; WeftError as `raise_of_machine`."""
-    if isinstance(error, TooLargeError):
+    if isinstance(error, TooLargeError | FormatError):
         return str(error)
     raise_of_machine(error)
     if isinstance(error, PermissionError):

@@ -15,7 +15,7 @@ from dagster_project.system.globs import is_file, is_folder, is_there, partition
 from transforms.documents.files import document_format
 from transforms.errors import SourceError
 from transforms.hashing import text_hash
-from transforms.settings.documents import CONVERTED_FORMATS, ISSUE_FORMATS
+from transforms.settings.documents import CONVERTED_FORMATS, ISSUE_FORMATS, WIKI_FORMATS
 
 _PATH_BYTES = 1024
 _TEXTS_OF_PART = 500
@@ -26,6 +26,7 @@ _PARTS_OF_TEXTS = ("all", "part-{number:03}-of-{count}")
 _PARTS_OF_FILES = ("files", "files-{number:03}-of-{count}")
 """Names of partitions: of the only one, and of one of several."""
 
+_EXPORTS = {"issues": ISSUE_FORMATS, "wiki": WIKI_FORMATS}
 CONFLUENCE_XML = "entities.xml"
 NO_CONFLUENCE_XML = (
     "confluence_xml: the XML export of a Confluence space is not read; export the space as HTML (Space settings, "
@@ -50,7 +51,7 @@ def tree_files(
     Pictures are read with OCR alone. Folders that are hidden, excluded or links out of the root are one entry and
     are not entered. SourceError if the root is not a folder or holds no file to read: a disk that is not mounted must
     not empty the index."""
-    if source.kind == "issues" and is_file(root):
+    if source.kind in _EXPORTS and is_file(root):
         return [TreeFile(root, root.name)]
     if not is_folder(root):
         raise SourceError(
@@ -103,7 +104,7 @@ class _Walk:
         self.root, self.generated, self.reads_pictures = root, generated, reads_pictures
         self.included = matcher(source.include)
         self.excluded = matcher((*USUALLY_EXCLUDED, *source.exclude))
-        self.exports = ISSUE_FORMATS if source.kind == "issues" else ()
+        self.exports = tuple(f".{ending}" for ending in _EXPORTS.get(source.kind, ()))
         self.entered: set[str] = set()
 
     def files(self) -> Iterator[TreeFile]:
@@ -157,8 +158,8 @@ class _Walk:
         if not self.included(name):
             return "not_included: no pattern of `include` matches"
         kind = document_format(valid_text(entry.name))
-        ending = PurePosixPath(valid_text(entry.name)).suffix
-        if kind is None and ending[1:].lower() not in self.exports:
+        if kind is None and not entry.name.lower().endswith(self.exports):
+            ending = PurePosixPath(valid_text(entry.name)).suffix
             return f"no_format: files ending in {ending or 'nothing'} are not read"
         if kind == "picture" and not self.reads_pictures:
             return "needs_ocr: it is a picture; set documents.ocr or documents.pictures to read it"

@@ -3,6 +3,7 @@
 This module has wiki links, embeds, Markdown links and URLs of documents, not the references of
 mails. A target is compared with the paths of known documents, never opened."""
 
+import posixpath
 import re
 import unicodedata
 from bisect import bisect_right
@@ -97,7 +98,7 @@ def _references(text: str, body_start: int, kind: str) -> Iterator[Link]:
     data = text.encode()
     hidden_ranges: list[tuple[int, int]] = [(0, body_start)]
     if kind != "text":
-        markdown = parse(text, body_start, notes=kind in ("markdown", "canvas"))
+        markdown = parse(text, body_start, notes=kind in ("markdown", "canvas", "wikitext"))
         hidden_ranges = sorted([*hidden_ranges, *markdown.opaque, *markdown.comments])
         for link in markdown.links:
             target = link.target
@@ -302,15 +303,10 @@ def _resolved_path(folder: tuple[str, ...], path: str) -> str | None:
 
     >>> _resolved_path(("a", "b"), "../c.md"), _resolved_path((), "../c.md")
     ('a/c.md', None)"""
-    segments = [] if path.startswith("/") else list(folder)
-    for segment in path.split("/"):
-        if segment == "..":
-            if not segments:
-                return None
-            segments.pop()
-        elif segment not in ("", "."):
-            segments.append(segment)
-    return "/".join(segments)
+    place = posixpath.normpath(path.lstrip("/") if path.startswith("/") else "/".join((*folder, path)))
+    if place == ".." or place.startswith("../"):
+        return None
+    return "" if place == "." else place
 
 
 def ids_in_url(url: str) -> Iterator[str]:

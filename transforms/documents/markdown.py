@@ -105,7 +105,8 @@ def parse(text: str, body_start: int = 0, *, notes: bool = True) -> Markdown:
     scan.run(body.decode() if body_start else text, DIALECT if notes else DIALECT & ~Options.ENABLE_WIKILINKS)
     comments = _html_comments(data, scan.html)
     if notes:
-        of_notes = _comments(data, body_start, scan.opaque)
+        plain = masked(data, scan.opaque) if data.count(b"%%", body_start) > 1 else b""
+        of_notes = [match.span() for match in _COMMENT.finditer(plain, body_start)]
         comments = sorted([*(span for span in comments if not _inside(span[0], of_notes)), *of_notes])
     blocks, links = scan.blocks, scan.links
     links.sort(key=lambda link: (link.start, -link.end))
@@ -323,13 +324,6 @@ def _link_kind(name: str, link_type: Any) -> str:
     if link_type in ("Autolink", "Email"):
         return "url"
     return "markdown" if name == "Link" else "image"
-
-
-def _comments(data: bytes, body_start: int, opaque: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    if data.count(b"%%", body_start) < 2:
-        return []
-    plain = masked(data, opaque)
-    return [match.span() for match in _COMMENT.finditer(plain, body_start)]
 
 
 def _html_comments(data: bytes, html: list[tuple[int, int]]) -> list[tuple[int, int]]:

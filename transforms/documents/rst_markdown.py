@@ -65,12 +65,7 @@ def _replace_complaints(tree: nodes.document) -> None:
         message.parent.replace(message, sources)
     tree.transform_messages.clear()
     for place in list(tree.findall(nodes.problematic)):
-        place.parent.replace(place, _literal(place.astext()))
+        role = _ROLE.fullmatch(source := place.astext())
+        place.parent.replace(place, nodes.literal("", role["text"]) if role else nodes.Text(source))
     for literal in tree.findall(nodes.literal):
         literal["classes"].append("code")
-
-
-def _literal(source: str) -> nodes.Node:
-    """The node for inline markup that docutils does not know."""
-    role = _ROLE.fullmatch(source)
-    return nodes.Text(source) if role is None else nodes.literal("", role["text"])

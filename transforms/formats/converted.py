@@ -6,7 +6,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 VERSION = "8"
@@ -44,7 +44,7 @@ class Converted(NamedTuple):
     created: str | None = None
     modified: str | None = None
     picture: str | None = None
-    fields: dict[str, str] | None = None
+    fields: dict[str, Any] | None = None
 
 
 class FormatError(Exception):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from transforms.errors import not_installed
 from transforms.formats.books import epub_markdown, notebook_markdown
 from transforms.formats.calendars import calendar_markdown
 from transforms.formats.converted import PAGE, Converted, FormatError
@@ -9,9 +10,19 @@ from transforms.formats.office import docx_markdown, opendocument_markdown, pptx
 from transforms.formats.pdf import Ocr, pdf_markdown, pdf_page
 from transforms.formats.pictures import picture_markdown
 
+
+def _wikitext(data: bytes) -> Converted:
+    try:
+        from transforms.formats.wikitext import wikitext_markdown
+    except ModuleNotFoundError as error:
+        raise FormatError(f"needs_package: {not_installed(error, 'wiki')}") from error
+    return wikitext_markdown(data)
+
+
 _READERS: Mapping[str, Callable[[bytes], Converted]] = {
     "docx": docx_markdown, "pptx": pptx_markdown, "sheet": sheets_markdown, "opendocument": opendocument_markdown,
     "epub": epub_markdown, "notebook": notebook_markdown, "calendar": calendar_markdown,
+    "wikitext": _wikitext,
 }  # fmt: skip
 
 

@@ -14,6 +14,9 @@ PICTURE_FORMATS = dict.fromkeys(("png", "jpg", "jpeg", "tif", "tiff", "webp", "b
 """As DOCUMENT_FORMATS, of files that are read by OCR alone."""
 ISSUE_FORMATS = ("json", "jsonl", "ndjson")
 """Endings of exports of issues, beside Markdown."""
+WIKI_FORMATS = ("xml", "xml.bz2", "xml.gz", "xml.xz")
+"""Endings of exports of MediaWiki."""
+READ_ENDINGS = (*DOCUMENT_FORMATS, *PICTURE_FORMATS, *ISSUE_FORMATS, *WIKI_FORMATS)
 ISSUE_NEEDS = {
     "steps": r"(?i)\bsteps\b|\breproduc|\bhow to (?:repeat|trigger)|"
     r"(?m:^[ \t]*1[.)] [^\n]+\n(?:[^\n]+\n){0,20}?[ \t]*2[.)] )",

@@ -85,6 +85,7 @@ ARCHIVES: dict[str, tuple[Mapping[str, bytes], list[tuple[str, str]]]] = {
     {"export.zip": zipped({"channels.json": b"[]", "general/2025-01-15.json": DAY})}, [("conversation", "x")]),
     "Telegram": ({"result.json": TELEGRAM}, [("conversation", "x")]),
     "issues of GitHub": ({"issues.json": ISSUES, "p/comments.json": NOTES}, [("issues", "x")]),
+    "MediaWiki": ({"w/dump.xml.gz": gzip.compress(b"<mediawiki>"), "a.xml": b"<a>"}, [("wiki", "x")]),
     "issues as notes": ({"1.md": ISSUE, "2.md": ISSUE, "README.md": PAGE}, [("issues", "x")]),
     "Discord": ({"hens.json": DISCORD}, [("conversation", "x")]),
     "a table": ({"chat.csv": b"time,author,message\n2025-01-01T10:00:00,ada,hi\n"}, [("conversation", "x")]),

@@ -26,29 +26,15 @@ WHATSAPP = (
 )
 FILE = {"id": "F1", "name": "plan.pdf", "mimetype": "application/pdf"}
 SLACK = json.dumps([{"ts": "1736937000.1", "user": "U1", "text": "see", "files": [FILE]}]).encode()
-TELEGRAM = json.dumps(
-    {
-        "type": "personal_chat",
-        "messages": [
-            {
-                "id": 1, "type": "message", "date_unixtime": "1736937000", "from": "Ada",
-                "file": "files/weir.docx",
-            }
-        ],
-    }
-).encode()  # fmt: skip
-DISCORD = json.dumps(
-    {
-        "channel": {"name": "general"},
-        "messages": [
-            {
-                "timestamp": "2025-01-15T10:30:00+00:00",
-                "author": {"id": "1", "name": "ada"},
-                "attachments": [{"fileName": "plan.pdf", "url": "g_Files/plan-1.pdf"}],
-            }  # fmt: skip
-        ],
-    }
-).encode()
+SENT = {"id": 1, "type": "message", "date_unixtime": "1736937000", "from": "Ada", "file": "files/weir.docx"}
+TELEGRAM = json.dumps({"type": "personal_chat", "messages": [SENT]}).encode()
+SHARED = {"fileName": "plan.pdf", "url": "g_Files/plan-1.pdf"}
+POST = {
+    "timestamp": "2025-01-15T10:30:00+00:00",
+    "author": {"id": "1", "name": "ada"},
+    "attachments": [SHARED],
+}
+DISCORD = json.dumps({"channel": {"name": "general"}, "messages": [POST]}).encode()
 TRIP = {
     "trip/_chat.txt": WHATSAPP, "trip/Plan.pdf": PLAN, "trip/IMG-1.jpg": b"\xff\xd8\xff", "outside.pdf": PLAN,
 }  # fmt: skip

@@ -1,5 +1,6 @@
 """The configured sources: which partitions their files make, and what is remembered of them."""
 
+import bz2
 import json
 import lzma
 import os
@@ -12,6 +13,7 @@ from dagster_project.composition.objects import make_sources
 from dagster_project.sources.reading_files import TooLargeError, bounded
 from tests.archives import Mail, Workspace, mbox
 from tests.broken_files import PACKERS, UNREADABLE
+from tests.transforms.documents.test_wiki_pages import EXPORT
 from transforms.errors import SourceError
 
 
@@ -220,13 +222,6 @@ def test_a_file_without_permission_goes_to_quarantine(workspace: Workspace):
     assert mail.fault == "unreadable: no permission to read the file"
 
 
-def test_a_link_that_leads_nowhere_goes_to_quarantine(workspace: Workspace):
-    (workspace.folder / "mail" / "dev.2004-01.mbox").symlink_to("elsewhere")
-    sources = make_sources(workspace.settings)
-    (mail,) = sources.mails(sources.partition("dev/2004-01"))
-    assert mail.fault and mail.fault.startswith("unreadable: ")
-
-
 @pytest.mark.parametrize("put", UNREADABLE)
 @pytest.mark.parametrize(
     ("given", "sound", "odd"),
@@ -287,8 +282,7 @@ def test_a_name_that_is_too_long_for_a_partition_is_cut(workspace: Workspace):
     workspace.write("\u00e9" * 120 + ".mbox", [Mail(1)])
     workspace.write("\u00e9" * 119 + "e.mbox", [Mail(2)])
     found = partitions(workspace)
-    assert len(found) == 2
-    assert max(map(len, found)) < 160
+    assert len(found) == 2 and max(map(len, found)) < 160
     workspace.build()
     assert workspace.column("SELECT count(*) FROM messages") == [2]
 
@@ -340,3 +334,17 @@ def test_mails_of_apple_mail_are_read_by_their_count(workspace: Workspace):
     (partition,) = found.discover()
     assert (partition.key, partition.list_id) == ("dev/INBOX.2004-01", "dev/INBOX")
     assert [raw.data for raw in found.mails(partition)] == [mail]
+
+
+def test_a_wiki_is_read_page_by_page_and_a_broken_export_up_to_its_break(workspace: Workspace):
+    workspace.configure({"name": "wiki", "kind": "wiki", "path": "mail"})
+    workspace.write("old/pages.xml.bz2", bz2.compress(EXPORT.replace(b"Werkstatt<", b"Hof<"))[:-9])
+    workspace.write("new.xml", EXPORT[:-400])
+    workspace.write("notes.md", b"# Notes")
+    sources = make_sources(workspace.settings)
+    (partition,) = sources.discover()
+    files = {file.path: file for file in sources.files(partition)}
+    door = files["Werkstatt/Drehtür.mediawiki"].converted
+    assert door and (door.fields or {})["aliases"] == ["Karusselltür"] and "notes.md" in files
+    faults = {path: str(file.fault).partition(":")[0] for path, file in files.items() if file.fault}
+    assert faults["new.xml"] == "broken_xml" and faults["old/pages.xml.bz2"] == "truncated_archive"

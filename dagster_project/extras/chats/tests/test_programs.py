@@ -28,9 +28,7 @@ def sample(name: str) -> str:
     return (Path(__file__).parent / "files" / name).read_text()
 
 
-IRSSI, WEECHAT, ZNC, HEXCHAT = (
-    sample(f"{program}.log") for program in ("irssi", "weechat", "znc", "hexchat")
-)
+IRSSI, WEECHAT, ZNC, HEXCHAT = (sample(f"{one}.log") for one in ("irssi", "weechat", "znc", "hexchat"))
 VTT, SRT, WHISPER = sample("meeting.vtt"), sample("meeting.srt"), sample("whisper.json")
 NAMES = ("maud", "Maud", "Eaves", "Pires", "jo_away", "+44700", "44700900", "Ilva")
 MAUD, JO = ("maud", "is the sluice open?"), ("jo", "yes, since noon")
@@ -76,58 +74,24 @@ def test_a_log_without_a_day_says_how_to_name_it():
 
 
 def test_a_room_of_matrix_shows_edits_answers_and_reactions():
-    def event(number: int, kind: str, sender: str, **content: object) -> dict[str, object]:
-        stamp = 1_709_330_000_000 + number * 1000
-        return {
-            "type": kind, "sender": sender, "event_id": f"${number}", "origin_server_ts": stamp,
-            "content": content,
-        }  # fmt: skip
-
-    say, maud, jo = "m.room.message", "@maud:example.org", "@jo:example.org"
-    answer = {"m.in_reply_to": {"event_id": "$2"}}
-    events = [
-        {**event(1, "m.room.member", maud, displayname="Maud Eaves", membership="join"), "state_key": maud},
-        event(2, say, maud, msgtype="m.text", body="is the sluice opne?"),
-        event(3, say, jo, msgtype="m.text", body="> <@maud> is\n\nyes, since noon", **{"m.relates_to": answer}),
-        event(4, say, maud, body="* x", **{"m.new_content": {"msgtype": "m.text", "body": "is the sluice open?"},
-                                           "m.relates_to": {"rel_type": "m.replace", "event_id": "$2"}}),
-        event(5, "m.reaction", maud, **{"m.relates_to": {"rel_type": "m.annotation", "event_id": "$3", "key": "+"}}),
-        event(6, say, jo, msgtype="m.file", body="plan.pdf"),
-        {**event(7, say, jo), "unsigned": {"redacted_because": {}}},
-    ]  # fmt: skip
-    export = {"room_name": "Doors", "exported_by": maud, "topic": "", "messages": events}
-    (chat,) = chats_of("element", json.dumps(export))
-    assert said(chat) == [("Maud Eaves", "is the sluice open?"), (jo, "yes, since noon"), (jo, "[plan.pdf]")]
+    (chat,) = chats_of("element", sample("element.json"))
+    jo = "@jo:example.org"
+    assert said(chat) == [("Maud Eaves", MAUD[1]), (jo, JO[1]), (jo, "[plan.pdf]")]
     asked, answered = chat.entries[1:3]
     assert (asked.is_edited, answered.answers, answered.reactions) == (True, asked.key, 1)
-    assert [(e.kind, e.text) for e in chat.entries if e.kind != "message"] == [
-        ("system", "Maud Eaves: join"),
-        ("deleted", ""),
-    ]
+    others = [(e.kind, e.text) for e in chat.entries if e.kind != "message"]
+    assert others == [("system", "Maud Eaves: join"), ("deleted", "")]
     assert chat.title == "Doors" and [f.name for e in chat.entries for f in e.files] == ["plan.pdf"]
 
 
 def test_posts_of_mattermost_stand_in_their_channels():
-    reply = {"user": "jo", "message": "yes, since noon", "create_at": 1_709_330_060_000}
-    post = {"team": "weir", "channel": "doors", "user": "maud", "message": "is the sluice open?",
-            "create_at": 1_709_330_000_000, "replies": [reply], "reactions": [{"user": "jo"}],
-            "attachments": [{"path": "2024/plan.pdf"}]}  # fmt: skip
-    direct = {
-        "channel_members": ["maud", "jo"], "user": "jo", "message": "lunch?", "create_at": 1_709_330_070_000,
-    }  # fmt: skip
-    rows = [{"type": "version", "version": 1}, {"type": "user", "user": {"username": "maud", "last_name": "Eaves"}},
-            {"type": "post", "post": post}, {"type": "direct_post", "direct_post": direct},
-            {"type": "post", "post": {}}]  # fmt: skip
-    channel, private, refused = chats_of("mattermost", "\n".join(map(json.dumps, rows)))
-    assert (channel.name, said(channel)) == (
-        "in/doors/weir/doors",
-        [("maud", "is the sluice open?\n[plan.pdf]"), JO],
-    )
+    channel, private, refused = chats_of("mattermost", sample("mattermost.jsonl"))
+    assert channel.name == "in/doors/weir/doors"
+    assert said(channel) == [("maud", "is the sluice open?\n[plan.pdf]"), JO]
     assert [(e.answers, e.reactions) for e in channel.entries] == [("", 1), (channel.entries[0].key, 0)]
     assert (private.name, private.title, said(private)) == ("in/doors/direct/1", "", [("jo", "lunch?")])
-    assert [fault.reason.partition(":")[0] for fault in refused.faults] == [
-        "no_time"
-    ] and "Eaves" in channel.names
+    (fault,) = refused.faults
+    assert fault.reason.startswith("no_time: ") and "Eaves" in channel.names
 
 
 def test_messages_of_signal_have_the_names_that_people_see():
@@ -137,11 +101,8 @@ def test_messages_of_signal_have_the_names_that_people_see():
     assert [(e.kind, e.text, e.answers == chat.entries[0].key) for e in chat.entries[1:]] == [
         ("message", chat.entries[1].text, True), ("deleted", "", False), ("system", "Maud Eaves: groupChange", False),
     ]  # fmt: skip
-    assert (chat.entries[0].reactions, chat.entries[0].is_edited, f"{chat.entries[0].at:%H:%M}") == (
-        1,
-        True,
-        "21:53",
-    )
+    first = chat.entries[0]
+    assert (first.reactions, first.is_edited, f"{first.at:%H:%M}") == (1, True, "21:53")
     with pytest.raises(ChatFormatError, match="no_signal"):
         chats_of("signal", '{"version":"1","backupTimeMs":"1"}\n')
 
@@ -190,10 +151,7 @@ def test_messages_of_macos_are_read_from_their_file():
 def test_a_transcript_is_a_chat_of_who_spoke(data: str):
     (chat,) = chats_of("transcript", data, "in/2024-03-01 14.30 planning")
     assert said(chat) == [("Maud Eaves", MAUD[1]), ("Jo Pires", JO[1])]
-    assert [f"{e.at:%Y-%m-%d %H:%M:%S}" for e in chat.entries] == [
-        "2024-03-01 13:30:01",
-        "2024-03-01 13:31:00",
-    ]
+    assert [f"{e.at:%d %H:%M:%S}" for e in chat.entries] == ["01 13:30:01", "01 13:31:00"]
     with pytest.raises(ChatFormatError, match="no_date"):
         chats_of("transcript", data, "in/planning")
 
@@ -260,9 +218,8 @@ def test_a_broken_export_is_refused_or_read(data: st.DataObject):
             continue
         for chat in chats:
             assert all(isinstance(name, str) for name in chat.names | {chat.title, chat.name})
-            assert all(
-                isinstance(text, str) for e in chat.entries for text in (e.author, e.text, e.key, e.answers)
-            )
+            texts = [text for e in chat.entries for text in (e.author, e.text, e.key, e.answers)]
+            assert all(isinstance(text, str) for text in texts)
 
 
 def _broken(data: st.DataObject, raw: bytes) -> bytes:

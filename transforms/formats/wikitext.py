@@ -1,0 +1,164 @@
+"""Wikitext of MediaWiki to Markdown, as mwparserfromhell parses it."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+import mwparserfromhell
+from mwparserfromhell import nodes
+from mwparserfromhell.wikicode import Wikicode
+
+from transforms.formats.converted import Converted, as_table, heading, plain
+from transforms.text.charsets import decode_text
+
+_MAGIC = re.compile(r"__[^\W\d_a-z]+__")
+_OTHER_LANGUAGE = re.compile(r"[a-z]{1,3}(?:-[a-z]+)*:")
+_OPTION = re.compile(r"[a-z0-9]+(?:=.*)?")
+"""An option of a picture, as `thumb` or `alt=A door`, where its caption would be."""
+_BLANK_LINES = re.compile(r"[ \t]*\n(?:[ \t]*\n)+")
+_LIST_TAGS = ("li", "dt", "dd")
+_BLOCKS = frozenset(
+    ("blockquote", "center", "div", "dl", "h1", "h2", "h3", "h4", "h5", "h6", "li", "ol", "p", "ul")
+)
+_CODE = ("pre", "source", "syntaxhighlight")
+_UNSHOWN = frozenset(("references", "script", "style", "templatestyles"))
+
+
+def wikitext_markdown(data: bytes) -> Converted:
+    """A page as Markdown: headings, lists, tables, code and links; `[[Page|text]]` leads to a page by its title.
+
+    A template is its values, with the names of those that have one; a reference is in parentheses at its place.
+    Categories are the `tags` of the fields. Styles, comments and links to the page in other languages are lost."""
+    code = mwparserfromhell.parse(decode_text(data, "utf-8").text)
+    categories = (_titled(link)[1] for link in code.ifilter_wikilinks() if _titled(link)[0] == "category")
+    text = _BLANK_LINES.sub("\n\n", _markdown(code)).strip()
+    return Converted(text + "\n", [], fields={"tags": list(dict.fromkeys(categories))})
+
+
+def _titled(link: nodes.Wikilink) -> tuple[str, str]:
+    """The namespace of a link's title in lower case, empty of an article, and the rest of it."""
+    namespace, colon, name = str(link.title).partition(":")
+    return (namespace.strip().lower(), " ".join(name.split())) if colon else ("", namespace)
+
+
+def _markdown(code: Wikicode | None) -> str:
+    parts: list[str] = []
+    markers = ""
+    for node in code.nodes if code else ():
+        if isinstance(node, nodes.Tag) and node.tag in _LIST_TAGS and node.wiki_markup:
+            markers += str(node.wiki_markup)
+            continue
+        if markers:
+            parts.append(_bullet(markers))
+        is_item, markers = bool(markers), ""
+        is_begun = bool(parts) and not parts[-1].endswith("\n")
+        convert = _NODES.get(type(node))
+        parts.append(_text(str(node), is_begun) if convert is None else convert(node))
+        if is_item:
+            parts[-1] = parts[-1].lstrip(" ")
+    return "".join(parts)
+
+
+def _bullet(markers: str) -> str:
+    r"""The beginning of a line of a list with these markers.
+
+    >>> _bullet("*#"), _bullet(":")
+    ('  1. ', '\n\n')"""
+    above = sum({"*": 2, "#": 3}.get(marker, 0) for marker in markers[:-1])
+    sign = {"*": "- ", "#": "1. "}.get(markers[-1], "")
+    return " " * above + sign if sign or above else "\n\n"
+
+
+def _text(text: str, is_begun: bool) -> str:
+    first, line_end, rest = _MAGIC.sub("", text).replace("[[", r"\[\[").partition("\n")
+    return (first if is_begun else plain(first)) + line_end + plain(rest)
+
+
+def _inline(code: Wikicode | None) -> str:
+    return " ".join(_markdown(code).split())
+
+
+def _wikilink(link: nodes.Wikilink) -> str:
+    namespace, _ = _titled(link)
+    text = _inline(link.text)
+    if namespace == "category":
+        return ""
+    if namespace in ("file", "image", "media"):
+        caption = text.rpartition("|")[2]
+        return "" if _OPTION.fullmatch(caption) else caption
+    title = " ".join(str(link.title).split()).lstrip(":")
+    if _OTHER_LANGUAGE.match(str(link.title)):
+        return text
+    return f"[[{title}|{text}]]" if text and text != title else f"[[{title}]]"
+
+
+def _external(link: nodes.ExternalLink) -> str:
+    title = _inline(link.title)
+    return f"[{title}]({link.url})" if title else str(link.url)
+
+
+def _template(template: nodes.Template) -> str:
+    """The values of a template, those with a name as `name: value`; each on its own line if it is written so."""
+    values = [
+        f"{_inline(one.name)}: {value}" if one.showkey else value
+        for one in template.params
+        if (value := _inline(one.value))
+    ]
+    if "\n" not in str(template):
+        return "; ".join(values) if any(one.showkey for one in template.params) else " ".join(values)
+    return "".join(f"\n- {value}" for value in values) + "\n"
+
+
+def _tag(tag: nodes.Tag) -> str:
+    name = str(tag.tag).strip().lower()
+    if name == "table":
+        rows = list(_rows(tag))
+        caption = rows[0][0].removeprefix("+").lstrip() if rows and rows[0][0].startswith("+") else ""
+        return f"\n\n{caption}\n\n{as_table([rows[0][1:], *rows[1:]] if caption else rows)}\n\n"
+    if name == "ref":
+        note = _inline(tag.contents)
+        return f" ({note})" if note else ""
+    if name in _CODE:
+        language = next((str(a.value) for a in tag.attributes if a.name == "lang"), "")
+        return f"\n\n```{language}\n{str(tag.contents).strip(chr(10)).replace('```', '` ` `')}\n```\n\n"
+    if name in ("code", "tt", "kbd"):
+        return f"`{_inline(tag.contents)}`"
+    if name == "gallery":
+        captions = (line.rpartition("|")[2] for line in str(tag.contents).split("\n") if "|" in line)
+        return "".join(f"\n{_inline(mwparserfromhell.parse(caption))}\n" for caption in captions)
+    if name in ("br", "hr"):
+        return "\n" if name == "br" else "\n\n"
+    if name in ("nowiki", "math"):
+        return _text(str(tag.contents), is_begun=True)
+    if name in _UNSHOWN:
+        return ""
+    text = _markdown(tag.contents)
+    sign = "- " if name == "li" else ""
+    return f"\n{sign}{text.strip() if sign else text}\n" if name in _BLOCKS else text
+
+
+def _rows(table: nodes.Tag) -> Iterator[list[str]]:
+    """The rows of a table; cells that are not in a row are one row."""
+    row: list[str] = []
+    for node in table.contents.nodes if table.contents else ():
+        if not isinstance(node, nodes.Tag):
+            continue
+        if node.tag in ("tr", "tbody", "thead"):
+            yield from filter(None, (row, *_rows(node)))
+            row = []
+        elif node.tag in ("td", "th"):
+            row.append(_inline(node.contents))
+        elif node.tag == "caption":
+            row.append(f"+{_inline(node.contents)}")
+    yield from filter(None, (row,))
+
+
+_NODES: Mapping[type, Callable[..., str]] = {
+    nodes.Argument: lambda argument: _markdown(argument.default),
+    nodes.Comment: lambda _: "",
+    nodes.ExternalLink: _external,
+    nodes.Heading: lambda title: f"\n\n{heading(title.level, _inline(title.title))}\n\n",
+    nodes.HTMLEntity: lambda entity: entity.normalize().replace("\xa0", " ").replace("<", "\\<"),
+    nodes.Tag: _tag,
+    nodes.Template: _template,
+    nodes.Wikilink: _wikilink,
+}
