@@ -140,7 +140,7 @@ _SEARCH_OPTIONS = (
     click.option("--diversity", type=click.FloatRange(0, 1), help="0: by score alone; 1: as unlike as can be."),
     click.option("--rerank", type=click.Choice(["as_set", "features", "off"]),
         help="Rerank as [rerank] says, by features, or not at all."),
-    click.option("--per-document", type=click.IntRange(1), help="Hits of one mail or document."),
+    click.option("--per-document", type=click.IntRange(1), help="At most this many hits of a mail or document."),
     click.option("--threads", is_flag=True, help="Show a thread once, by its best mail."),
     click.option("--weak", is_flag=True, help="Show the nearest hits even if none is near."),
     click.option("--strict", is_flag=True, help="Only near hits, before the scores fall steeply."),
