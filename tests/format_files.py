@@ -116,11 +116,11 @@ def _escaped(text: str) -> bytes:
     return text.encode("cp1252").replace(b"\\", b"\\\\").replace(b"(", b"\\(").replace(b")", b"\\)")
 
 
-def zipped(members: Mapping[str, str | bytes]) -> bytes:
+def zipped(members: Mapping[str, str | bytes], pack: int = zipfile.ZIP_DEFLATED) -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(out, "w", pack) as file:
         for name, content in members.items():
-            file.writestr(name, content)
+            file.writestr(zipfile.ZipInfo(name), content, pack)
     return out.getvalue()
 
 

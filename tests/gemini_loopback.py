@@ -388,9 +388,7 @@ def resets(answer: _Answer) -> None:
     answer.end_headers()
     answer.wfile.write(body[: len(body) // 2])
     answer.wfile.flush()
-    answer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    answer.connection.close()
-    answer.close_connection = True
+    resets_at_once(answer)
 
 
 def resets_at_once(answer: _Answer) -> None:

@@ -1,6 +1,5 @@
 """Blocks and chunks of real mail: nothing is lost, and people would agree with the kinds."""
 
-import gzip
 import json
 import random
 import re
@@ -13,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.corpora.conftest import mails_of
 from tests.examples import examples
 from transforms.mail.blocks.table import message_blocks
 from transforms.mail.chunks.table import message_chunks
-from transforms.mail.messages import read_mail, split_mbox
 from transforms.mail.threads.threads import build_threads
 from transforms.schemas.mail import ATTACHMENTS
-from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings, ThreadSettings
+from transforms.settings.mail import BlockSettings, ChunkSettings, ThreadSettings
 
 pytestmark = pytest.mark.exhaustive
 
@@ -27,18 +26,7 @@ pytestmark = pytest.mark.exhaustive
 @pytest.fixture(scope="module", params=["pgsql/pgsql-*", "linux-erofs/linux-erofs.2022*"])
 def mails(corpora: Path, request: pytest.FixtureRequest) -> pa.Table:
     """The PostgreSQL mails, and those of a year of linux-erofs, each once."""
-    files = sorted(corpora.glob(request.param))
-    if not files:
-        pytest.skip(f"no {request.param} in {corpora}")
-    read = []
-    for file in files:
-        data = file.read_bytes()
-        split, _ = split_mbox(gzip.decompress(data) if file.suffix == ".gz" else data, name=file.name)
-        read.append(
-            read_mail(split, source="s", partition="u", list_id="l", settings=MailSettings()).messages
-        )
-    every = pa.concat_tables(read)
-    return every.take(list({i: n for n, i in enumerate(every["message_id"].to_pylist())}.values()))
+    return mails_of(sorted(corpora.glob(request.param)))
 
 
 def test_blocks_of_real_bodies_are_the_bodies(mails: pa.Table) -> None:

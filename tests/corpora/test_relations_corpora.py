@@ -1,16 +1,15 @@
 """What the whole lake tells about real mail: quoted lines stand in the mail that is answered."""
 
-import gzip
 import re
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from tests.corpora.conftest import mails_of
 from transforms.mail.blocks.table import message_blocks
-from transforms.mail.messages import read_mail, split_mbox
 from transforms.mail.threads.threads import build_threads
-from transforms.settings.mail import BlockSettings, MailSettings, ThreadSettings
+from transforms.settings.mail import BlockSettings, ThreadSettings
 
 pytestmark = pytest.mark.exhaustive
 
@@ -21,18 +20,7 @@ FOUND, WITH_REWRAPPED = 0.98, 0.99
 @pytest.fixture(scope="module")
 def mails(corpora: Path) -> pa.Table:
     """A year of linux-erofs, each mail once."""
-    files = sorted((corpora / "linux-erofs").glob("linux-erofs.2022*.gz"))
-    if not files:
-        pytest.skip(f"no linux-erofs archives in {corpora}")
-    read = []
-    for file in files:
-        split, _ = split_mbox(gzip.decompress(file.read_bytes()), name=file.name, dialect="mboxrd")
-        read.append(
-            read_mail(split, source="s", partition="u", list_id="l", settings=MailSettings()).messages
-        )
-    every = pa.concat_tables(read)
-    ids = every.column("message_id").to_pylist()
-    return every.take(list({i: n for n, i in enumerate(ids)}.values()))
+    return mails_of(sorted((corpora / "linux-erofs").glob("linux-erofs.2022*.gz")))
 
 
 def test_quoted_lines_stand_in_the_mail_that_is_answered(mails: pa.Table) -> None:

@@ -1,10 +1,8 @@
 """Chats become windows, are published beside mail and notes, and get their context from them."""
 
-import io
 import json
 import shutil
 import stat
-import zipfile
 from contextlib import closing, nullcontext
 from datetime import timedelta
 from pathlib import Path
@@ -30,6 +28,7 @@ from dagster_project.orchestration.runs import run_here
 from dagster_project.orchestration.work import Work
 from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Once, Workspace, differences, mbox
+from tests.format_files import zipped
 from tests.pages import pages
 from transforms.settings.conversations import ContextSettings
 
@@ -506,14 +505,6 @@ def test_a_fault_is_no_empty_answer(tmp_path: Path):
     assert json.loads(result.output.splitlines()[0])["outcome"] == "SYSTEM_ERROR"
 
 
-def zipped(**members: bytes) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return data.getvalue()
-
-
 @pytest.mark.exhaustive
 def test_every_format_is_read_and_what_is_broken_is_listed(tmp_path: Path):
     work = Workspace(tmp_path / "work")
@@ -532,15 +523,15 @@ def test_every_format_is_read_and_what_is_broken_is_listed(tmp_path: Path):
         ],
     }  # fmt: skip
     write(work, "chats/discord.json", json.dumps(discord))
-    write(work, "chats/ios.zip", zipped(**{"_chat.txt": b"[27/03/2025, 18:02:33] ada: from a zip\r\n"}))
+    write(work, "chats/ios.zip", zipped({"_chat.txt": b"[27/03/2025, 18:02:33] ada: from a zip\r\n"}))
     write(
         work, "chats/list.mbox",
         mbox([Mail(1, "from mail"), Mail(2, "answered", "Re: Foxes", 1), Mail(9, "alone", "X")]),
     )  # fmt: skip
     write(work, "chats/bad.zip", b"PK no zip at all")
-    write(work, "chats/outside.zip", zipped(**{"../../etc/evil.txt": b"27.03.25, 18:02 - a: x"}))
-    write(work, "chats/bomb.zip", zipped(**{"_chat.txt": bytes(40 << 20)}))
-    write(work, "chats/picture.zip", zipped(**{"a.jpg": b"x"}))
+    write(work, "chats/outside.zip", zipped({"../../etc/evil.txt": b"27.03.25, 18:02 - a: x"}))
+    write(work, "chats/bomb.zip", zipped({"_chat.txt": bytes(40 << 20)}))
+    write(work, "chats/picture.zip", zipped({"a.jpg": b"x"}))
     write(work, "chats/letter.txt", "Dear all,\nthis is no chat.\n")
     days = [day for d in range(13, 25) for day in (f"{d}/3/25", f"3/{d}/25")]
     write(work, "chats/mixed.txt", "".join(f"{day}, 10:00 - x: y\n" for day in days))

@@ -1,12 +1,10 @@
 """`weft init` on archives as people have them: what it takes them for, what it writes, and that the settings work."""
 
 import gzip
-import io
 import json
 import shlex
 import subprocess
 import tomllib
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from dagster_project.cli.main import COMMANDS, main
 from dagster_project.composition.objects import make_sources
 from dagster_project.config.settings import load_settings
 from tests.archives import Mail, Workspace, mbox
+from tests.format_files import zipped
 
 MBOX = mbox([Mail(1), Mail(2)])
 MAIL = Mail(1).text().encode()
@@ -40,14 +39,6 @@ ISSUES = json.dumps([{"body": "x" * 9999, "number": 1, "title": "No wind"}]).enc
 NOTES = json.dumps([{"body": "yes", "issue_url": "https://api.github.com/repos/o/r/issues/1"}]).encode()
 ISSUE = b"---\nstate: open\n---\n# No wind\n"
 DISCORD = json.dumps({"guild": {"id": "1"}, "channel": {"id": "2"}, "messages": [SAID]}).encode()
-
-
-def zipped(files: Mapping[str, bytes]) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return data.getvalue()
 
 
 def init(folder: Path, *arguments: str, answers: str | None = None) -> Result:

@@ -153,23 +153,15 @@ def test_an_mbox_is_known_by_its_first_bytes(first: bytes, ending: str | None):
 
 
 @pytest.mark.exhaustive
-def test_a_compressed_month_replaces_the_plain_one(
-    tmp_path: Path, server: Archives, fetch: Callable[..., Fetched]
-):
-    fetch()
-    server.files[MARCH] = gzip.compress(MAILS[MARCH], mtime=0)
-    fetch()
-    assert sorted(files(tmp_path)) == ["dev.2004-01.mbox", "dev.2004-02.mbox", "dev.2004-03.mbox.gz"]
-
-
-@pytest.mark.exhaustive
-def test_a_month_that_a_killed_fetch_brought_unremembered_is_replaced_by_a_compressed_one(
-    tmp_path: Path, server: Archives, fetch: Callable[..., Fetched]
+@pytest.mark.parametrize("is_remembered", [True, False])
+def test_a_compressed_month_replaces_the_plain_one_also_of_a_killed_fetch(
+    tmp_path: Path, server: Archives, fetch: Callable[..., Fetched], is_remembered: bool
 ):
     fetch()
     memory = tmp_path / "state/sources/.fetch/dev.json"
     told = json.loads(memory.read_text())
-    del told["items"]["dev.2004-03"]
+    if not is_remembered:
+        del told["items"]["dev.2004-03"]
     memory.write_text(json.dumps(told))
     server.files[MARCH] = gzip.compress(MAILS[MARCH], mtime=0)
     fetch()

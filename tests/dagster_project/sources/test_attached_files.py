@@ -11,8 +11,8 @@ from dagster_project.config.settings import Settings
 from dagster_project.sources.chats import ChatFiles
 from tests.archives import Workspace
 from tests.dagster_project.builds.test_conversations import CHAT, configure, write
-from tests.dagster_project.sources.test_chat_exports import written, zipped
-from tests.format_files import Text, docx, paragraph, pdf
+from tests.dagster_project.sources.test_chat_exports import written
+from tests.format_files import Text, docx, paragraph, pdf, zipped
 from tests.pages import pages
 from transforms.formats.converted import Converted
 from transforms.formats.read import read_format

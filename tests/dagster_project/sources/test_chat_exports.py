@@ -1,10 +1,8 @@
 """Exports of chat programs on disk: which there are, how they are named, and what zips may do."""
 
-import io
 import json
 import os
 import subprocess
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 from dagster_project.config.settings import ConversationSourceSettings, Settings
 from dagster_project.context.conversation_context import read_conversation
 from dagster_project.sources.chat_exports import Export, ExportReader, chat_names, exports_at
+from tests.format_files import zipped
 from transforms.conversations.exports import Chat
 from transforms.errors import ChatFormatError
 from transforms.settings.conversations import ConversationSettings
@@ -27,14 +26,6 @@ CHANNEL = {
 DISCORD = json.dumps({"channel": {"name": "general"}, "messages": [CHANNEL]}).encode()
 CSV = b"timestamp,author,message\n2025-01-15 10:30,ada,from a table\n"
 CAPS = ConversationSettings(max_chat_bytes=20 << 20)
-
-
-def zipped(members: Mapping[str, bytes], pack: int = zipfile.ZIP_DEFLATED) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", pack) as archive:
-        for name, content in members.items():
-            archive.writestr(zipfile.ZipInfo(name), content, pack)
-    return data.getvalue()
 
 
 def encrypted(data: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 import json
 
+import pyarrow as pa
 import pytest
 
 from transforms.conversations.chunks import conversation_chunks
@@ -159,29 +160,24 @@ def test_a_reaction_or_an_edit_makes_another_window():
     assert len(prints) == 3
 
 
+def of_windows(rows: list[dict[str, str]], messages: int) -> list[tuple[pa.Table, list[dict]]]:
+    """The table `conversations` of each window of a channel, and the chunks of its turns."""
+    chat = read_slack([("a.json", json.dumps(rows).encode())], USERS, "doors")
+    settings = ConversationSettings.model_validate({"index": "turns"})
+    made = []
+    for window in windows(chat, WindowSettings.model_validate({"messages": messages}), "UTC"):
+        table = conversation_messages(chat, window, "chats", "chats/doors")
+        chunks = conversation_chunks(table, ATTACHMENTS.empty(), settings, lambda texts: [1 for _ in texts])
+        made.append((table, chunks.chunks.to_pylist()))
+    return made
+
+
 def test_a_reply_is_found_with_what_it_answers_however_far_above_it_stands():
     rows = [{"ts": f"{n}.5", "user": "U1", "text": f"words {n}"} for n in range(1, 9)]
-    rows[0]["text"], rows[-1]["thread_ts"] = "who has the key?", "1.5"
-    chat = read_slack([("a.json", json.dumps(rows).encode())], USERS, "doors")
-    (window,) = windows(chat, WindowSettings(), "UTC")
-    table = conversation_messages(chat, window, "chats", "chats/doors")
-    settings = ConversationSettings.model_validate({"index": "turns"})
-    texts = (
-        conversation_chunks(table, ATTACHMENTS.empty(), settings, lambda texts: [1 for _ in texts])
-        .chunks["text_lex"]
-        .to_pylist()
-    )
-    assert [n for n, text in enumerate(texts) if "key" in text] == [0, 1, 2, 7]
-
-
-def test_a_reply_leads_to_what_it_answers_in_another_window_and_holds_no_word_of_it():
-    """A lens may show the window of the reply and not the other."""
-    rows = [{"ts": f"{n}.5", "user": "U1", "text": f"words {n}"} for n in range(1, 5)]
     rows[0]["text"], rows[-1]["thread_ts"] = "who has the hinge?", "1.5"
-    chat = read_slack([("a.json", json.dumps(rows).encode())], USERS, "doors")
-    _, later = windows(chat, WindowSettings.model_validate({"messages": 2}), "UTC")
-    table = conversation_messages(chat, later, "chats", "chats/doors")
-    assert table.column("answered_turn").to_pylist() == [None, 0]
-    settings = ConversationSettings.model_validate({"index": "turns"})
-    made = conversation_chunks(table, ATTACHMENTS.empty(), settings, lambda texts: [1 for _ in texts])
-    assert made.chunks.num_rows == 2 and "hinge" not in f"{table.to_pylist()} {made.chunks.to_pylist()}"
+    ((_, turns),) = of_windows(rows, 8)
+    assert [n for n, turn in enumerate(turns) if "hinge" in turn["text_lex"]] == [0, 1, 2, 7]
+    # A lens may show the window of a reply and not the one with the question: it holds no word of that.
+    *_, (later, turns) = of_windows(rows, 4)
+    assert later.column("answered_turn").to_pylist() == [None, None, None, 0]
+    assert len(turns) == 4 and "hinge" not in f"{later.to_pylist()} {turns}"

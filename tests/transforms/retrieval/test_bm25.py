@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import bm25s
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -18,8 +17,7 @@ from transforms.retrieval import bm25
 from transforms.retrieval.bm25 import FIELDS, TermScores, terms_by_query, weighed, weighed_wholes
 from transforms.retrieval.fusion import ExactScores
 from transforms.retrieval.postings import GoneTerms, Postings, Slots, TermSegment
-from transforms.settings.search import SearchSettings, TermSettings
-from transforms.text.terms import counted_terms, query_terms
+from transforms.settings.search import SearchSettings
 
 WORDS = [f"w{n}" for n in range(40)]
 ONE_FIELD = SearchSettings(title_weight=0, quote_weight=0)
@@ -127,12 +125,6 @@ def test_what_is_in_no_chunk_is_found_in_whole_mails_alone(field: str, is_found:
     assert words.of_wholes(np.arange(3, dtype=np.int32), wholes)[1].argmax() == 0
 
 
-def test_chunks_without_a_term_of_the_query_score_zero():
-    scores = bm25_scores(queries(["fox"], ["cat"]), 2, postings([["fox"], ["dog"]]), ONE_FIELD)
-    assert (scores[0] > 0).tolist() == [True, False]
-    assert scores[1].tolist() == [0, 0]
-
-
 @pytest.mark.parametrize(
     ("field", "setting"), [("title", "title_weight"), ("quote", "quote_weight"), ("context", "quote_weight")]
 )
@@ -147,30 +139,6 @@ def test_an_occurrence_counts_by_the_weight_of_its_field(field: str, setting: st
 def test_an_empty_index_and_an_empty_query_score_nothing():
     assert bm25_scores(queries(["fox"]), 1, postings([]), ONE_FIELD).shape == (1, 0)
     assert bm25_scores(queries([]), 1, postings([["fox"]]), ONE_FIELD).tolist() == [[0.0]]
-
-
-def test_scores_of_mail_are_those_of_bm25s_on_the_same_tokens():
-    paragraphs = [
-        "The index scan on pg_stat_activity was slower than CVE-2024-0001 would suggest; C++ and C# agree.",
-        "An index is scanned; scanning indexes is what an index scan does, says src/backend/access/nbtree.c.",
-        "VACUUM in v16.2 reads array_cosine_distance twice.",
-        "Nothing of this kind.",
-    ] * 5
-    settings = TermSettings()
-    counted = counted_terms(pl.Series(paragraphs), settings)
-    texts: list[list[str]] = [[] for _ in paragraphs]
-    for row, term, tf in counted.iter_rows():
-        texts[row] += [term] * tf
-    asked = query_terms(["index scans", "pg_stat_activity C++", "nbtree.c in v16.2", "cosine"], settings)
-    by_query: dict[int, list[str]] = {}
-    for query, term in zip(asked.column("query").to_pylist(), asked.column("term").to_pylist(), strict=True):
-        by_query.setdefault(query, []).append(term)
-    reference = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
-    reference.index(texts, show_progress=False)
-    expected = np.array([reference.get_scores(by_query[q]) for q in sorted(by_query)])
-    scores = bm25_scores(asked, 4, postings(texts), ONE_FIELD)
-    np.testing.assert_allclose(scores, expected, atol=1e-4)
-    assert (scores.max(axis=1) > 0).all()
 
 
 @examples(60)

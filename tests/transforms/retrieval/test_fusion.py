@@ -82,24 +82,17 @@ def test_a_query_is_diagnostic_if_a_program_could_have_said_it(query: str, expec
     assert is_diagnostic(query) is expected
 
 
-def test_the_blend_scales_both_scores_over_all_chunks():
-    settings = SearchSettings(thread_weight=0, lexical_weight=0.75)
-    found = hits([4, 2, 0], [0.0, 1.0, 0.5], settings=settings)
-    assert dict(found.select("chunk_no", "fused_score").iter_rows()) == pytest.approx(
-        {0: 0.75, 1: 0.625, 2: 0.125}
-    )
-
-
-def test_rank_fusion_adds_reciprocal_ranks():
-    settings = SearchSettings(thread_weight=0, fusion="rrf")
-    found = hits([4, 2, 0], [0.0, 1.0, 0.5], settings=settings)
-    expected = {0: 1 / 61 + 1 / 63, 1: 1 / 62 + 1 / 61, 2: 1 / 62}
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"lexical_weight": 0.75}, {0: 0.75, 1: 0.625, 2: 0.125}),
+        ({"fusion": "rrf"}, {0: 1 / 61 + 1 / 63, 1: 1 / 62 + 1 / 61, 2: 1 / 62}),
+    ],
+    ids=["blend", "ranks"],
+)
+def test_both_scores_are_scaled_over_all_chunks_or_their_ranks_add_up(settings, expected):
+    found = hits([4, 2, 0], [0.0, 1.0, 0.5], settings=SearchSettings(thread_weight=0, **settings))
     assert dict(found.select("chunk_no", "fused_score").iter_rows()) == pytest.approx(expected)
-
-
-def test_a_message_is_shown_once_by_its_best_chunk():
-    found = hits([1, 3, 2], [0, 0, 0], messages=[7, 7, 8])
-    assert found["chunk_no"].to_list() == [1, 2]
 
 
 def test_a_mail_receives_the_share_of_the_best_of_its_thread():

@@ -35,22 +35,14 @@ def unwrapped(body: str, *, del_sp: bool = False) -> str:
         pytest.param("a ", "a ", id="no line end"),
         pytest.param("@@ -1,2 +1,2 @@ struct \nfoo *bar,\n  \tint a;\n", "@@ -1,2 +1,2 @@ struct foo *bar,\n \tint a;\n",
                      id="a wrapped hunk header"),
+        pytest.param(">>>Take some tea.\n>> I've had none.\n> You can't \n> take LESS, it's easy to take \n> MORE.\n",
+            ">>> Take some tea.\n>> I've had none.\n> You can't take LESS, it's easy to take MORE.\n",
+            id="5 the example"),
         pytest.param("", "", id="nothing"),
     ],
 )  # fmt: skip
 def test_what_was_written(stored: str, text: str):
     assert unwrapped(stored) == text
-
-
-def test_the_example_of_section_5():
-    stored = (
-        ">>>Take some more tea.\n>> I've had nothing yet, so I can't take more.\n> You mean you can't take \n"
-        "> LESS, it's very easy to take \n> MORE than nothing.\n"
-    )
-    assert unwrapped(stored) == (
-        ">>> Take some more tea.\n>> I've had nothing yet, so I can't take more.\n"
-        "> You mean you can't take LESS, it's very easy to take MORE than nothing.\n"
-    )
 
 
 @pytest.mark.parametrize(

@@ -87,13 +87,8 @@ def served(folder: Path, settings: GraphSettings) -> Iterator[int]:
 
 
 def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[HTTPResponse, bytes]:
-    connection = HTTPConnection("127.0.0.1", port, timeout=HUNG)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    connection.request(method, path, headers={"Origin": FRIEND, **named})
-    answer = connection.getresponse()
-    body = answer.read()
-    connection.close()
-    return answer, body
+    return asked(port, {"Host": "127.0.0.1:PORT", "Origin": FRIEND, **named}, method, path)
 
 
 def test_a_file_comes_with_what_caches_and_other_origins_need(port: int, folder: Path):

@@ -6,6 +6,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import ibis
+import numpy as np
 import pyarrow as pa
 
 from assets.embedding import EmbeddingReport, vectors_of
@@ -13,7 +14,7 @@ from assets.vector_parts import EmbeddingTotals
 from dagster_project.extras.services.gemini_embedder import GeminiEmbedder
 from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
 from dagster_project.system.long_work import LoggedProgress
-from tests.gemini_loopback import KEY
+from tests.gemini_loopback import KEY, vector
 from tests.processes import forked
 from tests.timing import HUNG
 from transforms.hashing import text_hash
@@ -44,6 +45,14 @@ def embed(
     rows = [row for part in found.between(0, len(names)) for row in part.to_pylist()]
     assert len(rows) == found.count
     return {by_hash[row["text_hash"]]: row["vector"] for row in rows}, report
+
+
+def are_right(found: dict[str, list[float]], texts: list[str], dimensions: int = 768) -> bool:
+    """True if every text has its vector, of unit length, and nothing else has one."""
+    wanted = {t: vector(t, dimensions, "RETRIEVAL_DOCUMENT") for t in texts}
+    return found.keys() == wanted.keys() and all(
+        np.allclose(found[t], v / np.linalg.norm(v), atol=1e-4) for t, v in wanted.items()
+    )
 
 
 def totals(report: EmbeddingReport, before: Set[str] = frozenset(), retained: int = 0) -> EmbeddingTotals:

@@ -6,27 +6,19 @@ import signal
 from collections import deque
 from pathlib import Path
 
-import numpy as np
 import pytest
 from pydantic import BaseModel
 
 from dagster_project.extras.services.gemini_language import GeminiLanguageModel
-from dagster_project.extras.services.tests.embedding_run import embed, started, texts_between
+from dagster_project.extras.services.tests.embedding_run import are_right, embed, started, texts_between
 from tests import gemini_loopback as server
-from tests.gemini_loopback import FORBIDDEN, Loopback, vector
+from tests.gemini_loopback import FORBIDDEN, Loopback
 from tests.timing import until
 from transforms.errors import ServiceError
 from transforms.settings.models import GeminiSettings
 
 TEXTS = texts_between(0, 120)
 """Three jobs of the 50 texts that five requests of ten hold."""
-
-
-def are_right(found: dict[str, list[float]], texts: list[str]) -> bool:
-    wanted = {t: vector(t, 768, "RETRIEVAL_DOCUMENT") for t in texts}
-    return found.keys() == wanted.keys() and all(
-        np.allclose(found[t], v / np.linalg.norm(v), atol=1e-4) for t, v in wanted.items()
-    )
 
 
 @pytest.mark.exhaustive

@@ -16,7 +16,13 @@ import pytest
 
 from assets.embedding import query_vectors
 from dagster_project.extras.services.gemini_embedder import GeminiEmbedder
-from dagster_project.extras.services.tests.embedding_run import embed, started, texts_between, totals
+from dagster_project.extras.services.tests.embedding_run import (
+    are_right,
+    embed,
+    started,
+    texts_between,
+    totals,
+)
 from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
 from dagster_project.system.rate_limit import Quota
 from tests import gemini_loopback as server
@@ -41,14 +47,6 @@ def _key_is_seen_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> It
     assert KEY not in caplog.text
     holding = [p for p in tmp_path.rglob("*") if p.is_file() and KEY.encode() in p.read_bytes()]
     assert holding == []
-
-
-def are_right(found: dict[str, list[float]], texts: list[str], dimensions: int = 768) -> bool:
-    """True if every text has its vector, of unit length, and nothing else has one."""
-    wanted = {t: vector(t, dimensions, "RETRIEVAL_DOCUMENT") for t in texts}
-    return found.keys() == wanted.keys() and all(
-        np.allclose(found[t], v / np.linalg.norm(v), atol=1e-4) for t, v in wanted.items()
-    )
 
 
 HANGING = {"hangs": server.hangs, "trickles": server.trickles}

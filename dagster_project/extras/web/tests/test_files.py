@@ -22,9 +22,9 @@ from dagster_project.extras.web.files import media_type
 from dagster_project.extras.web.html_mail import html_mail
 from dagster_project.extras.web.question import file_of, page_of
 from tests.archives import Workspace
-from tests.dagster_project.sources.test_chat_exports import written, zipped
+from tests.dagster_project.sources.test_chat_exports import written
 from tests.examples import examples
-from tests.format_files import Text, pdf
+from tests.format_files import Text, pdf, zipped
 from transforms.settings.models import SafetySettings
 from transforms.settings.search import LensSettings
 

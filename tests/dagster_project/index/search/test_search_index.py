@@ -105,13 +105,30 @@ def test_arrays_are_published_beside_the_file_and_made_again_where_they_are_miss
     assert made == written
 
 
-@pytest.mark.parametrize("name", ["hits.sqlite", f"{FIRST}/term_ends.npy"])
-def test_damaged_arrays_are_named_with_the_way_out(copied: SearchIndex, name: str):
-    damaged = folder_of(copied.path) / name
-    data = damaged.read_bytes()
-    damaged.write_bytes(data[: len(data) // 2] if name.endswith("term_ends.npy") else data[:-20])
+def torn(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def refused(file: Path) -> None:
+    file.unlink()
+    file.mkdir()  # nobody can read a folder as a file, whatever their rights
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "said"),
+    [
+        ("hits.sqlite", torn, r"arrays is damaged .*`weft build` makes it again"),
+        (f"{FIRST}/term_ends.npy", torn, r"arrays is damaged .*`weft build` makes it again"),
+        (f"{FIRST}/starts.npy", Path.unlink, r"starts\.npy is missing.*`weft build` makes it again"),
+        (f"{FIRST}/starts.npy", refused, r"arrays cannot be read \(.*look at its rights"),
+    ],
+)
+def test_arrays_that_cannot_be_read_are_named_with_the_way_out(
+    copied: SearchIndex, name: str, harm: Callable[[Path], None], said: str
+):
+    harm(folder_of(copied.path) / name)
     again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
-    with pytest.raises(IndexUnavailableError, match=r"arrays is damaged .*`weft build` makes it again"):
+    with pytest.raises(IndexUnavailableError, match=said):
         again.search(QUERIES)
 
 
@@ -122,22 +139,6 @@ def test_arrays_that_cannot_be_made_are_no_damaged_folder(copied: SearchIndex):
     with pytest.raises(IndexUnavailableError, match="cannot be made from it.*weft build") as fault:
         again.search(QUERIES)
     assert "delete" not in str(fault.value)
-
-
-def test_arrays_of_which_one_is_missing_are_named(copied: SearchIndex):
-    (folder_of(copied.path) / FIRST / "starts.npy").unlink()
-    again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
-    with pytest.raises(IndexUnavailableError, match=r"starts\.npy is missing.*`weft build` makes it again"):
-        again.search(QUERIES)
-
-
-def test_arrays_that_the_system_does_not_give_are_no_damaged_folder(copied: SearchIndex):
-    refused = folder_of(copied.path) / FIRST / "starts.npy"
-    refused.unlink()
-    refused.mkdir()  # nobody can read a folder as a file, whatever their rights
-    again = SearchIndex(copied.path, copied.embedder, copied.term_settings, copied.settings)
-    with pytest.raises(IndexUnavailableError, match=r"arrays cannot be read \(.*look at its rights"):
-        again.search(QUERIES)
 
 
 ASKED = {
