@@ -437,7 +437,7 @@ def _published_columns(
             sql = sql_type(known.type).replace("TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE")
             yield column, sql, known.nullable, comment
         else:
-            yield column, MADE_TYPES[name, column], False, comment
+            yield column, MADE_TYPES[name, column], "null" in comment, comment
 
 
 def _columns(rows: Iterable[tuple[str, str, bool, str]]) -> str:

@@ -93,7 +93,7 @@ def explain(
             instead = "".join(f"is it `{name}`? " for name in nearest) + "`weft help settings` lists all"
             lines.append(f"{place}: {_UNKNOWN}{_former(key) or instead}")
         else:
-            lines.append(f"{place}: {fault['msg']}")
+            lines.append(f"{place}: {'is missing' if is_missing else fault['msg']}")
     return "\n".join(lines)
 
 

@@ -308,4 +308,4 @@ def _drop_line(result: Explanation, row: dict[str, Any]) -> Text:
     _, place, title = result.name(row["chunk_no"])
     into = result.name(row["into"])[1]
     target = f" → {into}" if into else ""
-    return Text(f"{place}  ") + Text(title, style="cyan") + Text(f"  {row['reason']}{target}", style="dim")
+    return Text.assemble(f"{place}  ", (title, "cyan"), (f"\n     {row['reason']}{target}", "dim"))

@@ -108,7 +108,7 @@ VIEWS = SqlFile(__file__, "views.sql")
 
 _ADDED_COLUMNS = {
     "messages": {
-        "person_id": "who wrote it, as in `people`; of an address that many share the name, of an unknown one the address"
+        "person_id": "who wrote it, as in `people`; of an address that many share the name; null without an author"
     },
     "trailers": {"person_id": "whom it names, as in `messages`; null if it names a commit"},
     "quarantine": {"first_seen": "when a published version held the row for the first time"},
