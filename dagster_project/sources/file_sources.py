@@ -33,7 +33,7 @@ from dagster_project.sources.reading_files import (
 from dagster_project.sources.trees import tree_files, tree_parts
 from dagster_project.system import globs
 from dagster_project.system.long_work import ordered_map
-from transforms.documents.files import RawFile, document_format
+from transforms.documents.files import RawFile, document_format, separated
 from transforms.documents.issues import issue_files
 from transforms.documents.wiki_pages import WikiPage, latest_pages, page_file, wiki_pages
 from transforms.errors import SourceError
@@ -212,7 +212,7 @@ class FileSources:
         kind = self.settings.source(partition.source).kind
         if kind == "wiki":
             return self._wiki_files(partition)
-        files = self._files(partition)
+        files = separated(self._files(partition))
         return issue_files(files) if kind == "issues" else files
 
     def _wiki_files(self, partition: SourcePartition) -> Iterator[RawFile]:

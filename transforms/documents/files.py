@@ -115,6 +115,18 @@ def read_documents(
     return DocumentTables(DOCUMENTS.from_rows(rows), QUARANTINE.from_rows(quarantine))
 
 
+def separated(files: Iterable[RawFile]) -> Iterator[RawFile]:
+    """Files whose parts are documents as a file for each, in a folder of the name of theirs; others as they are."""
+    for file in files:
+        if file.converted is None or not file.converted.parts:
+            yield file
+            continue
+        folder, _, ending = file.path.rpartition(".")
+        for name, values in file.converted.parts:
+            name = "".join(filter(str.isprintable, name)).replace("/", "_").strip(" .")
+            yield RawFile(f"{folder}/{name}.{ending}", file.data, converted=Converted(**values))
+
+
 def file_name(path: str) -> str:
     """The last segment of a path without the extension of a document format.
 
@@ -164,7 +176,7 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
     faults = (front.defect, parsed.defect if parsed else None)
     defects = [*stored.defects, *(defect for defect in faults if defect)]
     header: dict[str, Any] | None = front.fields or stored.fields
-    properties = header or {"created": stored.created, "modified": stored.modified}
+    properties = {"created": stored.created, "modified": stored.modified, **(header or {})}
     fields = {name.lower(): value for name, value in properties.items()}
     created, modified = (_time(fields, names, defects) for names in (_CREATED, _MODIFIED))
     title = _text_field(fields.get("title")) or _title(parsed, stored, kind, file.path)

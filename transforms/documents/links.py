@@ -78,7 +78,10 @@ def document_links(
     then the shallowest, then the first by path. Markdown links are paths from the folder, or from the root if they
     begin with a slash; the extension and the name of a folder's index file may be left out."""
     outlines = _Outlines(nodes, references)
-    vaults = _vaults(documents)
+    vaults: dict[str, _Vault] = defaultdict(_Vault)
+    known = ("doc_id", "source", "path", "title", "aliases")
+    for doc_id, source, path, title, aliases in rows_of(documents.select(known).sort_by("doc_id"), *known):
+        vaults[source].add(doc_id, path, title, aliases)
     columns: dict[str, list[Any]] = {name: [] for name in LINKS.names}
     names = ("doc_id", "source", "kind", "target", "byte_start", "byte_end", "text")
     for doc_id, source, kind, target, start, end, text in rows_of(references, *names):
@@ -274,14 +277,6 @@ class _Names:
             for depth in range(len(doc.folder) + 1):
                 best.setdefault(doc.folder[:depth], doc)
         return best
-
-
-def _vaults(documents: pa.Table) -> dict[str, _Vault]:
-    vaults: dict[str, _Vault] = defaultdict(_Vault)
-    names = ("doc_id", "source", "path", "title", "aliases")
-    for doc_id, source, path, title, aliases in rows_of(documents.select(names).sort_by("doc_id"), *names):
-        vaults[source].add(doc_id, path, title, aliases)
-    return vaults
 
 
 def _folded(text: str) -> str:

@@ -3,12 +3,11 @@
 This module has slugs, spans, the hierarchy and breadcrumbs (ra). `transforms.documents.markdown` finds
 headings, `transforms.documents.chunks.headings` turns nodes into chunks."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 
@@ -40,7 +39,11 @@ def document_nodes(documents: pa.Table) -> pa.Table:
     for doc_id, title, kind, text, body_start in rows_of(documents, *names):
         notes = kind == "markdown"
         headings = parse(text, body_start, notes=notes).headings if kind != "text" else []
-        _Tree(doc_id, title, text.encode(), headings).append_to(columns)
+        rows = _rows(doc_id, title, text.encode(), headings)
+        children = Counter(row[2] for row in rows)
+        for row in rows:
+            for column, value in zip(columns.values(), (*row, children[row[2]]), strict=True):
+                column.append(value)
     return DOCUMENT_NODES.from_columns(columns)
 
 
@@ -86,78 +89,38 @@ class Slugs:
         return slug
 
 
-class _Span(NamedTuple):
-    """A heading that is a node: the end of its span, the end of its own text."""
-
-    heading: MarkdownBlock
-    end: int
-    body_end: int
-
-
-class _Tree:
-    """The nodes of one document."""
-
-    def __init__(self, doc_id: str, title: str, data: bytes, headings: list[MarkdownBlock]) -> None:
-        self.doc_id = doc_id
-        self.title = title
-        self.size = len(data)
-        self.preamble_end = headings[0].start if headings else len(data)
-        self.spans = [s for s in _spans(headings, len(data)) if _INK.search(data, s.heading.end, s.end)]
-
-    def append_to(self, columns: dict[str, list[Any]]) -> None:
-        """Append a row for the document and one for every heading that is a node."""
-        crumb = BREADCRUMB_START + _crumb(self.title)
-        root = _Open(self.doc_id, 0, crumb)
-        parents = [None, *(self._rows(root, columns))]
-        children = Counter(parents)
-        columns["parent_id"] += parents
-        columns["sibling_count"] += [children[parent] for parent in parents]
-
-    def _rows(self, root: _Open, columns: dict[str, list[Any]]) -> list[str]:
-        """Append the columns that need no look ahead; the parents of the headings."""
-        document = (root.node_id, 0, self.title, None, root.breadcrumb, 0, 0, self.size, self.preamble_end)
-        self._append(columns, 0, document)
-        slugs, ancestors, parents = Slugs(), [root], []
-        for position, (heading, end, body_end) in enumerate(self.spans, 1):
-            while ancestors[-1].depth >= heading.level:
-                ancestors.pop()
-            parent, slug = ancestors[-1], slugs.slug(heading.text)
-            repeats_title = position == 1 and heading.text == self.title
-            crumb = parent.breadcrumb + ("" if repeats_title else BREADCRUMB_JOINT + _crumb(heading.text))
-            node = _Open(f"{self.doc_id}#{slug}", heading.level, crumb)
-            place = heading.start, heading.end, end, body_end
-            self._append(columns, position, (node.node_id, node.depth, heading.text, slug, crumb, *place))
-            ancestors.append(node)
-            parents.append(parent.node_id)
-        return parents
-
-    def _append(self, columns: dict[str, list[Any]], position: int, row: tuple[Any, ...]) -> None:
-        names = ("node_id", "depth", "title", "slug", "breadcrumb", "heading_start", "byte_start", "byte_end")
-        columns["doc_id"].append(self.doc_id)
-        columns["position"].append(position)
-        for name, value in zip((*names, "body_end"), row, strict=True):
-            columns[name].append(value)
-
-
-class _Open(NamedTuple):
-    """A node that later headings may belong to."""
-
-    node_id: str
-    depth: int
-    breadcrumb: str
+def _rows(doc_id: str, title: str, data: bytes, headings: list[MarkdownBlock]) -> list[tuple[Any, ...]]:
+    """The rows of a document and of every heading that is a node, without their last column."""
+    crumb, size = BREADCRUMB_START + _crumb(title), len(data)
+    preamble_end = headings[0].start if headings else size
+    rows: list[tuple[Any, ...]] = [(doc_id, doc_id, None, 0, 0, title, None, crumb, 0, 0, size, preamble_end)]
+    slugs, above = Slugs(), [(0, doc_id, crumb)]
+    for heading, end, body_end in _spans(headings, size):
+        if not _INK.search(data, heading.end, end):
+            continue
+        while above[-1][0] >= heading.level:
+            above.pop()
+        _, parent, crumb = above[-1]
+        if len(rows) > 1 or heading.text != title:
+            crumb += BREADCRUMB_JOINT + _crumb(heading.text)
+        slug, depth = slugs.slug(heading.text), heading.level
+        node = f"{doc_id}#{slug}"
+        place = heading.start, heading.end, end, body_end
+        rows.append((node, doc_id, parent, depth, len(rows), heading.text, slug, crumb, *place))
+        above.append((depth, node, crumb))
+    return rows
 
 
 def _crumb(title: str) -> str:
     return title if len(title) <= MAX_CRUMB_CHARS else title[: MAX_CRUMB_CHARS - 1] + "…"
 
 
-def _spans(headings: list[MarkdownBlock], size: int) -> list[_Span]:
-    """The span of every heading: to the next heading of its level or above, its own text to the next."""
+def _spans(headings: list[MarkdownBlock], size: int) -> Iterator[tuple[MarkdownBlock, int, int]]:
+    """Every heading with the end of its span, the next heading of its level or above, and of its own text, the next."""
     ends = [size] * len(headings)
     open_headings: list[int] = []
     for at, heading in enumerate(headings):
         while open_headings and headings[open_headings[-1]].level >= heading.level:
             ends[open_headings.pop()] = heading.start
         open_headings.append(at)
-    starts = [*(heading.start for heading in headings), size][1:]
-    return [_Span(h, end, body_end) for h, end, body_end in zip(headings, ends, starts, strict=True)]
+    return zip(headings, ends, [*(heading.start for heading in headings), size][1:], strict=True)

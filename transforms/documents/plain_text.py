@@ -14,8 +14,8 @@ _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 def plain_text(markdown: str) -> str:
     r"""The text without marks of emphasis, links, lists, tables and code; a text without words besides stays as it is.
 
-    >>> plain_text("> [!tip] See [Rec](rec.md) and `a < b`\n\n- **now**\n\n| a | b |\n|---|---|\n| 1 | 2 |")
-    'tip: See Rec and a < b\n\nnow\n\na | b\n1 | 2'"""
+    >>> plain_text("> [!tip] See [Rec](rec.md) and `a < b`\n\n- **now**\n  - on\n\n| a | b |\n|---|---|\n| 1 | 2 |")
+    'tip: See Rec and a < b\n\nnow\non\n\na | b\n1 | 2'"""
     parts: list[str] = []
     for event in events(markdown, options=DIALECT):
         if isinstance(event, str):  # a break, or a rule
@@ -26,6 +26,10 @@ def plain_text(markdown: str) -> str:
             parts.append(str(value))
         elif kind == "End" and value == "TableCell":
             parts.append(" | ")
+        elif (
+            kind == "Start" and isinstance(value, dict) and "List" in value
+        ):  # one in an item goes on below its text
+            parts.append("\n")
         elif kind == "End" and value not in _INLINE:
             parts.append("\n" if value in ("Item", "TableRow", "TableHead") else "\n\n")
     text = _COMMENT.sub("", "".join(parts))

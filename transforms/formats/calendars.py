@@ -9,51 +9,78 @@ from transforms.formats.converted import Converted, FormatError, heading, own_ti
 from transforms.text.charsets import decode_text
 
 _PARTS = ("VEVENT", "VTODO", "VJOURNAL")
+_Event = tuple[Component, dict[str, str]]
+"""An event, task or note, and its facts by name."""
 
 
 def calendar_markdown(data: bytes) -> Converted:
     """A calendar as Markdown: by start a section for each event, task and note, with its time, place, people and text.
 
-    A recurrence is its rule, and is not expanded. A file of one event has its title and its time, and the people as
-    `fields`."""
+    A recurrence is its rule, and is not expanded. The `parts` are the events by UID; exceptions of a series are of its
+    part. A file of one has no parts, but its title, its time, and its facts as `fields`."""
     try:
         calendars = Calendar.from_ical(decode_text(data, None).text, multiple=True)
         if not calendars:
             raise FormatError("unreadable: it ends before its END:VCALENDAR")
-        parts = [part for calendar in calendars for part in calendar.walk() if part.name in _PARTS]
+        events: dict[str, list[_Event]] = {}
+        for calendar in calendars:
+            for part in calendar.walk():
+                if part.name in _PARTS:
+                    event = part, _facts(part, _text(calendar, "METHOD").upper() == "CANCEL")
+                    uid = _text(part, "UID") or f"{_start(event)} {_text(part, 'SUMMARY')}"
+                    events.setdefault(uid, []).append(event)
     except ValueError as error:
         raise FormatError("unreadable: its lines are not those of a calendar") from error
-    defects = sorted({f"broken_property: {name}" for part in parts for name, _ in part.errors})
-    facts = [_facts(part) for part in parts]
-    order = sorted(range(len(parts)), key=lambda n: facts[n].get("When", ""))
-    text = "\n".join(_section(parts[n], facts[n]) for n in order)
-    if len(parts) != 1:
-        return Converted(text, defects, own_title(_text(calendars[0], "X-WR-CALNAME")))
-    fields = {n.lower(): value for n, value in facts[0].items() if n in ("Where", "Organizer", "With")}
-    starts = [at.dt.isoformat() for at in _values(parts[0], "DTSTART") if _is_time(at)]
-    title, start = own_title(_text(parts[0], "SUMMARY")), next(iter(starts), None)
-    return Converted(text, defects, title, created=start, fields=fields)
+    parts = {uid: _converted(sorted(own, key=_start)) for uid, own in events.items()}
+    if len(parts) == 1:
+        return next(iter(parts.values()))
+    if not parts:
+        return Converted("", [])
+    text = _converted(sorted((event for own in events.values() for event in own), key=_start)).text
+    title = own_title(_text(calendars[0], "X-WR-CALNAME"))
+    defects = sorted({defect for part in parts.values() for defect in part.defects})
+    return Converted(text, defects, title, parts=[(uid, part._asdict()) for uid, part in parts.items()])
+
+
+def _start(event: _Event) -> str:
+    return event[1].get("When", "")
+
+
+def _converted(events: list[_Event]) -> Converted:
+    """Events below each other; the title and facts are those of the series."""
+    defects = sorted({f"broken_property: {name}" for part, _ in events for name, _ in part.errors})
+    text = "\n".join(_section(part, facts) for part, facts in events)
+    part, facts = next((event for event in events if "RECURRENCE-ID" not in event[0]), events[0])
+    at = _value(part, "DTSTART")
+    start = at.dt.isoformat() if _is_time(at) else None
+    fields = {name.lower(): value for name, value in facts.items()}
+    return Converted(text, defects, own_title(_text(part, "SUMMARY")), None, start, fields=fields)
 
 
 def _section(part: Component, facts: dict[str, str]) -> str:
     title = heading(2, _text(part, "SUMMARY") or "No title")
     lines = [f"{name}: {value}" for name, value in facts.items()]
-    return (
-        "\n\n".join(filter(None, (title, plain("  \n".join(lines)), plain(_text(part, "DESCRIPTION")))))
-        + "\n"
-    )
+    texts = title, plain("  \n".join(lines)), plain(_text(part, "DESCRIPTION"))
+    return "\n\n".join(filter(None, texts)) + "\n"
 
 
-def _facts(part: Component) -> dict[str, str]:
+def _facts(part: Component, is_cancelled: bool) -> dict[str, str]:
     """The facts of an event that it has: its time, rule, place, people and state."""
-    ends = (_time(part, name) for name in ("DTSTART", "DTEND", "DUE"))
+    ends = (_time(_value(part, name)) for name in ("DTSTART", "DTEND", "DUE"))
     rules = [rule.to_ical().decode() for rule in _values(part, "RRULE")]
+    left_out = [_time(one) for dates in _values(part, "EXDATE") for one in dates.dts]
     facts = {
-        "When": " to ".join(filter(None, ends)), "Repeats": "; ".join(rules), "Where": _text(part, "LOCATION"),
+        "When": " to ".join(filter(None, ends)), "Repeats": "; ".join(rules), "Except": ", ".join(left_out),
+        "Instead of": _time(_value(part, "RECURRENCE-ID")), "Where": _text(part, "LOCATION"),
         "Organizer": ", ".join(map(_person, _values(part, "ORGANIZER"))),
-        "With": ", ".join(map(_person, _values(part, "ATTENDEE"))), "Status": _text(part, "STATUS"),
+        "With": ", ".join(map(_person, _values(part, "ATTENDEE"))),
+        "Status": "cancelled" if is_cancelled else _text(part, "STATUS").lower(),
     }  # fmt: skip
     return {name: " ".join(value.split()) for name, value in facts.items() if value}
+
+
+def _value(part: Component, name: str) -> Any:
+    return next(iter(_values(part, name)), "")
 
 
 def _values(part: Component, name: str) -> list[Any]:
@@ -75,9 +102,8 @@ def _is_time(value: Any) -> bool:
     return isinstance(value, vDDDTypes) and isinstance(value.dt, date)
 
 
-def _time(part: Component, name: str) -> str:
+def _time(value: Any) -> str:
     """A time as `2026-11-28 10:00 Europe/Berlin` or `2026-11-28`; as it is written if it is not one."""
-    value: Any = next(iter(_values(part, name)), "")
     at = value.dt if _is_time(value) else value
     if not isinstance(at, datetime):
         return str(at)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-VERSION = "8"
+VERSION = "9"
 """Version of all readers of formats."""
 PAGE = "page "
 """A kind that begins so asks for the picture of one page of a PDF; the number of the page follows."""
@@ -35,7 +35,8 @@ class Converted(NamedTuple):
 
     `page_starts` are the bytes of the text at which its pages (slides of a presentation) begin; None without pages.
     `created` and `modified` are the times of its properties, as ISO 8601 writes them. `picture` is a picture that is to
-    have a vector, made small, as `transforms.text.visible` writes it. `fields` are its properties by name."""
+    have a vector, made small, as `transforms.text.visible` writes it. `fields` are its properties by name.
+    `parts` are the documents in a file of several, each its name and the values of a `Converted`."""
 
     text: str
     defects: list[str]
@@ -45,6 +46,7 @@ class Converted(NamedTuple):
     modified: str | None = None
     picture: str | None = None
     fields: dict[str, Any] | None = None
+    parts: list[tuple[str, dict[str, Any]]] | None = None
 
 
 class FormatError(Exception):

@@ -118,11 +118,8 @@ def _slide(zipped: Zipped, name: str) -> str:
 
 def _shapes(tree: Element) -> Iterator[str]:
     """The texts and tables of a slide in the order of its shapes, the title first as a heading."""
-    shapes = sorted(
-        _each(tree, f"{_P}sp", f"{_P}graphicFrame"),
-        key=lambda shape: _place(shape) not in ("title", "ctrTitle"),
-    )
-    for shape in shapes:
+    shapes = _each(tree, f"{_P}sp", f"{_P}graphicFrame")
+    for shape in sorted(shapes, key=lambda shape: _place(shape) not in _TITLES):
         place = _place(shape)
         if place in _TITLES:
             if title := " ".join(_paragraphs(shape)):

@@ -16,8 +16,8 @@ DOCUMENTS = Table(
         required("title", pa.string(),
             "title of the frontmatter, fields or properties, else the first heading of level 1, else the file name"),
         required("has_own_title", pa.bool_(), "false where the title is the file's name"),
-        required("format", pa.string(),
-            "markdown, text, rst, html, pdf, docx, pptx, sheet, opendocument, epub, notebook, canvas, calendar or picture"),
+        required("format", pa.string(), "markdown, "
+            "text, rst, html, pdf, docx, pptx, sheet, opendocument, epub, notebook, canvas, calendar, wikitext or picture"),
         Column("doc_type", pa.string(), "types of the frontmatter, divided by commas"),
         Column("description", pa.string(), "description of the frontmatter"),
         required("tags", pa.list_(pa.string()), "tags of the frontmatter and of the text, without #"),

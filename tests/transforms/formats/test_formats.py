@@ -1,16 +1,20 @@
 """Files of foreign formats to Markdown: headings, tables, lists, pages, and what cannot be read."""
 
 import io
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from tests import format_files as made
 from tests.format_files import Text, page_of, paragraph, pdf, picture
+from transforms.documents.files import RawFile, read_documents, separated
 from transforms.formats.converted import FormatError, plain
 from transforms.formats.pdf import pdf_markdown
 from transforms.formats.read import read_format
+from transforms.settings.documents import DocumentSettings
 from transforms.text.visible import picture_of
 
 _ODT = (
@@ -146,6 +150,25 @@ def test_the_title_is_of_the_properties_unless_a_program_made_it(kind: str, data
 def test_times_are_those_of_the_properties(kind: str, data: bytes, times: tuple[str | None, str | None]):
     read = read_format(data, kind)
     assert (read.created, read.modified) == times
+
+
+def test_each_event_of_a_calendar_is_a_document_and_a_series_is_one():
+    data = (Path(__file__).parent / "files/team.ics").read_bytes()
+    files = separated([RawFile("a/team.ics", data, converted=read_format(data, "calendar"))])
+    rows = read_documents(files, source="s", partition="p", settings=DocumentSettings()).documents.to_pylist()
+    paths = ["2026-01-12 Buy rope.ics", "open_day@example.org.ics", "weekly-7@example.org.ics"]
+    assert [row["path"] for row in rows] == [f"a/team/{path}" for path in paths]
+    times = [f"{row['title']} {row['created_at']:%m-%d %H:%M}" for row in rows]
+    assert times == ["Buy rope 01-12 00:00", "Open day 03-01 00:00", "Weekly sluice meeting 01-05 09:00"]
+    facts = [json.loads(row["frontmatter"]) for row in rows]
+    assert facts[1] == {"when": "2026-03-01 to 2026-03-02", "status": "cancelled"}
+    assert (facts[2]["organizer"], facts[2]["with"]) == (
+        "Ada Lee <ada@example.org>",
+        "Bo Ek <bo@example.org>",
+    )
+    assert facts[2]["when"] == "2026-01-05 10:00 Europe/Berlin to 2026-01-05 10:30 Europe/Berlin"
+    moved = "## Weekly sluice meeting (moved)\n\nWhen: 2026-01-20 14:00 Europe/Berlin to 2026-01-20 14:30 Europe/Berlin"
+    assert f"{moved}  \nInstead of: 2026-01-19 10:00 Europe/Berlin" in rows[2]["text"]
 
 
 def pages(data: bytes) -> list[str]:
