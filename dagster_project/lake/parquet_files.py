@@ -72,6 +72,7 @@ def write_file(
             pa.PythonFile(sink, mode="w"),
             schema,
             compression="zstd",
+            compression_level=3,
             store_schema=True,
             write_page_checksum=True,
             **_encodings(schema),

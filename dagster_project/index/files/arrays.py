@@ -37,7 +37,7 @@ _SQL = SqlFile(
     unauthored=UNAUTHORED,
 )
 
-FORMAT = "12"
+FORMAT = "13"
 _ROWS = 1 << 20
 _READ_AT_ONCE = 1 << 22
 FIRST = segments.segment_name(1)

@@ -21,7 +21,6 @@ from urllib.parse import quote
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagster_project.index.files.segments import require_intact
 from dagster_project.system.sql_files import SqlFile
@@ -29,7 +28,7 @@ from transforms.errors import IndexUnavailableError, MemoryLimitError
 
 FILE, LATER = "hits.sqlite", "later_hits.sqlite"
 """The rows of the last full rebuild, which versions share, and those of chunks that came or changed since."""
-_CODEC = pa.Codec("zstd", compression_level=1)
+_CODEC = pa.Codec("zstd", compression_level=3)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROWS_AT_ONCE = 1 << 10
 _SIGN = np.uint64(1 << 63)
@@ -40,14 +39,17 @@ _CHUNKS_AT_ONCE = 1 << 19
 """Chunks of a group of documents that are written together; the facts of four times as many of mails with long
 attachments, or of a million short mails in two, were joined within the memory that a full rebuild leaves for it."""
 _PLACE = ("source_kind", "parent_id", "attachment_id", "content_class", "byte_start", "byte_end")
+_MOST_BYTES = 1 << 18
+"""Bytes of a text from which the words of its chunks are taken: a search unpacks it for each hit."""
 _TABLES = f"""
-CREATE TABLE chunks (chunk_key, {", ".join(_PLACE)}, text_key, size, facts);
+CREATE TABLE chunks (chunk_key, {", ".join(_PLACE)}, text_key, own_size, own, size, facts);
 CREATE TABLE texts (key, size, text);
 """
-# Once all rows are there: their keys are in no order.
-_INDEXES = "CREATE UNIQUE INDEX by_chunk ON chunks (chunk_key); CREATE UNIQUE INDEX by_text ON texts (key);"
+# Once the rows are there: their keys are in no order.
+_BY_CHUNK = "CREATE UNIQUE INDEX by_chunk ON chunks (chunk_key)"
+_BY_TEXT = "CREATE UNIQUE INDEX IF NOT EXISTS by_text ON texts (key)"
 ROW_FACTS = {
-    **{name: f"c.{name}" for name in ("chunk_id", "doc_id", "chunk_kind", "source", "title", "spans", "text_display")},
+    **{name: f"c.{name}" for name in ("chunk_id", "doc_id", "chunk_kind", "source", "title", "spans")},
     "filename": "a.filename", "breadcrumb": "n.breadcrumb", "node_start": "n.heading_start", "node_end": "n.byte_end",
     **{name: f"d.{name}" for name in ("list_id", "subject", "path", "from_name", "from_addr")},
     "effective_at": "epoch_us(d.effective_at)", "thread_id": "p.thread_id", "thread_subject": "t.subject",
@@ -85,12 +87,13 @@ class HitRows:
         text that has its bytes. For a mail `answered_name` and `answered_text` are the author and, for a short reply,
         words of the mail it answers, and `inferred_quotes` the bytes of unmarked quotes."""
         numbers, cache = {*chunks}, self._cache
-        rows = self._by_chunk(numbers - cache.keys(), "text_key", "size", "facts")
-        cache = cache | {number: self._row(**row) for number, row in rows.items()}
+        rows = self._by_chunk(numbers - cache.keys(), "text_key", "own_size", "own", "size", "facts")
+        texts = self.texts(row["text_key"] for row in rows.values() if row["own"] is None)
+        cache = cache | {number: self._row(texts, **row) for number, row in rows.items()}
         # A second look reads most of the described rows.
         self._cache = cache if len(cache) <= _KNOWN_ROWS else {}
-        texts = self.shown([cache[n]["text_display"] for n in numbers])
-        return {n: cache[n] | {"text_display": text} for n, text in zip(numbers, texts, strict=True)}
+        shown = self.shown([cache[n]["text_display"] for n in numbers])
+        return {n: cache[n] | {"text_display": text} for n, text in zip(numbers, shown, strict=True)}
 
     def places(self, chunks: Iterable[int]) -> dict[int, dict[str, Any]]:
         """The same rows with only the place of each chunk in its mail or document.
@@ -138,11 +141,19 @@ class HitRows:
         except sqlite3.DatabaseError as error:
             raise self._damaged(error) from error
 
-    def _row(self, *, size: int, facts: bytes, **row: Any) -> dict[str, Any]:
-        """A row as it is returned: with its facts of a hit, by name."""
+    def _row(
+        self, texts: dict[str, str], *, own_size: int, own: bytes | None, size: int, facts: bytes, **row: Any
+    ) -> dict[str, Any]:
+        """A row as it is returned: with its facts of a hit, by name, and its words, which one of `texts` may have."""
         try:
             row |= dict(zip(ROW_FACTS, json.loads(self._unpacked(size, facts) or ""), strict=True))
-        except ValueError as error:
+            if own is None:
+                first = min(span["byte_start"] for span in row["spans"])
+                end = max(span["byte_end"] for span in row["spans"])
+                row["text_display"] = texts[row["text_key"]].encode()[first:end].strip().decode()
+            else:
+                row["text_display"] = self._unpacked(own_size, own)
+        except (ValueError, LookupError) as error:
             raise self._damaged(error) from error
         at = row["effective_at"]
         row["effective_at"] = None if at is None else _EPOCH + timedelta(microseconds=at)
@@ -169,7 +180,7 @@ def write_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
         file.executescript(_TABLES)
         for documents in _all_documents(connection):
             _write(connection, file, documents, documents)
-        file.executescript(_INDEXES)
+        file.execute(_BY_CHUNK)
 
 
 def update_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path, before: Path) -> None:
@@ -184,7 +195,7 @@ def update_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path, before:
         shutil.copyfile(before / LATER, folder / LATER)
     with closing(_open(folder / LATER)) as file:
         if not has_later:
-            file.executescript(_TABLES + _INDEXES)
+            file.executescript(_TABLES + _BY_CHUNK)
         _write(connection, file, "changed_facts", "changed_texts")
 
 
@@ -212,17 +223,41 @@ def _all_documents(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
 def _write(connection: duckdb.DuckDBPyConnection, file: sqlite3.Connection, facts: str, texts: str) -> None:
     """Write the rows of the documents that the table `facts` names, and the texts of those in `texts`."""
     file.execute("BEGIN")
-    for table, statement in (
-        ("texts", _SQL("texts", documents=texts)),
-        ("chunks", _SQL("chunks", documents=facts)),
-    ):
-        for batch in connection.execute(statement).to_arrow_reader(_ROWS_AT_ONCE):
-            *columns, text = batch.columns
-            sizes = pc.binary_length(text).to_pylist()
-            packed = (
-                data and _CODEC.compress(data, asbytes=True) for data in text.cast(pa.binary()).to_pylist()
-            )
-            rows = zip(*(column.to_pylist() for column in columns), sizes, packed, strict=True)
-            marks = ", ".join("?" * (len(columns) + 2))
-            file.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", rows)
+    for key, text in _batches(connection, _SQL("texts", documents=texts)):
+        _insert(file, "texts", [key, *_packed(text)])
+    file.execute(_BY_TEXT)
+    for *columns, keys, first, end, words, row in _batches(connection, _SQL("chunks", documents=facts)):
+        stored = _short_texts(file, {*keys})
+        places = zip(keys, first, end, words, strict=True)
+        own = [
+            None if key in stored and stored[key][start:stop].strip() == word else word
+            for key, start, stop, word in places
+        ]
+        _insert(file, "chunks", [*columns, keys, *_packed(own), *_packed(row)])
     file.execute("COMMIT")
+
+
+def _batches(connection: duckdb.DuckDBPyConnection, statement: str) -> Iterator[list[list[Any]]]:
+    """The columns of the rows of a statement, some rows at a time; texts that are to be packed are bytes."""
+    for batch in connection.execute(statement).to_arrow_reader(_ROWS_AT_ONCE):
+        yield [column.to_pylist() for column in batch.columns]
+
+
+def _short_texts(file: sqlite3.Connection, keys: set[str]) -> dict[str, bytes]:
+    """Those of the written texts that rows refer to."""
+    rows = file.execute(
+        "SELECT key, size, text FROM texts WHERE key IN (SELECT value FROM json_each(?)) AND size BETWEEN 1 AND ?",
+        [json.dumps([*keys]), _MOST_BYTES],
+    )
+    return {key: _CODEC.decompress(text, size, asbytes=True) for key, size, text in rows}
+
+
+def _packed(texts: list[bytes | None]) -> tuple[list[int | None], list[bytes | None]]:
+    """The sizes of texts, and the compressed texts."""
+    sizes = [None if text is None else len(text) for text in texts]
+    return sizes, [text and _CODEC.compress(text, asbytes=True) for text in texts]
+
+
+def _insert(file: sqlite3.Connection, table: str, columns: Sequence[list[Any]]) -> None:
+    marks = ", ".join("?" * len(columns))
+    file.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", zip(*columns, strict=True))

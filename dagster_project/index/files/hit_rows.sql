@@ -1,13 +1,13 @@
 -- The rows of hits, and the texts that hold these.
 -- By the numbers of rows: else all texts would be read before the rows are chosen.
 -- name: texts
-SELECT message_id AS key, body AS text FROM messages
+SELECT message_id AS key, encode(body) AS text FROM messages
 WHERE rowid IN (SELECT rowid FROM messages WHERE message_id IN (FROM "{documents}"))
-UNION ALL SELECT doc_id AS key, text FROM documents
+UNION ALL SELECT doc_id AS key, encode(text) AS text FROM documents
 WHERE rowid IN (SELECT rowid FROM documents WHERE doc_id IN (FROM "{documents}"))
-UNION ALL SELECT doc_id AS key, markdown AS text FROM conversation_windows
+UNION ALL SELECT doc_id AS key, encode(markdown) AS text FROM conversation_windows
 WHERE rowid IN (SELECT rowid FROM conversation_windows WHERE doc_id IN (FROM "{documents}"))
-UNION ALL SELECT attachment_id AS key, text FROM attachments
+UNION ALL SELECT attachment_id AS key, encode(text) AS text FROM attachments
 WHERE rowid IN (SELECT rowid FROM attachments WHERE message_id IN (FROM "{documents}"))
 -- SQLite's numbers are signed. A text that is not a mail has no thread; a section says its place itself, a mail the blocks
 -- that its bytes lie in.
@@ -53,7 +53,9 @@ repeats AS (
 )
 SELECT (c.chunk_key::HUGEINT - 9223372036854775808)::BIGINT AS chunk_key,
   c.source_kind, c.parent_id, c.attachment_id, c.content_class, c.byte_start, c.byte_end,
-  coalesce(c.attachment_id, c.doc_id) AS text_key, json_array({facts})::VARCHAR AS facts
+  coalesce(c.attachment_id, c.doc_id) AS text_key, list_min([s.byte_start FOR s IN spans]) AS first_byte,
+  list_max([s.byte_end FOR s IN spans]) AS end_byte, encode(c.text_display) AS words,
+  encode(json_array({facts})::VARCHAR) AS facts
 FROM own c
 LEFT JOIN documents_ d USING (doc_id)
 LEFT JOIN ends b USING (doc_id)

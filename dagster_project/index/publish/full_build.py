@@ -114,8 +114,6 @@ class IndexBuild:
         if self._threads:
             config["threads"] = self._threads
         with duckdb.connect(str(self.file), read_only=read_only, config=config) as connection:
-            # They double the size of vectors, whose digits are random, and make reading one ten times slower.
-            connection.execute("SET disabled_compression_methods = 'alp,alprd'")
             for statement in _SESSION:
                 connection.execute(statement)
             self.connection = connection
