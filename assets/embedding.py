@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from assets.protocols.lake import Progress
-from assets.protocols.models import Embedded, Embedder, EmbeddingCache, FoundVectors, Key
+from assets.protocols.models import Embedded, Embedder, EmbeddingCache, Key
 from transforms.embedding import sent_texts, vectors
 from transforms.embedding.embedded_text import batches
 from transforms.errors import BudgetError, RefusedTextError, UnansweredError, WeftError
@@ -117,22 +117,19 @@ def _estimate(
 
 def vectors_of(
     texts: ibis.Table, names: Sequence[str], embedder: Embedder, cache: EmbeddingCache, progress: Progress
-) -> tuple[FoundVectors, EmbeddingReport]:
+) -> tuple[StoredVectors, EmbeddingReport]:
     """The vectors of `texts` (text_hash, text) in the order of `names`, their hashes, and the report on the missing ones.
 
     A text that is altered before it is sent has the vector of the sent text, and in the cache its hash.
     A text that the model refuses has no vector but a reason in the report."""
     sent = _sent(texts, embedder)
     report = _embed_sent(sent.texts, embedder, cache, progress)
-    model = embedder.model, embedder.dimensions, TASK
-    sent_as = {name: sent.renamed.get(name, name) for name in names} if sent.renamed else {}
-    hashes = sorted(set(sent_as.values())) if sent_as else names
-    stored = cache.laid_out(model, hashes)
+    stored = StoredVectors(cache, (embedder.model, embedder.dimensions, TASK), names, sent.renamed)
     report.finds, report.held, report.sent_as = sent.finds, sent.withheld, sent.renamed
-    if not sent_as:
-        return stored, report
-    report.refused = {own: report.refused[name] for own, name in sent_as.items() if name in report.refused}
-    return _Renamed(sent_as, pa.concat_tables(stored.between(0, len(hashes)))), report
+    if sent.renamed:
+        sent_as, refused = ((name, sent.renamed.get(name, name)) for name in names), report.refused
+        report.refused = {own: refused[name] for own, name in sent_as if name in refused}
+    return stored, report
 
 
 def _sent(texts: ibis.Table, embedder: Embedder) -> sent_texts.Sent:
@@ -142,25 +139,33 @@ def _sent(texts: ibis.Table, embedder: Embedder) -> sent_texts.Sent:
     )
 
 
-class _Renamed:
-    """Vectors by the hashes of the texts, made of `stored` (text_hash, vector) by the hashes of the sent texts."""
+@dataclass(frozen=True)
+class StoredVectors:
+    """Vectors of the cache in the order of the texts `names`; only a few of them are in memory at a time.
 
-    def __init__(self, sent_as: Mapping[str, str], stored: pa.Table):
-        self.names, self.stored = list(sent_as), stored
-        places = {name: i for i, name in enumerate(stored.column("text_hash").to_pylist())}
-        self.rows = np.array([places.get(sent, -1) for sent in sent_as.values()], dtype=np.int64)
+    `sent_as` has the hash of the text as sent for each altered text."""
+
+    cache: EmbeddingCache
+    key: Key
+    names: Sequence[str]
+    sent_as: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
-        return int((self.rows >= 0).sum())
+        """How many of the texts have a vector."""
+        hashes = [self.sent_as.get(name, name) for name in self.names]
+        missing = self.cache.missing(self.key, hashes)
+        return sum(name not in missing for name in hashes)
 
     def between(self, first: int, end: int) -> Iterator[pa.Table]:
-        own = [
-            name for name, row in zip(self.names[first:end], self.rows[first:end], strict=True) if row >= 0
-        ]
-        rows = self.rows[first:end]
-        vector = self.stored.column("vector").take(pa.array(rows[rows >= 0]))
-        yield pa.table({"text_hash": pa.array(own, pa.string()), "vector": vector})
+        """Columns `text_hash` and `vector` of those of the texts number `first` to `end` - 1 that have one."""
+        for start in range(first, end, _READ_TEXTS):
+            names = self.names[start : min(end, start + _READ_TEXTS)]
+            hashes = [self.sent_as.get(name, name) for name in names]
+            known, matrix = self.cache.vectors(self.key, hashes)
+            row_of = {name: row for row, name in enumerate(known)}
+            own = [name for name, sent in zip(names, hashes, strict=True) if sent in row_of]
+            yield vectors.table_of(own, matrix[[row_of[sent] for sent in hashes if sent in row_of]])
 
 
 def _embed_sent(
@@ -181,7 +186,7 @@ def _embed_sent(
     if missing:
         progress.expect("embeddings", len(missing))
     while missing:
-        attempt = _Pass(texts, missing, counts, embedder, cache)
+        attempt = _Pass(texts, missing, counts, embedder, cache, key)
         try:
             attempt.run(report, progress)
         finally:
@@ -228,23 +233,19 @@ def _embed_queries(
     return dict(zip(accepted, matrix[places], strict=True))
 
 
+@dataclass
 class _Pass:
     """One go through the missing texts; `left_to_others` are those that other processes had claimed."""
 
-    def __init__(
-        self,
-        texts: ibis.Table,
-        missing: Sequence[str],
-        counts: Mapping[str, int],
-        embedder: Embedder,
-        cache: EmbeddingCache,
-    ):
-        self.texts, self.missing, self.counts = texts, missing, counts
-        self.embedder, self.cache = embedder, cache
-        self.key = (embedder.model, embedder.dimensions, TASK)
-        self.under_way: dict[int, list[str]] = {}
-        self.left_to_others: list[str] = []
-        self.unfinished: set[str] = set()
+    texts: ibis.Table
+    missing: Sequence[str]
+    counts: Mapping[str, int]
+    embedder: Embedder
+    cache: EmbeddingCache
+    key: Key
+    under_way: dict[int, list[str]] = field(default_factory=dict)
+    left_to_others: list[str] = field(default_factory=list)
+    unfinished: set[str] = field(default_factory=set)
 
     def run(self, report: EmbeddingReport, progress: Progress) -> None:
         """Embed and store batch by batch; a failure gives back the texts under way.

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from assets import embedding
 from assets.protocols.lake import Lake, Progress, Staged
-from assets.protocols.models import Embedder, EmbeddingCache, FoundVectors
+from assets.protocols.models import Embedder, EmbeddingCache
 from assets.stages.buckets import fingerprints
 from transforms.embedding import vectors
 from transforms.embedding.embedded_text import texts_by_partition
@@ -123,7 +123,7 @@ class VectorParts:
         return set().union(*(vectors.embedded_hashes(table, model) for table in stored))
 
     def filled(
-        self, group: Sequence[str], table: FoundVectors, model: str, dimensions: int
+        self, group: Sequence[str], table: embedding.StoredVectors, model: str, dimensions: int
     ) -> Iterator[tuple[str, Staged]]:
         """The parts of a group; `table` has the vectors of its `hashes_of`."""
         first = 0

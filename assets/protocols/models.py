@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
-import pyarrow as pa
 from pydantic import BaseModel
 
 # A search knows the protocols and nothing of what makes an index, which takes seconds to import.
@@ -84,17 +83,6 @@ class TokenCounter(Protocol):
         """Tokens of each text."""
 
 
-class FoundVectors(Protocol):
-    """Vectors of some texts in a given order; only a few of them are in memory at a time."""
-
-    @property
-    def count(self) -> int:
-        """How many of the texts have a vector."""
-
-    def between(self, first: int, end: int) -> Iterator[pa.Table]:
-        """Columns `text_hash` and `vector` of those of the texts number `first` to `end` - 1 that have one."""
-
-
 Key = tuple[str, int, str]
 """Model, dimensions and task of vectors."""
 
@@ -122,9 +110,6 @@ class EmbeddingCache(Protocol):
 
     def vectors(self, key: Key, hashes: Sequence[str]) -> tuple[list[str], np.ndarray]:
         """Those of `hashes` that have a vector, and their vectors, float32 of shape (texts, dimensions)."""
-
-    def laid_out(self, key: Key, hashes: Sequence[str]) -> FoundVectors:
-        """The vectors of those of `hashes` that are known, in their order; `hashes` are distinct."""
 
     def refuse(self, key: Key, reasons: Mapping[str, str]) -> None:
         """Keep why the model will not embed texts, by their hash; durable when the call returns."""

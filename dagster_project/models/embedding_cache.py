@@ -3,7 +3,7 @@
 import fcntl
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -15,9 +15,9 @@ from upath import UPath
 
 from assets.protocols.models import Key
 from dagster_project.models.answer_cache import Damage, SQLiteAnswerCache, SQLiteCache
-from dagster_project.models.shared_vectors import SharedVectors, segment_rows, table_of
+from dagster_project.models.shared_vectors import SharedVectors, segment_rows
 from dagster_project.system.disk_space import may_be_made, raise_of_machine
-from transforms.embedding.vectors import fixed_point, from_fixed_point, require_usable
+from transforms.embedding.vectors import fixed_point, from_fixed_point, require_usable, table_of
 from transforms.errors import EmbeddingError
 
 _VECTORS = "vectors.sqlite"
@@ -81,10 +81,6 @@ class SQLiteEmbeddingCache:
         known = self._vectors(key).known(hashes)
         numbers = np.frombuffer(b"".join(known.values()), np.int16).reshape(-1, key[1])
         return list(known), from_fixed_point(numbers)
-
-    def laid_out(self, key: Key, hashes: Sequence[str]) -> "_LaidOut":
-        """The vectors of those of `hashes` that are known, in their order; `hashes` are distinct."""
-        return _LaidOut(self, key, hashes)
 
     def refuse(self, key: Key, reasons: Mapping[str, str]) -> None:
         """Keep why the model will not embed texts, by their hash; durable when the call returns."""
@@ -177,7 +173,10 @@ class SQLiteEmbeddingCache:
             own = vectors.drop(name for name in vectors.all_keys() if is_other or name not in used)
             if own and self._shared:
                 rest = vectors.all_keys()
-                self._shared.replace(self._folder(key), self.laid_out(key, rest).between(0, len(rest)))
+                parts = (rest[start : start + _AT_ONCE] for start in range(0, len(rest), _AT_ONCE))
+                self._shared.replace(
+                    self._folder(key), (table_of(*self.vectors(key, part)) for part in parts)
+                )
             dropped += own
         for notes in (self._refusals, self._requests):
             _prune_notes(notes, used, allowed)
@@ -222,23 +221,6 @@ class SQLiteEmbeddingCache:
             claims = self._claims[key] = (folder / _CLAIMS).open("ab")
             weakref.finalize(self, claims.close)
         return self._claims[key]
-
-
-@dataclass(frozen=True)
-class _LaidOut:
-    """The vectors of texts in the order of their hashes, read when they are asked for."""
-
-    cache: SQLiteEmbeddingCache
-    key: Key
-    names: Sequence[str]
-
-    @property
-    def count(self) -> int:
-        return len(self.names) - len(self.cache.missing(self.key, self.names))
-
-    def between(self, first: int, end: int) -> Iterator[pa.Table]:
-        for start in range(first, end, _AT_ONCE):
-            yield table_of(*self.cache.vectors(self.key, self.names[start : min(end, start + _AT_ONCE)]))
 
 
 class QueryVectorCache(SQLiteEmbeddingCache):

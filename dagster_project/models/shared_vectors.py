@@ -19,13 +19,6 @@ _Rows = tuple[list[str], np.ndarray]
 """Hashes of texts, and their vectors as a float32 matrix."""
 
 
-def table_of(hashes: Sequence[str], vectors: np.ndarray) -> pa.Table:
-    """Columns `text_hash` and `vector`."""
-    flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
-    names = pa.array(hashes, pa.string())
-    return pa.table({"text_hash": names, "vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])})
-
-
 def segment_rows(segment: Path | BytesIO) -> Iterator[_Rows]:
     """The rows of a Parquet file of vectors, some at a time; ArrowException or OSError if it is damaged."""
     with pq.ParquetFile(segment, page_checksum_verification=True) as file:

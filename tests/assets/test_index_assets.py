@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from assets.conversations import context_stages
+from assets.embedding import StoredVectors
 from assets.partitions import CONTEXT, CONVERSATIONS
 from assets.stages.stage import BACKFILL, assets_of, partitions_def
 from assets.vector_parts import VectorParts
@@ -26,7 +27,7 @@ def test_a_part_that_lacks_the_vector_of_a_refused_text_is_looked_at_by_each_run
     texts = ibis.memtable(pa.table({"partition": ["s/a", "s/a", "s/b"], "text_hash": ["1", "2", "3"]}))
     key = ("model", 2, "document")
     (cache := SQLiteEmbeddingCache(tmp_path / "cache")).store(key, ["1", "3"], np.eye(2, dtype=np.float32))
-    parts, vectors = VectorParts(texts, lake, "code"), cache.laid_out(key, ["1", "2", "3"])
+    parts, vectors = VectorParts(texts, lake, "code"), StoredVectors(cache, key, ["1", "2", "3"])
     for _, staged in parts.filled(["s/a", "s/b"], vectors, "model", 2):
         staged.commit()
     assert VectorParts(texts, lake, "code").groups() == [["s/a"]]

@@ -39,6 +39,13 @@ def matrix(vectors: pa.ChunkedArray) -> np.ndarray:
     return np.concatenate([np.empty(0, np.float32), *parts]).reshape(len(vectors), width)
 
 
+def table_of(hashes: Sequence[str], vectors: np.ndarray) -> pa.Table:
+    """Columns `text_hash` and `vector` of texts and their vectors, float32 of shape (texts, dimensions)."""
+    flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
+    names = pa.array(hashes, pa.string())
+    return pa.table({"text_hash": names, "vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])})
+
+
 def require_usable(vectors: np.ndarray, count: int, dimensions: int) -> None:
     """EmbeddingError unless there are `count` vectors of `dimensions` finite numbers and unit length."""
     if vectors.shape != (count, dimensions):
@@ -50,7 +57,7 @@ def require_usable(vectors: np.ndarray, count: int, dimensions: int) -> None:
 
 
 def unit_length(vectors: np.ndarray) -> np.ndarray:
-    """`vectors` scaled to length 1 and `rounded`, float32; EmbeddingError if one is zero or not finite."""
+    """`vectors` scaled to length 1, rounded as `fixed_point` is, float32; EmbeddingError if one is zero or not finite."""
     with np.errstate(over="ignore"):
         norms = np.linalg.norm(np.asarray(vectors, dtype=np.float64), axis=1, keepdims=True)
     bad = ~(np.isfinite(norms) & (norms > 0)).ravel()
@@ -58,17 +65,12 @@ def unit_length(vectors: np.ndarray) -> np.ndarray:
         raise EmbeddingError(
             f"the model returned a zero or non-finite vector for text {int(np.argmax(bad))} of the batch"
         )
-    return rounded(np.asarray(vectors / norms))
+    return from_fixed_point(fixed_point(np.asarray(vectors / norms)))
 
 
 def fixed_point(vectors: np.ndarray) -> np.ndarray:
     """Vectors whose numbers are between -1 and 1 as 16-bit fixed point, int16 of the same shape."""
     return np.rint(vectors * np.float32(_STEPS)).astype(np.int16)
-
-
-def rounded(vectors: np.ndarray) -> np.ndarray:
-    """Vectors with the precision of `fixed_point`, as float32, which is stored and compared everywhere."""
-    return from_fixed_point(fixed_point(vectors))
 
 
 def from_fixed_point(vectors: np.ndarray) -> np.ndarray:

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dagster_project.models import embedding_cache
+from assets import embedding
 from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
-from dagster_project.models.shared_vectors import table_of
-from transforms.embedding.vectors import fixed_point, unit_length
+from transforms.embedding.vectors import fixed_point, table_of, unit_length
 from transforms.errors import AnswerCacheError, EmbeddingError
 from transforms.hashing import text_hash
 
@@ -46,12 +45,12 @@ def known(cache: SQLiteEmbeddingCache, key: tuple[str, int, str] = KEY) -> set[s
 def test_vectors_come_in_order_some_at_a_time(
     cache: SQLiteEmbeddingCache, monkeypatch: pytest.MonkeyPatch, rows: int, cuts: tuple[int, ...]
 ):
-    monkeypatch.setattr(embedding_cache, "_AT_ONCE", rows)
+    monkeypatch.setattr(embedding, "_READ_TEXTS", rows)
     names = MANY[:9]
     for first, last in ((5, 9), (0, 3), (2, 6)):  # some are stored twice
         cache.store(KEY, names[first:last], vectors(*range(first, last)))
     wanted = [7, None, *range(1, 7)]
-    laid = cache.laid_out(KEY, [UNKNOWN if n is None else names[n] for n in wanted])
+    laid = embedding.StoredVectors(cache, KEY, [UNKNOWN if n is None else names[n] for n in wanted])
     parts = [t for first, end in pairwise([0, *cuts, len(wanted)]) for t in laid.between(first, end)]
     in_order = [n for n in wanted if n is not None]
     assert pa.concat_tables(parts).to_pydict() == {
