@@ -146,6 +146,14 @@ class Workspace:
     def lake(self) -> ParquetLake:
         return make_lake(self.settings)
 
+    def mails(self) -> list[bytes]:
+        """The mails of all sources, in order of their files."""
+        sources = make_sources(self.settings)
+        return [mail.data for partition in sources.discover() for mail in sources.mails(partition)]
+
+    def subjects(self) -> list[str]:
+        return [mail.decode().partition("Subject: ")[2].partition("\n")[0] for mail in self.mails()]
+
     def files_with(self, word: str) -> list[str]:
         """The files of the current version that have the bytes of a word in lower case."""
         current = (self.index / "CURRENT").resolve()

@@ -84,6 +84,7 @@ class Epoch:
             **os.environ, "GIT_DIR": str(self.folder), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_AUTHOR_NAME": "a",
             "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "c", "GIT_COMMITTER_EMAIL": "c@example.org",
             "GIT_AUTHOR_DATE": f"{at} +0000", "GIT_COMMITTER_DATE": "1700000000 +0000",
+            "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": os.devnull,
         }  # fmt: skip
         done = subprocess.run(
             ["git", *arguments], input=given, env=environment, check=True, stdout=subprocess.PIPE

@@ -12,12 +12,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.http_loopback import WholeAnswers
 from tests.timing import has_left
 from transforms.settings.models import GEMINI_EMBEDDINGS
 from transforms.text.visible import Picture, picture_text
@@ -163,15 +164,15 @@ def loopback() -> Iterator[Loopback]:
             server.shutdown()
 
 
-class _Answer(BaseHTTPRequestHandler):
+class _Answer(WholeAnswers):
     """One request and its answer."""
 
     protocol_version = "HTTP/1.1"
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         """Answer `models/<model>:batchEmbedContents` or `:generateContent`."""
         self.state: Loopback = self.server.state  # type: ignore[attr-defined]
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = json.loads(self.form())
         called = _PATH.fullmatch(self.path)
         if _HELD.fullmatch(self.path):
             self.hold(body)
@@ -196,7 +197,7 @@ class _Answer(BaseHTTPRequestHandler):
         good = lambda: {"embeddings": [{"values": v} for v in self.values()]}  # noqa: E731
         self.answer(texts, self.asked[0], good)
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         """Answer `batches/<name>`, `batches` and `models`."""
         self.state = self.server.state  # type: ignore[attr-defined]
         if _MODELS.fullmatch(self.path):
@@ -216,7 +217,7 @@ class _Answer(BaseHTTPRequestHandler):
         else:
             self.send(200, {"operations": [self.shown(name) for name in list(self.state.jobs)]})
 
-    def do_DELETE(self) -> None:
+    def do_DELETE(self) -> None:  # noqa: N802
         """Let go of a held text."""
         self.state = self.server.state  # type: ignore[attr-defined]
         found = _HELD.fullmatch(self.path)
@@ -309,19 +310,6 @@ class _Answer(BaseHTTPRequestHandler):
 
     def values(self) -> list[list[float]]:
         return [right_vector(r) for r in self.asked]
-
-    def send(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
-        """Send JSON, or text as it is."""
-        data = (body if isinstance(body, str) else json.dumps(body)).encode()
-        self.send_response(status)
-        for name, value in {"content-type": "application/json", **(headers or {})}.items():
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is printed."""
 
 
 def candidate(text: str, reason: str = "STOP", held: str | None = None) -> dict[str, Any]:

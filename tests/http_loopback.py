@@ -1,9 +1,10 @@
 """A web server on the loopback interface that serves archives, knows validators and ranges, and fails as planned."""
 
+import json
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -37,7 +38,32 @@ class Archives:
         return found
 
 
-class _Handler(BaseHTTPRequestHandler):
+class WholeAnswers(BaseHTTPRequestHandler):
+    """A handler that sends whole answers and logs nothing."""
+
+    def form(self) -> bytes:
+        """The body of the request."""
+        return self.rfile.read(int(self.headers["Content-Length"]))
+
+    def send(self, status: int, body: object, headers: Mapping[str, str] | None = None) -> None:
+        """Send bytes, a text or another value as JSON."""
+        text = body if isinstance(body, str | bytes) else json.dumps(body)
+        data = text if isinstance(text, bytes) else text.encode()
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": "application/json",
+            **(headers or {}),
+            "Content-Length": str(len(data)),
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *ignored: Any) -> None:
+        return
+
+
+class _Handler(WholeAnswers):
     protocol_version = "HTTP/1.1"
     archives: Archives
 
@@ -53,6 +79,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.answer(404, b"no such file")
         else:
             self.serve(path, body)
+
+    def do_POST(self) -> None:  # noqa: N802
+        self.form()
+        self.do_GET()
 
     def serve(self, path: str, body: bytes) -> None:
         """A file with its validators, whole, in part, or not at all."""
@@ -71,16 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def answer(self, status: int, body: bytes, facts: dict[str, str] | None = None) -> None:
         self.archives.asked.append((self.path.partition("?")[0], status, dict(self.headers)))
-        self.send_response(status)
-        for name, value in (facts or {}).items():
-            self.send_header(name, value)
-        if status != 304:
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *ignored: Any) -> None:
-        return
+        self.send(status, body, facts)
 
     def handle(self) -> None:
         with suppress(OSError):  # clients may leave at any time

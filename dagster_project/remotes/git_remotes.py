@@ -38,7 +38,6 @@ _TOO_LARGE = re.compile("file too large", re.IGNORECASE)
 _REDIRECTED = re.compile(r"returned error: 30[0-9]|unable to update url base from redirection", re.IGNORECASE)
 _KEPT_BYTES = 1 << 16
 """Last bytes of git's output that are kept: a server can have it say any number of them."""
-_NO_GIT = "the git program is not there; install git"
 _STALLED_BYTES = 1000
 """Bytes per second below which a transfer counts as stalled."""
 
@@ -57,6 +56,8 @@ class GitRepositories:
 
     def fetch(self) -> None:
         """Make the mirrors equal to the repositories; raises as the protocol `Remotes` says."""
+        if shutil.which("git") is None:
+            raise FetchError("the git program is not there; install git")
         self.landing.forget_unfinished()
         (self.landing.folder / "git").mkdir(exist_ok=True)
         for epoch in range(_MOST_EPOCHS if "{epoch}" in self.remote.url else 1):
@@ -119,19 +120,16 @@ class GitRepositories:
         }
         if self.credentials.authorization:
             settings["http.extraHeader"] = f"Authorization: {self.credentials.authorization}"
-        try:
-            process = subprocess.Popen(
-                ["git", *arguments],
-                env=_environment(urlsplit(url).scheme, settings, self.remote.timeout_seconds),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                # Python ignores SIGXFSZ; git, too, is to see a too large file as an error that it can tell.
-                restore_signals=False,
-            )
-        except FileNotFoundError:
-            raise FetchError(_NO_GIT) from None
+        process = subprocess.Popen(
+            ["git", *arguments],
+            env=_environment(urlsplit(url).scheme, settings, self.remote.timeout_seconds),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            # Python ignores SIGXFSZ; git, too, is to see a too large file as an error that it can tell.
+            restore_signals=False,
+        )
         if hasattr(resource, "prlimit"):
             resource.prlimit(
                 process.pid, resource.RLIMIT_FSIZE, (self.remote.max_bytes, self.remote.max_bytes)
@@ -215,13 +213,10 @@ def _state(mirror: Path) -> list[tuple[str, str, str]] | None:
     if not mirror.exists():
         return None
     command = ["for-each-ref", "--format=%(committerdate:unix) %(objectname) %(refname)"]
-    try:
-        process = subprocess.Popen(
-            ["git", "--git-dir", str(mirror), *command], env=_environment("", {}, 1), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise FetchError(_NO_GIT) from None
+    process = subprocess.Popen(
+        ["git", "--git-dir", str(mirror), *command], env=_environment("", {}, 1), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
     printed, complaint = output_of(process)
     if process.returncode:
         message = complaint.decode(errors="replace").strip()

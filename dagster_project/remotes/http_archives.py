@@ -10,9 +10,10 @@ import calendar
 import lzma
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,11 @@ _CLOSED_AFTER_DAYS = 3
 _CHECKED_AGAIN_DAYS = 30
 """Days after which a closed month is asked for again: archives take mail out late, and one request costs little."""
 _FIRST_BYTES = 1 << 12
-_MOST_LZMA_BYTES = 256 << 20
-"""Memory for the first bytes of an .xz file, whose header says how much it wants."""
+_MEMBERS: dict[str, Callable[[], Any]] = {
+    ".gz": partial(zlib.decompressobj, 31),
+    ".xz": partial(lzma.LZMADecompressor, memlimit=256 << 20),  # its header says how much memory it wants
+    ".bz2": bz2.BZ2Decompressor,
+}
 _MOST_VALIDATOR_CHARS = 1000
 _FAULTS_IN_A_ROW = 3
 """Months that fail one after the other from which the rest would fail, too."""
@@ -78,20 +82,12 @@ def mbox_ending(first: bytes) -> str | None:
     """The ending of an mbox file that begins with these bytes, `.mbox` or `.mbox.gz` and so on; None for other files."""
     compression = next((ending for magic, ending in _MAGIC.items() if first.startswith(magic)), "")
     try:
-        text = _decompressed(first, compression)
+        text = _MEMBERS[compression]().decompress(first, _FIRST_BYTES) if compression else first
     except (zlib.error, lzma.LZMAError, OSError):
         return None
     is_mbox = text.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").startswith(b"From ")
     # A compressed file may be empty inside.
     return f".mbox{compression}" if is_mbox or (compression and not text) else None
-
-
-def _decompressed(first: bytes, compression: str) -> bytes:
-    if compression == ".gz":
-        return zlib.decompressobj(31).decompress(first, _FIRST_BYTES)
-    if compression == ".xz":
-        return lzma.LZMADecompressor(memlimit=_MOST_LZMA_BYTES).decompress(first, _FIRST_BYTES)
-    return bz2.BZ2Decompressor().decompress(first, _FIRST_BYTES) if compression else first
 
 
 class MonthlyArchives:
@@ -162,13 +158,10 @@ class MonthlyArchives:
 
     async def _ask(self, client: httpx2.AsyncClient, archive: Archive) -> None:
         entry = self._entry(archive)
-
-        async def receive(response: httpx2.Response) -> None:
-            await self._receive_any(response, archive, entry)
-
+        receive = partial(self._receive_any, archive, entry)
         await self.requests.result(client, archive.url, receive, self._headers(archive, entry))
 
-    async def _receive_any(self, response: httpx2.Response, archive: Archive, entry: dict[str, Any]) -> None:
+    async def _receive_any(self, archive: Archive, entry: dict[str, Any], response: httpx2.Response) -> None:
         status = response.status_code
         checked = {"address": text_hash(archive.url), "checked_at": self.now.isoformat()}
         if status in (200, 206):

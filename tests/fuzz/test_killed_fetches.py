@@ -1,6 +1,5 @@
 """Fetches that are killed while a server feeds them, at any of its blocks: the next leaves what a whole one would."""
 
-import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ import pytest
 
 from dagster_project.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace, discussion, mbox
+from tests.broken_files import Epoch
 from tests.http_loopback import Archives, in_blocks, served_archives
 from tests.processes import fetch_that_is_killed
 from tests.scripted_imap import Answer, scripted_imap, sound
@@ -86,22 +86,12 @@ def fed_imap(folder: Path, feed: Feed) -> Iterator[Remote]:
 @contextmanager
 def fed_git(folder: Path, feed: Feed) -> Iterator[Remote]:
     """A repository with forty commits, each object a file of its own."""
-    repository = folder / "repository"
-    who = {f"GIT_{p}_{k}": "a@b" for p in ("AUTHOR", "COMMITTER") for k in ("NAME", "EMAIL")}
-    settings = {**os.environ, **who, "GIT_CONFIG_GLOBAL": os.devnull}
-
-    def git(*arguments: str) -> None:
-        subprocess.run(["git", *arguments], cwd=repository, env=settings, check=True, capture_output=True)
-
-    repository.mkdir(parents=True)
-    git("init", "--quiet", "--initial-branch=master", ".")
+    repository = Epoch(folder / "repository")
     for number in range(40):
-        (repository / "m").write_text(Mail(number).text())
-        git("add", "m")
-        git("commit", "--quiet", "-m", f"mail {number}")
-    git("update-server-info")
+        repository.commit({"m": Mail(number).text().encode()})
+    repository.git("update-server-info")
     with served_archives() as server:
-        _serve(server, repository / ".git", feed)
+        _serve(server, repository.folder, feed)
         yield {"kind": "git", "url": f"{server.address}/repository", "requests_per_minute": 10_000}
 
 

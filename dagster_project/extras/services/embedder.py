@@ -76,10 +76,7 @@ class RemoteEmbedder(ABC):
 
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
         """Tokens of each text with its prefix, int64; more than the service will count."""
-        return self._counts(texts, DOCUMENT)
-
-    def _counts(self, texts: Sequence[str], task: str) -> np.ndarray:
-        prefix, *counts = (len(e.ids) for e in self._encoded([self.prefixes[task], *map(_words, texts)]))
+        prefix, *counts = (len(e.ids) for e in self._encoded([self.prefixes[DOCUMENT], *map(_words, texts)]))
         pictures = np.array([is_picture(text) for text in texts], dtype=bool)
         return np.where(pictures, _PICTURE_TOKENS, np.array(counts, dtype=np.int64) + prefix)
 
@@ -99,9 +96,7 @@ class RemoteEmbedder(ABC):
         texts = self._screened(texts)
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         refused: dict[int, str] = {}
-        limit = np.iinfo(np.int64).max if self.max_tokens is None else self.max_tokens
-        counts = np.minimum(self._counts(texts, task), limit).tolist()
-        for part in batch_ranges(counts, self.batch_texts, self.batch_tokens):
+        for part in batch_ranges(self._cut(texts, task)[1], self.batch_texts, self.batch_tokens):
             done = self.service.result(self._job(0, [texts[i] for i in part], task))
             refused |= {part.start + place: why for place, why in done.refused.items()}
             vectors[part.start : part.stop] = done.vectors
@@ -158,27 +153,21 @@ class Sending:
 
         RefusedError if it refuses a harmless text as well: then the fault is not in a text."""
         for part in _requests(self.texts):
-            try:
-                await self._send(part)
-            except RefusedError as fault:
-                await self._answered([_HARMLESS], [_HARMLESS_TOKENS])
-                await self._divide(part, fault)
+            await self._send(part, is_whole=True)
 
-    async def _divide(self, part: range, fault: RefusedError) -> None:
-        """Send the halves of a refused part by themselves; a text that is refused alone has the reason."""
-        if len(part) == 1:
-            self.refused[part.start] = str(fault)
-            return
-        middle = (part.start + part.stop) // 2
-        for half in (range(part.start, middle), range(middle, part.stop)):
-            try:
-                await self._send(half)
-            except RefusedError as again:
-                await self._divide(half, again)
-
-    async def _send(self, part: range) -> None:
+    async def _send(self, part: range, *, is_whole: bool) -> None:
+        """Set the vectors of a part, else of its halves; a text that is refused alone has the reason."""
         span = slice(part.start, part.stop)
-        self.vectors[span] = await self._answered(self.texts[span], self.counts[span])
+        try:
+            self.vectors[span] = await self._answered(self.texts[span], self.counts[span])
+        except RefusedError as fault:
+            if is_whole:
+                await self._answered([_HARMLESS], [_HARMLESS_TOKENS])
+            if len(part) == 1:
+                self.refused[part.start] = str(fault)
+                return
+            for half in (part[: len(part) // 2], part[len(part) // 2 :]):
+                await self._send(half, is_whole=False)
 
     async def _answered(self, texts: list[str], counts: list[int]) -> np.ndarray:
         """The vectors of texts of so many tokens; RefusedError if the service will not embed them."""

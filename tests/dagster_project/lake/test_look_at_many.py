@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -18,6 +18,7 @@ from assets.partitions import MAIL
 from dagster_project.lake.kept_footers import KeptFooters
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.parquet_files import Entries, ParquetFooter
+from tests.http_loopback import WholeAnswers
 from transforms.schemas.registry import lake_tables
 
 PARTITIONS, PAGE = 4_000, 1_000
@@ -32,26 +33,19 @@ def etag(key: str) -> str:
     return f"{hash(key) & (1 << 64) - 1:032x}"
 
 
-class Lists(BaseHTTPRequestHandler):
+class Lists(WholeAnswers):
     """Lists sorted keys, a thousand at a time, and knows nothing else."""
 
     protocol_version = "HTTP/1.1"
     keys: list[str] = []
     asked: Any = None
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
         with self.asked.get_lock():
             self.asked.value += 1
         after = query.get("continuation-token", "")
-        body = page(self.keys, query["prefix"], query.get("delimiter"), after).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        pass
+        self.send(200, page(self.keys, query["prefix"], query.get("delimiter"), after))
 
 
 @contextmanager

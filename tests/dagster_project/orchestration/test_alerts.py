@@ -4,7 +4,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from dagster_project.cli.main import main
 from dagster_project.orchestration.alerts import alert_checks, alerting, send
 from dagster_project.orchestration.outcomes import FailedCheck
 from tests.archives import Mail, Workspace
+from tests.http_loopback import WholeAnswers
 from tests.timing import HUNG, has_left
 from transforms.errors import BusyError, SourceError
 from transforms.settings.operations import AlertSettings
@@ -33,18 +34,14 @@ class Receiver(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}{path}"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(WholeAnswers):
     def do_POST(self) -> None:  # noqa: N802
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = self.form()
         if self.path == "/slow":
             has_left(self.connection)
         assert isinstance(self.server, Receiver)
         self.server.received.append(json.loads(body))
-        self.send_response({"/broken": 500, "/moved": 302}.get(self.path, 204))
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+        self.send({"/broken": 500, "/moved": 302}.get(self.path, 204), b"")
 
 
 @pytest.fixture

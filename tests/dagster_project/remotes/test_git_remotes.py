@@ -2,57 +2,34 @@
 
 import os
 import socket
-import subprocess
 import tracemalloc
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assets.protocols.sources import Fetched
-from dagster_project.composition.objects import make_sources
 from dagster_project.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace
-from tests.broken_files import noisy_git
-from tests.http_loopback import basic, served
+from tests.broken_files import Epoch, noisy_git
+from tests.http_loopback import WholeAnswers, basic, served
+from tests.lying_servers import Fetch
 from transforms.errors import FetchError, FetchInterruptedError
-
-
-def git(repository: Path, *arguments: str, given: bytes = b"") -> str:
-    who = {f"GIT_{p}_{k}": v for p in ("AUTHOR", "COMMITTER") for k, v in (("NAME", "a"), ("EMAIL", "a@b"))}
-    dates = {"GIT_AUTHOR_DATE": "1075636800 +0000", "GIT_COMMITTER_DATE": "1075636800 +0000"}
-    done = subprocess.run(
-        ["git", "-c", f"core.hooksPath={os.devnull}", "-C", str(repository), *arguments],
-        input=given, capture_output=True, check=True, env={**os.environ, **who, **dates, "GIT_CONFIG_GLOBAL": os.devnull},
-    )  # fmt: skip
-    return done.stdout.decode().strip()
 
 
 class Inbox:
     """Repositories of an inbox at the remote end, one per epoch."""
 
     def __init__(self, folder: Path):
-        self.folder = folder
+        self.folder, self.epochs = folder, dict[int, Epoch]()
 
-    def add(self, epoch: int, *mails: Mail) -> Path:
+    def add(self, number: int, *mails: Mail) -> None:
         """Mails come, each as a commit with a blob at `m`."""
-        repository = self.folder / str(epoch)
-        if not repository.exists():
-            repository.mkdir(parents=True)
-            git(repository, "init", "--quiet", "--bare", "--initial-branch=master", ".")
+        epoch = self.epochs[number] = self.epochs.get(number) or Epoch(self.folder / str(number))
         for mail in mails:
-            blob = git(repository, "hash-object", "-w", "--stdin", given=mail.text().encode())
-            tree = git(repository, "mktree", given=f"100644 blob {blob}\tm\n".encode())
-            head = subprocess.run(
-                ["git", "-C", str(repository), "rev-parse", "--verify", "-q", "master"], capture_output=True
-            )
-            parent = ["-p", head.stdout.decode().strip()] if head.returncode == 0 else []
-            commit = git(repository, "commit-tree", tree, *parent, "-m", mail.subject)
-            git(repository, "update-ref", "refs/heads/master", commit)
-        git(repository, "update-server-info")
-        return repository
+            epoch.commit({"m": mail.text().encode()})
+        epoch.git("update-server-info")
 
 
 @pytest.fixture
@@ -60,9 +37,6 @@ def inbox(tmp_path: Path) -> Inbox:
     made = Inbox(tmp_path / "remote")
     made.add(0, Mail(0, subject="one"), Mail(1, subject="two"))
     return made
-
-
-Fetch = Callable[..., Fetched]
 
 
 @pytest.fixture
@@ -80,31 +54,25 @@ def fetch(work: Workspace, inbox: Inbox, every_key: None) -> Fetch:
     return run
 
 
-def subjects(work: Workspace) -> list[str]:
-    sources = make_sources(work.settings)
-    mails = [m for partition in sources.discover() for m in sources.mails(partition)]
-    return [m.data.decode().partition("Subject: ")[2].partition("\n")[0] for m in mails]
-
-
 def test_all_epochs_are_cloned_and_then_fetched(work: Workspace, inbox: Inbox, fetch: Fetch):
     assert fetch().added == 1
-    assert subjects(work) == ["one", "two"]
+    assert work.subjects() == ["one", "two"]
     again = fetch()
     assert (again.added, again.changed, again.unchanged, again.bytes) == (0, 0, 1, 0)
     inbox.add(0, Mail(2, subject="three"))
     inbox.add(1, Mail(3, subject="four"))
     found = fetch()
     assert (found.added, found.changed) == (1, 1)
-    assert subjects(work) == ["one", "two", "three", "four"]
-    assert found.newest_at and found.newest_at.timestamp() == 1075636800
+    assert work.subjects() == ["one", "two", "three", "four"]
+    assert found.newest_at and found.newest_at.timestamp() == 1_700_000_000
 
 
 def test_a_history_that_was_rewritten_there_is_rewritten_here(work: Workspace, inbox: Inbox, fetch: Fetch):
     fetch()
-    repository = inbox.folder / "0"
-    git(repository, "update-ref", "refs/heads/master", git(repository, "rev-parse", "master~1"))
+    epoch = inbox.epochs[0]
+    epoch.git("update-ref", "refs/heads/master", epoch.git("rev-parse", "master~1"))
     assert fetch().changed == 1
-    assert subjects(work) == ["one"]
+    assert work.subjects() == ["one"]
 
 
 def test_an_epoch_that_was_fetched_must_be_there(inbox: Inbox, fetch: Fetch, work: Workspace):
@@ -112,7 +80,7 @@ def test_an_epoch_that_was_fetched_must_be_there(inbox: Inbox, fetch: Fetch, wor
     (inbox.folder / "0").rename(inbox.folder / "away")
     with pytest.raises(FetchError, match="mend the address"):
         fetch()
-    assert subjects(work) == ["one", "two"]
+    assert work.subjects() == ["one", "two"]
 
 
 def test_nothing_there_at_all_must_be_mended(fetch: Fetch, tmp_path: Path):
@@ -133,8 +101,8 @@ def test_neither_hooks_nor_configuration_of_remote_or_user_are_run(
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"#!/bin/sh\ntouch {marks}/{hook}\n")
         path.chmod(0o755)
-    git(repository, "config", "uploadpack.packObjectsHook", f"touch {marks}/pack; exec")
-    git(repository, "config", "core.sshCommand", f"touch {marks}/ssh;")
+    inbox.epochs[0].git("config", "uploadpack.packObjectsHook", f"touch {marks}/pack; exec")
+    inbox.epochs[0].git("config", "core.sshCommand", f"touch {marks}/ssh;")
     templates = tmp_path / "templates" / "hooks"
     templates.mkdir(parents=True)
     (templates / "reference-transaction").write_text(f"#!/bin/sh\ntouch {marks}/template\n")
@@ -184,10 +152,10 @@ def test_a_mirror_that_is_no_repository_any_more_is_cloned_again(fetch: Fetch, w
     fetch()
     (work.folder / "state/sources/lore/git/0.git/HEAD").unlink()
     assert fetch().added == 1
-    assert subjects(work) == ["one", "two"]
+    assert work.subjects() == ["one", "two"]
 
 
-class _Files(BaseHTTPRequestHandler):
+class _Files(WholeAnswers):
     """Git's protocol for plain files over HTTP, behind a password."""
 
     root: Path
@@ -196,14 +164,7 @@ class _Files(BaseHTTPRequestHandler):
     def do_GET(self) -> None:  # noqa: N802
         path = self.root / self.path.partition("?")[0].lstrip("/")
         code = 401 if self.headers.get("Authorization") != self.wanted else 200 if path.is_file() else 404
-        body = path.read_bytes() if code == 200 else b""
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *ignored: Any) -> None:
-        return
+        self.send(code, path.read_bytes() if code == 200 else b"")
 
 
 @pytest.fixture
@@ -224,7 +185,7 @@ def test_credentials_reach_git_by_its_environment_and_stay_in_no_file(
     assert "wrong-secret" not in str(fault.value)
     monkeypatch.setenv("LIST_PASSWORD", "0pen-sesame")
     fetch(**named)
-    assert subjects(work) == ["one", "two"]
+    assert work.subjects() == ["one", "two"]
     kept = b"".join(p.read_bytes() for p in work.folder.rglob("*") if p.is_file())
     assert b"0pen-sesame" not in kept and basic("ada", "0pen-sesame").split()[1].encode() not in kept
 

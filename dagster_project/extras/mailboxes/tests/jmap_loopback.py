@@ -4,10 +4,9 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from tests.http_loopback import served
+from tests.http_loopback import WholeAnswers, served
 
 TOKEN = "t0ken-of-Ada-4711"
 BOXES = (("in", "Eingang", None, "inbox"), ("li", "Lists", None, None), ("de", "dev", "li", None))
@@ -74,7 +73,7 @@ class Account:
         return {"state": str(len(self.log)), "notFound": [*{*asked["ids"]} - {*self.mails}], "list": mails}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(WholeAnswers):
     account: Account
 
     def do_GET(self) -> None:  # noqa: N802
@@ -84,9 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.reply("session", self.account.session())
 
     def do_POST(self) -> None:  # noqa: N802
-        ((method, asked, tag),) = json.loads(self.rfile.read(int(self.headers["Content-Length"])))[
-            "methodCalls"
-        ]
+        ((method, asked, tag),) = json.loads(self.form())["methodCalls"]
         answer = {"accountId": asked["accountId"], **self.account.answer(method, asked)}
         self.reply(method, {"methodResponses": [["error" if "type" in answer else method, answer, tag]]})
 
@@ -95,17 +92,8 @@ class _Handler(BaseHTTPRequestHandler):
         given = self.account.lies.get(what, lambda answer: answer)(true)
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":
             given = 401, {}
-        body = b"" if isinstance(given, tuple) else given
-        body = body if isinstance(body, bytes) else json.dumps(body).encode()
         status, headers = given if isinstance(given, tuple) else (200, {})
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *ignored: Any) -> None:
-        return
+        self.send(status, b"" if isinstance(given, tuple) else given, headers)
 
 
 @contextmanager

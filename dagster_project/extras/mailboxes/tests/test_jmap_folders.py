@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from assets.protocols.sources import Fetched
-from dagster_project.composition.objects import make_sources
 from dagster_project.extras.mailboxes.labels import with_labels
 from dagster_project.extras.mailboxes.tests.jmap_loopback import TOKEN, Account, served_account
 from dagster_project.extras.mailboxes.tests.test_labels import read
@@ -35,8 +34,7 @@ class Folder:
 
     def labels(self) -> dict[int, list[str]]:
         """The labels of the mails that are here, which have the line ends of a Maildir."""
-        sources = make_sources(self.work.settings)
-        here = [m.data for partition in sources.discover() for m in sources.mails(partition)]
+        here = self.work.mails()
         return {DATA.index(with_labels(data, ()).replace(b"\n", b"\r\n")): read(data) for data in here}
 
     def mails(self) -> list[int]:

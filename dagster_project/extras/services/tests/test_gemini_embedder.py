@@ -29,7 +29,7 @@ from tests import gemini_loopback as server
 from tests.cases import some
 from tests.gemini_loopback import KEY, Loopback, vector
 from tests.timing import HUNG, until
-from transforms.errors import BudgetError, RefusedTextError, ServiceError, SettingsError, WeftError
+from transforms.errors import RefusedTextError, ServiceError, SettingsError, WeftError
 from transforms.hashing import text_hash
 from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
 from transforms.text.visible import Picture, picture_text
@@ -306,12 +306,6 @@ def test_long_texts_are_cut_counted_and_sent_within_the_limits(gemini: Loopback,
     assert len(gemini.requests) == 4
 
 
-def test_a_run_above_its_budget_asks_for_nothing(gemini: Loopback, tmp_path: Path):
-    with pytest.raises(BudgetError, match="budget of a run has 100 left"):
-        embed(TEXTS, tmp_path, gemini.url, budget_tokens=100)
-    assert not gemini.requests
-
-
 def test_without_a_key_the_variables_are_named(
     gemini: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -359,29 +353,6 @@ def test_a_killed_run_pays_again_for_what_was_under_way_and_no_more(gemini: Loop
     assert again <= kills * 5 * 10
 
 
-def unanswered(gemini: Loopback, cache: Path) -> int:
-    """Kill a run while the server is silent; how many texts it has been asked for."""
-    gemini.rule = lambda texts: server.hangs
-    run = started(cache, gemini.url, 0, 400)
-    kill_at(gemini, 4, run)
-    return sum(gemini.asked.values())
-
-
-@pytest.mark.exhaustive
-def test_the_run_after_a_kill_knows_what_is_perhaps_paid_twice(gemini: Loopback, tmp_path: Path):
-    asked = unanswered(gemini, tmp_path)
-    assert asked == 40
-    gemini.rule = lambda texts: server.expired_key
-    with pytest.raises(ServiceError, match="does not accept the key"):
-        embed(texts_between(0, 400), tmp_path, gemini.url)
-    gemini.rule = lambda texts: None
-    found, report = embed(texts_between(0, 400), tmp_path, gemini.url)
-    assert are_right(found, texts_between(0, 400))
-    assert totals(report).metadata()["perhaps_paid_twice"] == asked
-    _, report = embed(texts_between(0, 500), tmp_path, gemini.url)
-    assert "perhaps_paid_twice" not in totals(report).metadata()
-
-
 def test_texts_of_another_run_that_is_alive_are_not_paid_twice(gemini: Loopback, tmp_path: Path):
     gemini.delay = 0.2
     run = started(tmp_path, gemini.url, 0, 100)
@@ -411,19 +382,6 @@ def test_only_a_request_that_the_service_may_count_is_perhaps_paid_twice(
     gemini.rule = lambda texts: None
     _, report = embed(TEXTS[:10], tmp_path, gemini.url)
     assert len(report.unfinished) == texts
-
-
-@pytest.mark.exhaustive
-def test_two_processes_never_pay_for_the_same_text(gemini: Loopback, tmp_path: Path):
-    gemini.delay = 0.05
-    runs = [started(tmp_path, gemini.url, *part) for part in ((0, 200), (100, 300))]
-    for run in runs:
-        run.join(HUNG)
-    assert [run.exitcode for run in runs] == [0, 0]
-    assert set(gemini.paid.values()) == {1}
-    found, report = embed(texts_between(0, 300), tmp_path, gemini.url)
-    assert are_right(found, texts_between(0, 300))
-    assert report.calls == 0
 
 
 SECRET = "AKIA" + "IOSFODNN7EXAMPLE"

@@ -3,11 +3,9 @@
 import asyncio
 import hashlib
 import json
-import threading
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,7 @@ from dagster_project.composition.objects import make_resources
 from dagster_project.models.embedders import make_embedder
 from dagster_project.models.language_models import language_model
 from tests.archives import Workspace
+from tests.http_loopback import WholeAnswers, served
 from tests.timing import HUNG
 from transforms.errors import BudgetError, RefusedTextError, ServiceError
 from transforms.settings.models import EmbeddingSettings, GeminiSettings, SafetySettings
@@ -46,17 +45,19 @@ def direction(text: str, width: int) -> list[float]:
     return [float(v) * 3 for v in np.random.default_rng(seed).normal(size=width)]
 
 
-class _Answer(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        state: Endpoint = self.server.state  # type: ignore[attr-defined]
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+class _Answer(WholeAnswers):
+    state: Endpoint
+
+    def do_POST(self) -> None:  # noqa: N802
+        state, body = self.state, json.loads(self.form())
         state.asked.append({"path": self.path, **body})
         state.keys.add(self.headers.get("authorization", ""))
         code = state.plan.popleft() if state.plan else None
         if code is None and any("forbidden" in text for text in body.get("input", [])):
             code = 400
         if code is not None:
-            self.send(code, {"error": {"message": f"said to {self.headers.get('authorization')}"}})
+            error = {"message": f"said to {self.headers.get('authorization')}"}
+            self.send(code, {"error": error}, {"Retry-After": state.retry_after})
         elif self.path == "/v1/embeddings":
             rows = [{"index": n, "embedding": direction(t, state.width)} for n, t in enumerate(body["input"])]
             self.send(200, {"data": rows[::-1]})
@@ -64,27 +65,14 @@ class _Answer(BaseHTTPRequestHandler):
             choice = {"finish_reason": "stop", "message": {"content": state.reply}}
             self.send(200, {"choices": [choice], "usage": {"total_tokens": 12}})
 
-    def send(self, code: int, body: object) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(code)
-        self.send_header("content-length", str(len(data)))
-        self.send_header("retry-after", self.server.state.retry_after)  # type: ignore[attr-defined]
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is printed."""
-
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Answer) as server:
-        state = server.state = Endpoint()  # type: ignore[attr-defined]
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_address[1]}/v1/")
+    state = Endpoint()
+    with served(_Answer, state=state) as origin:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{origin}/v1/")
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         yield state
-        server.shutdown()
 
 
 def unit(text: str) -> np.ndarray:
