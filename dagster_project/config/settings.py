@@ -142,7 +142,7 @@ class SourceSettings(NamedSource):
         return "mail"
 
 
-USUALLY_EXCLUDED = ("node_modules/", "__pycache__/", "_chunks/", "All Tasks.md")
+USUALLY_EXCLUDED = ("node_modules/", "__pycache__/", "_authority/", "_chunks/", "All Tasks.md")
 
 
 class DocumentSourceSettings(NamedSource):

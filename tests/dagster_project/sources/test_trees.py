@@ -47,7 +47,7 @@ def test_files_of_all_depths_are_read_in_order_of_name(root: Path):
         ("b/node_modules/x/README.md", {"b/node_modules": "excluded"}),
         ("All Tasks.md", {"All Tasks.md": "excluded"}), ("b/_chunks/x.md", {"b/_chunks": "excluded"}),
         ("image.png", {"image.png": "needs_ocr"}), ("state/cache/note.md", {}),
-        ("b/entities.xml", {"b/entities.xml": "confluence_xml"}),
+        ("b/entities.xml", {"b/entities.xml": "confluence_xml"}), ("_authority/x.md", {"_authority": "excluded"}),
     ],
 )  # fmt: skip
 def test_what_is_not_read_is_one_entry_with_its_reason(root: Path, name: str, fault: dict[str, str]):
