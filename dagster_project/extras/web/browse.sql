@@ -36,7 +36,7 @@ SELECT year(dated_at)::VARCHAR AS heading, * EXCLUDE dated_at FROM (
 -- name: files
 SELECT strftime(dated_at, '%B %Y') AS heading, * EXCLUDE dated_at FROM (
   SELECT 'attachment' AS kind, attachment_id AS id, filename AS title,
-    concat_ws(' · ', content_class, byte_count || ' bytes', m.subject) AS facts, 'attachment' AS picture,
+    concat_ws(' · ', nullif(content_class, 'other'), formatReadableDecimalSize(byte_count), m.subject) AS facts, if(reason LIKE 'missing%', '', 'attachment') AS picture,
     m.effective_at AS dated_at
   FROM (SELECT *, message_id AS doc_id FROM attachments) a LEFT JOIN messages m USING (message_id) WHERE {found}
   UNION ALL SELECT {of_document}, coalesce(modified_at, created_at) FROM documents

@@ -104,7 +104,9 @@ def attached(site: Site, request: Request, index: SearchIndex) -> Response:
     (row,) = rows_about(index.ask, _ATTACHED, "attachment", parameter(request))
     name = row["filename"] or f"part-{row['part_index']}"
     if (chats := source_of(site, row["source"])) is None:
-        return _sent(site, request, _part(_mail(site, index, row["message_id"]), row), name)
+        with site.drawing:  # a mail of 64 MB takes several times that
+            data = _part(_mail(site, index, row["message_id"]), row)
+        return _sent(site, request, data, name)
     return _sent(site, request, chat_file(site, chats, row), name, only=_MEDIA if chats.pseudonyms else "")
 
 

@@ -107,7 +107,7 @@ FOLDER = Path(__file__).parent
 SECONDS = 20.0
 """Seconds until a question is given up."""
 _DRAWN_AT_ONCE = 2
-"""Pages of PDF that are drawn side by side, each in a process that may take `read_memory_bytes`."""
+"""Pages of PDF that are drawn side by side, each in a process that may take `read_memory_bytes`, and mails with files."""
 View = Callable[["Site", Request, SearchIndex], Response]
 """Makes the answer to a request from the index, in a thread of the pool."""
 

@@ -165,7 +165,7 @@ PAGES = (
     "/", f"/?q={QUERY}", "/?q=has:patch", "/corpus", "/help", "/d/docs%3Afaq.md", "/d/docs%3Azebra.md",
     "/why?q=torn&id=docs:faq.md", "/c/chat%3AWithy%20Brook%20gauges%400001", "/m/m502@example.org",
     "/series/m502@example.org", "/diff?from=m501@example.org&to=m502@example.org", "/m/m600@example.org", "/?q=zebra",
-    "/p/marta@quern.example", "/quarantine", "/m/h0@example.org?view=html", *BROWSED,
+    "/p/marta@quern.example", "/quarantine", "/searches", "/m/h0@example.org?view=html", *BROWSED,
 )  # fmt: skip
 
 
@@ -329,16 +329,29 @@ def test_a_chat_is_read_by_its_days_and_cited(chromium: Any, base: str):
 @pytest.mark.parametrize(
     ("name", "address", "size", "dark"),
     [
-        ("serve-search", f"/?q={QUERY}", DESK, False), ("serve-thread", None, DESK, False),
+        ("serve-search", f"/?q={QUERY}", DESK, False), ("serve-thread", "/t/THREAD", DESK, False),
         ("serve-document", "/d/docs%3Afaq.md", DESK, True), ("serve-phone", f"/?q={QUERY}", PHONE, True),
         ("serve-corpus", "/corpus", DESK, False), ("serve-person", "/p/marta@quern.example", DESK, False),
+        ("serve-mail", "/m/MAIL", DESK, False), ("serve-tree", "/t/THREAD?view=tree", DESK, False),
+        ("serve-chat", "/c/chat%3AWithy%20Brook%20gauges%400001", DESK, False), ("serve-browse", "/browse", DESK, False),
+        ("serve-why", f"/why?q={QUERY}&id=docs:faq.md", DESK, False), ("serve-set-aside", "/quarantine", DESK, False),
+        ("serve-help", "/help", DESK, False), ("serve-saved", "/searches", DESK, False),
     ],
 )  # fmt: skip
 def test_a_picture_of_the_pages(
-    chromium: Any, shipped: Workspace, name: str, address: str | None, size: dict[str, int], dark: bool
+    chromium: Any, shipped: Workspace, name: str, address: str, size: dict[str, int], dark: bool
 ):
     """The documentation shows the sample as it is shipped."""
     (thread,) = shipped.column("SELECT thread_id FROM threads ORDER BY message_count DESC, thread_id LIMIT 1")
+    mails = (
+        f"SELECT message_id FROM thread_tree WHERE thread_id = '{thread}' ORDER BY position OFFSET 2 LIMIT 1"
+    )
     with served(shipped) as base, opened(chromium, base, size=size, dark=dark) as page:
-        page.goto(address or f"/t/{thread}")
+        if name == "serve-saved":
+            page.goto(f"/?q={QUERY}")
+            page.locator("summary", has_text="Save").click()
+            page.keyboard.press("Tab")
+            page.keyboard.press("Enter")
+            page.wait_for_url("**/searches")
+        page.goto(address.replace("THREAD", thread).replace("MAIL", shipped.column(mails)[0]))
         shoot(page, name)
