@@ -95,6 +95,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
         mode="json", include={**dict.fromkeys(recorded_sections, True), "embedding": {"model"}}
     )
     recorded["search"] = json.loads(bm25.lexical_key(settings.search))
+    guards = extra_parts("guard") if settings.evaluation.publish_check else []
     return DuckDBPublisher(
         lake,
         settings.root / "index",
@@ -106,7 +107,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
             recorded,
             tuple(table for extra in enabled(settings) if extra.published for table in load(extra.published)),
         ),
-        guard=make_quality_guard(settings),
+        guards=(make_quality_guard(settings), *(make(settings) for make in guards)),
         sightings=make_seen_partitions(settings),
         mirror=make_mirror(settings),
     )

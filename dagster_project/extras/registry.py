@@ -115,6 +115,8 @@ class Extra:
     """A function that takes how a table of the lake is read, and returns the texts that stages embed as queries."""
     checks: str = ""
     """A function of the settings that returns asset checks."""
+    guard: str = ""
+    """A function of the settings that returns a guard of publishes (`DuckDBPublisher`), or None."""
     rankings: Mapping[str, RankingOffer] = field(default_factory=dict)
     """By their names."""
     engines: Mapping[str, EngineOffer] = field(default_factory=dict)

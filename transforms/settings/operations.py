@@ -111,5 +111,7 @@ class EvaluationSettings(StageSettings):
         ("default", "lexical", "vector", "rrf"), description="profiles to measure; the first is the baseline"
     )
     publish_check: bool = Field(
-        False, description="refuse to publish when nDCG@10 of the first drops beyond its 95 % interval"
+        False,
+        description="refuse to publish when nDCG@10 of the first drops beyond its 95 % interval, or when hidden texts "
+        "change an answer under a lens",
     )

@@ -1,12 +1,13 @@
-"""`weft eval lens`: whether two workspaces that differ only outside a lens give the same answers under it."""
+"""`weft eval lens`, and the guard of publishes: whether texts outside of a lens change an answer under it."""
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from functools import cache
 from os.path import commonprefix
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
@@ -16,10 +17,22 @@ from dagster_project.evaluation.evaluate import drafted, make_evaluator
 from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.servers import answers
-from transforms.errors import CheckFailedError, QueryError
+from transforms.errors import (
+    CheckFailedError,
+    GroundTruthError,
+    IndexUnavailableError,
+    LensError,
+    ModelMismatchError,
+    QueryError,
+)
 from transforms.evaluation.ground_truth import parse_ground_truth
 
-_HITS, _BESIDE = 10, 60
+_HITS, _BESIDE, _DRAFTED = 10, 60, 20
+_SHOWN = ("messages", "attachments", "documents", "conversation_windows", "memberships")
+_SHOWN_ROWS = " UNION ALL ".join(
+    f"SELECT count(*), sum(hash(*COLUMNS(lambda name: name <> 'person_id'))) FROM {table}" for table in _SHOWN
+)
+"""Hashes of the rows that say nothing of others; the person of a mail follows from all mails."""
 
 
 @click.command()
@@ -40,12 +53,9 @@ def lens(
     here = load_settings(config)
     shared = {part: getattr(here, part) for part in ("lenses", "search", "context", "safety", "mcp")}
     pair = here, load_settings(other).model_copy(update=shared)
-    truths = [make_evaluator(here, files).ground_truth()]
-    if not truths[0].queries.num_rows:
-        truths = [parse_ground_truth(drafted(settings, count)[0], "draft") for settings in pair]
-    queries = sorted({query for truth in truths for query in truth.queries["query"].to_pylist()})
+    queries = _queries(pair, files, count)
     of_both = (_answers(settings, name, queries) for settings in pair)
-    answered = zip(["list_sources", *queries], *of_both, strict=True)
+    _, *answered = zip(["rows", "list_sources", *queries], *of_both, strict=True)
     differing = [(q, len(commonprefix(texts)), texts) for q, *texts in answered if texts[0] != texts[1]]
     count_of_all = len(queries) + 1
     equal = count_of_all - len(differing)
@@ -63,12 +73,69 @@ def lens(
         sys.exit(CheckFailedError.exit_code)
 
 
-def _answers(settings: Settings, lens: str, queries: Sequence[str]) -> Iterator[str]:
-    """The list of sources, and the answer to each query or the fault that it meets.
+def leak_guard(settings: Settings) -> Callable[[Path, Path | None], None] | None:
+    """A guard that refuses to publish a file if hidden texts change an answer under a lens; None unless it is switched on.
+
+    Raises CheckFailedError with the number of such answers. A lens is judged if it shows the same texts in the new file and
+    in the current one, and can be applied to both: then all answers are to be equal byte for byte."""
+    if not settings.evaluation.publish_check or not settings.lenses:
+        return None
+
+    def guard(new: Path, current: Path | None) -> None:
+        if current is None:
+            return
+        queries = list[str]()
+        with suppress(GroundTruthError, IndexUnavailableError, ModelMismatchError):
+            queries = _queries([settings], (), _DRAFTED)
+        with TemporaryDirectory(prefix=f"{new.stem}-", dir=new.parent) as aside:
+            for lens in settings.lenses:
+                of_both = (
+                    _answers(_rooted(settings, Path(aside, file.stem)), lens, queries, file)
+                    for file in (current, new)
+                )
+                _require_equal(lens, ["list_sources", *queries], *of_both)
+
+    return guard
+
+
+def _rooted(settings: Settings, root: Path) -> Settings:
+    """The settings with another folder for all that is generated but the lake."""
+    storage = settings.storage.model_copy(update={"root": str(root), "lake": settings.lake_uri})
+    return settings.model_copy(update={"storage": storage})
+
+
+def _require_equal(lens: str, names: Sequence[str], before: Iterator[str], after: Iterator[str]) -> None:
+    """Refuse answers behind an equal first text that differ; a lens that one file does not know has none."""
+    try:
+        if next(before) != next(after):
+            return
+    except (LensError, IndexUnavailableError, ModelMismatchError):
+        return
+    differing = [name for name, *texts in zip(names, before, after, strict=True) if texts[0] != texts[1]]
+    if differing:
+        raise CheckFailedError(
+            f"nothing was published: {len(differing)} of {len(names)} answers under the lens {lens} change with texts that "
+            f"it hides, as {', '.join(differing[:5])}; report it, and set evaluation.publish_check = false to publish"
+        )
+
+
+def _queries(settings: Sequence[Settings], files: Sequence[Path], count: int) -> list[str]:
+    """The queries of files or of the first settings, else `count` of a kind drafted from each index; sorted."""
+    truths = [make_evaluator(settings[0], files).ground_truth()]
+    if not truths[0].queries.num_rows:
+        truths = [parse_ground_truth(drafted(one, count)[0], "draft") for one in settings]
+    return sorted({query for truth in truths for query in truth.queries["query"].to_pylist()})
+
+
+def _answers(
+    settings: Settings, lens: str, queries: Sequence[str], place: Path | None = None
+) -> Iterator[str]:
+    """A hash of the shown rows, the list of sources, and the answer to each query or the fault that it meets.
 
     Without the time of the publish, and of the version, which is a hash of all that is shown, in the list alone."""
     limits, left_out = settings.mcp, {"index_version": True, "completeness": {"published_at"}}
-    with closing(open_index(settings, True, lens)) as index:
+    with closing(open_index(settings, True, lens, place)) as index:
+        yield str(index.connection.execute(_SHOWN_ROWS).fetchall()) + index.manifest["settings"]
         text = cache(lambda id: answers.text(index, id, 0, limits.max_characters).answer.model_dump_json())
         yield answers.sources(index).answer.model_dump_json()
         for query in queries:

@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -90,15 +90,16 @@ class DuckDBPublisher:
         settings: PublishSettings,
         *,
         sightings: SeenPartitions | None = None,
-        guard: Callable[[Path, Path | None], None] | None = None,
+        guards: Iterable[Callable[[Path, Path | None], None] | None] = (),
         mirror: Mirror | None = None,
     ):
         """`sightings` knows when the partitions of the lake were first seen.
 
-        `guard` gets each new file before it is published, and the current one; it may raise to refuse the new one.
+        Each of `guards` gets a new file before it is published, and the current one; it may raise to refuse the new one.
         `mirror` gets it before that."""
         self.lake, self.folder, self.settings = lake, folder, settings
-        self.sightings, self.guard, self.mirror = sightings, guard, mirror
+        self.sightings, self.mirror = sightings, mirror
+        self.guards = [guard for guard in guards if guard]
 
     @property
     def layout(self) -> str:
@@ -198,8 +199,8 @@ class DuckDBPublisher:
                 result = replace(full(inputs, building, previous).run(), path=place)
             if self.mirror:
                 result = replace(result, mirrored=self.mirror.publish(building, self.current()))
-            if self.guard:
-                self.guard(building, self.current())
+            for guard in self.guards:
+                guard(building, self.current())
             sync([building])
             require_leases()
             remove([folder_of(place)])

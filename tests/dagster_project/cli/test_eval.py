@@ -274,11 +274,6 @@ def test_the_job_measures_what_the_command_measures(measured: Workspace, report:
 
 
 @pytest.mark.exhaustive
-def test_a_build_makes_no_evaluation(measured: Workspace):
-    assert measured.build().published is None
-
-
-@pytest.mark.exhaustive
 def test_a_publish_that_makes_answers_worse_is_refused(built: Workspace):
     with_queries(built, "publish_check = true\n")
     before = (built.index / "CURRENT").resolve()

@@ -15,10 +15,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from dagster_project.context.context_index import passages
 from dagster_project.extras.proof.signatures import Keys, signature_links
+from dagster_project.index.publish.lens import lens_file
 from dagster_project.index.search.opened_index import open_index
 from tests.archives import Mail, Once, Workspace
 from tests.broken_files import Epoch
 from transforms.context.passages import render_block
+from transforms.errors import CheckFailedError
 
 dkim = pytest.importorskip("dkim", reason="weft[proof] is not installed")
 
@@ -45,7 +47,8 @@ def made_once(once: Once, tmp_path_factory: pytest.TempPathFactory) -> Workspace
         {"name": "chat", "kind": "conversation", "path": "chat"},
         **{"lenses.mail": {"where": "source:dev OR source:box"}},
     )
-    work.write("dev/dev.mbox", [Mail(1, "The first text of the archive."), Mail(2, "The second text.")])
+    first = Mail(1, "The first text of the archive.", "A text of the archive")
+    work.write("dev/dev.mbox", [first, Mail(2, "The second text.")])
     work.write("box/new/1.host", Mail(3, "The text is of ann@example.org, in a folder.").text().encode())
     Epoch(work.folder / "mail/inbox/git/0.git").add(4)
     Epoch(work.put("notes/Kiln.md", NOTE).parent / ".git").commit({"Kiln.md": NOTE.encode()})
@@ -138,23 +141,40 @@ def test_a_lens_shows_neither_places_nor_other_texts(made_once: Workspace):
 
 @pytest.mark.parametrize("changed", ["notes/Kiln.md", "mail/dev/dev.mbox"])
 def test_only_what_a_lens_shows_changes_answers(made_once: Workspace, made: Workspace, changed: str):
-    file, queries = (
-        made.folder / changed, made.put("a.yaml", "queries: [{id: a, query: text, relevant: [{thread: m1}]}]"),
-    )  # fmt: skip
+    file = made.folder / changed
+    queries = made.put("a.yaml", "queries: [{id: a, query: text, relevant: [{thread: m1}]}]")
     file.write_text(file.read_text().replace("text", "texts, a text") + NOTE)
     made.build()
-    run = made_once.weft("eval", "lens", "mail", str(made.config), "--json", "--queries", str(queries))
+    ask = partial(made_once.weft, "eval", "lens", "mail", str(made.config), "--json")
+    drafted, given = ask(), ask("--queries", str(queries))
     expected = (0, []) if "notes" in changed else (7, ["list_sources", "text"])
-    assert (run.exit_code, json.loads(run.stdout)["differing"]) == expected
+    assert (given.exit_code, json.loads(given.stdout)["differing"]) == expected
+    assert drafted.exit_code == expected[0] and json.loads(drafted.stdout)["asked"] > 1
+
+
+def test_a_publish_is_refused_if_hidden_texts_change_an_answer(
+    made: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    made.config.write_text(f"{made.config.read_text()}[evaluation]\npublish_check = true\n")
+    made.put("notes/Other.md", NOTE)
+    assert made.build().published
+    before, count = (made.index / "CURRENT").resolve(), lens_file.count_words
+    leak = "UPDATE terms SET df = df + (SELECT count(*) FROM src.documents)"
+    monkeypatch.setattr(lens_file, "count_words", lambda file, *of: (count(file, *of), file.execute(leak)))
+    made.put("notes/Third.md", NOTE)
+    with pytest.raises(CheckFailedError, match="[1-9] of [0-9]+ answers under the lens mail change with"):
+        made.build()
+    assert (made.index / "CURRENT").resolve() == before
+    (made.folder / CASES["m3@"][1]).write_text(Mail(3, "Another text that is shown.").text())
+    assert made.build().published, "of other texts there are other answers"
 
 
 @cache
 def private_key() -> tuple[bytes, str]:
     """A private key, and the lines of a file with its public one, of two domains."""
     pair = rsa.generate_private_key(65537, 1024)
-    record = b64encode(
-        pair.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    ).decode()
+    public = pair.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    record = b64encode(public).decode()
     line = f's1._domainkey.%s. IN TXT "v=DKIM1; k=rsa; " "p={record}"\n'
     lines = f"{line % 'example.org'}{line % 'relay.example'}s0._domainkey.example.org v=DKIM1; p=\n"
     return pair.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()), lines
