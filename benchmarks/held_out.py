@@ -55,7 +55,9 @@ def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--corpus", action="append", choices=tasks.CORPORA, help="default: all")
     parser.add_argument("--state", type=Path, help="where indexes are kept between runs")
-    parser.add_argument("--markdown", action="store_true", help="print tables as docs/evaluation.md has them")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print tables as docs/measurements/quality.md has them"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         state = arguments.state or Path(temporary)

@@ -114,24 +114,24 @@ def receipts(part: str, config: Path | None, as_json: bool, last: int | None, ne
         chain.renew_key()
     count, hashed = 0, ""
     first: dict[str, Any] = {}
-    signed: dict[str | None, int] = {}
+    signed: dict[str, int] = {}
 
     def counted() -> Iterator[dict[str, Any]]:
         nonlocal first, count, hashed
         for receipt in chain.read():
             first = first or receipt
-            count, hashed = receipt.get("number", count + 1), receipt["hash"]
-            signed[receipt.get("key")] = count
+            count, hashed = receipt["number"], receipt["hash"]
+            signed[receipt["key"]] = count
             yield receipt
 
     for receipt in deque(counted(), last) if last else counted():
-        if part == "export" and "key" in receipt or part == "list" and as_json:
+        if part == "export" or part == "list" and as_json:
             click.echo(receipt_line(receipt), nl=False)
         elif part == "list":
             click.echo(_shown(receipt))
     start = first.get("number", 1)
     size = count - start + 1
-    unknown = chain.unknown(first, count, signed.pop(None, 0))
+    unknown = chain.unknown(first, count)
     if part == "verify" and as_json:
         answer = {"receipts": size, "first": start, "hash": hashed, "keys": signed, "unknown": unknown}
         click.echo(json.dumps(answer))

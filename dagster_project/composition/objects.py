@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ from dagster_project.composition.stores import make_engine, make_lake, make_sour
 from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.settings import Settings
 from dagster_project.context.context_index import PublishedVersions
-from dagster_project.evaluation.evaluate import make_evaluator, make_quality_guard
+from dagster_project.evaluation.evaluate import make_evaluator, require_quality
 from dagster_project.extras.registry import enabled, extra_parts, load, model_service, ranking_at, sections
 from dagster_project.index.publish.operations_history import DagsterHistory
 from dagster_project.index.publish.partition_publisher import PartitionPublisher, PublishedFile
@@ -95,7 +96,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
         mode="json", include={**dict.fromkeys(recorded_sections, True), "embedding": {"model"}}
     )
     recorded["search"] = json.loads(bm25.lexical_key(settings.search))
-    guards = extra_parts("guard") if settings.evaluation.publish_check else []
+    guards = [require_quality, *extra_parts("guard")] if settings.evaluation.publish_check else []
     return DuckDBPublisher(
         lake,
         settings.root / "index",
@@ -107,7 +108,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
             recorded,
             tuple(table for extra in enabled(settings) if extra.published for table in load(extra.published)),
         ),
-        guards=(make_quality_guard(settings), *(make(settings) for make in guards)),
+        guards=[partial(guard, settings) for guard in guards],
         sightings=make_seen_partitions(settings),
         mirror=make_mirror(settings),
     )

@@ -1,6 +1,6 @@
 """The work of `weft eval`: an evaluation of the published index, its comparison with another, and sweeps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -101,30 +101,24 @@ def converted(queries: Path, qrels: Path, form: str, prefix: str) -> tuple[str, 
     return as_yaml(truth, f"Converted from {queries.name} and {qrels.name}."), truth.queries.num_rows
 
 
-def make_quality_guard(settings: Settings) -> Callable[[Path, Path | None], None] | None:
-    """A guard that refuses to publish a file that answers worse than the current one; None unless it is switched on.
+def require_quality(settings: Settings, new: Path, current: Path | None) -> None:
+    """Refuse to publish a file that answers the configured queries worse than the current one.
 
     Raises CheckFailedError if HEADLINE of the first profile dropped and the whole interval of the
     paired difference is below 0. Both files answer the current queries. A current file that these
     settings cannot search, or one that cannot be opened, is not a standard to compare with."""
-    if not settings.evaluation.publish_check or not settings.evaluation.queries:
-        return None
-
-    def guard(new: Path, current: Path | None) -> None:
-        if current is None:
-            return
-        name = settings.evaluation.profiles[0]
-        try:
-            before = _headline(settings, name, current)
-        except (ModelMismatchError, IndexUnavailableError):
-            return
-        require_as_good(before, _headline(settings, name, new), name)
-
-    return guard
+    if current is None or not settings.evaluation.queries:
+        return
+    name = settings.evaluation.profiles[0]
+    try:
+        before = _headline(settings, name, current)
+    except (ModelMismatchError, IndexUnavailableError):
+        return
+    require_as_good(before, _headline(settings, name, new), name)
 
 
 def require_as_good(before: pl.DataFrame, after: pl.DataFrame, profile: str) -> None:
-    """Refuse values of queries (columns query_id, value) that are worse than those before, as `make_quality_guard` says."""
+    """Refuse values of queries (columns query_id, value) that are worse than those before, as `require_quality` says."""
     both = before.join(after, on="query_id", suffix="_after").sort("query_id")
     if both.height < quality.FEWEST:
         return

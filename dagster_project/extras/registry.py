@@ -116,7 +116,7 @@ class Extra:
     checks: str = ""
     """A function of the settings that returns asset checks."""
     guard: str = ""
-    """A function of the settings that returns a guard of publishes (`DuckDBPublisher`), or None."""
+    """A function of the settings, a new file and the current one that raises CheckFailedError unless it may be published."""
     rankings: Mapping[str, RankingOffer] = field(default_factory=dict)
     """By their names."""
     engines: Mapping[str, EngineOffer] = field(default_factory=dict)

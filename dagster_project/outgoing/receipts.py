@@ -197,7 +197,7 @@ class Receipts:
                     if fault := _fault(line, receipt, number, before, last):
                         raise ReceiptError("; ".join([f"line {at} of {file.name} {fault}", *faults]))
                     before, last = receipt["hash"], receipt
-                    faults += self.heads.differences(heads, {"number": number, **receipt})
+                    faults += self.heads.differences(heads, receipt)
                     yield receipt
         if (most := max((head["number"] for head in heads), default=0)) > number:
             left = self.path.stat().st_size if self.path.exists() else -1
@@ -211,16 +211,12 @@ class Receipts:
         if faults:
             raise ReceiptError(f"{'; '.join(faults)}. {self.heads.file} has the notes")
 
-    def unknown(self, first: Mapping[str, Any], count: int, unsigned: int) -> list[str]:
-        """The reasons why a whole chain from a receipt to that of number `count` may not be all.
-
-        Those up to number `unsigned` have no signature."""
+    def unknown(self, first: Mapping[str, Any], count: int) -> list[str]:
+        """The reasons why a whole chain from a receipt to that of number `count` may not be all."""
         reasons = []
         if first and first["before"] != GENESIS:
             dropped = f"receipts 1 to {first['number'] - 1} showed: they were dropped, the last has"
             reasons.append(f"what {dropped} the hash {first['before']}")
-        if unsigned:
-            reasons.append(f"who wrote receipts 1 to {unsigned}: an earlier version, without signatures")
         if not (heads := self.heads.read()):
             reasons.append(f"whether the end was cut off: {self.heads.file} has no note of it")
         elif heads[-1]["number"] < count:
@@ -269,10 +265,10 @@ def _read(line: bytes) -> dict[str, Any] | None:
     try:
         receipt = json.loads(line)
         is_whole = _hashed(receipt) == receipt["hash"] and receipt_line(receipt) == line
-        number = receipt.get("number", 0)
+        is_whole = is_whole and "before" in receipt and isinstance(receipt["number"], int)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return receipt if is_whole and "before" in receipt and isinstance(number, int) else None
+    return receipt if is_whole else None
 
 
 def _fault(
@@ -283,7 +279,7 @@ def _fault(
         return "ends within a receipt: a kill interrupted it, or it was cut off; the next answer removes the line"
     if not receipt:
         return "is not as it was written"
-    own, key = receipt.get("number", number), last.get("new_key", last.get("key"))
+    own, key = receipt["number"], last.get("new_key", last.get("key"))
     if own > number:
         return f"is receipt {own}: those from {number} to {own - 1} are gone"
     if own < number:
@@ -292,8 +288,8 @@ def _fault(
         return f"does not follow the line before it: one of both was written over (receipt {own})"
     if key and receipt.get("key") != key:
         return f"has another key than the receipts before it, {receipt.get('key')}, and none announced it"
-    if "key" in receipt and not is_signed(receipt):
-        return "has a signature that is not of its key: somebody else signed it"
+    if not is_signed(receipt):
+        return "has no signature of its key: somebody else wrote it"
     return None
 
 

@@ -197,17 +197,11 @@ def _hits(index: SearchIndex, result: SearchResult) -> Shown[Hits]:
         outcome=outcome, label=result.labels[0], nearest=understood.nearest, meant=list(understood.meant),
         index_version=index.manifest["version"], hits=items, completeness=result.completeness,
     )  # fmt: skip
-    return Shown(
-        answer,
-        [
-            Disclosed(*passage)
-            for hit in items
-            for passage in (
-                (hit.citation, hit.snippet, hit.doc_id),
-                *((around.citation, around.text, around.doc_id) for around in hit.expansions),
-            )
-        ],
-    )
+    passages = list[Disclosed]()
+    for hit in items:
+        passages.append(Disclosed(hit.citation, hit.snippet, hit.doc_id))
+        passages += [Disclosed(around.citation, around.text, around.doc_id) for around in hit.expansions]
+    return Shown(answer, passages)
 
 
 _SAME = (

@@ -252,7 +252,11 @@ def mcp_app(server: MCPServer[Any], port: int, token: str | None, origins: Seque
     """The server over HTTP at /mcp on a port of the loopback interface; with a `token` for those who know it alone.
 
     Pages of `origins` may ask, too."""
-    app = server.streamable_http_app(transport_security=_own_pages(port, origins))
+    # The library would take pages of every port for its own, as it must here for a free port, which is 0.
+    own = [f"{name}:{port or '*'}" for name in ("127.0.0.1", "localhost", "[::1]")]
+    pages = [*(f"http://{name}" for name in own), *origins]
+    security = TransportSecuritySettings(allowed_hosts=own, allowed_origins=pages)
+    app = server.streamable_http_app(transport_security=security)
     app.add_middleware(WholeBody)
     if token is not None:
         app.add_middleware(TokenRequired, token=token)
@@ -263,15 +267,6 @@ def mcp_app(server: MCPServer[Any], port: int, token: str | None, origins: Seque
             allow_headers=["*"], expose_headers=["Mcp-Session-Id"],
         )  # fmt: skip
     return app
-
-
-def _own_pages(port: int, origins: Sequence[str]) -> TransportSecuritySettings:
-    """Whom the server on this port of the loopback interface answers: programs, and pages of these origins alone.
-
-    The library would take pages of every port for its own, as it must here for a free port, which is 0."""
-    own = [f"{name}:{port or '*'}" for name in ("127.0.0.1", "localhost", "[::1]")]
-    pages = [*(f"http://{name}" for name in own), *origins]
-    return TransportSecuritySettings(allowed_hosts=own, allowed_origins=pages)
 
 
 def _within(name: str, number: int | None, usual: int, most: int) -> int:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -44,8 +44,7 @@ def parse_ground_truth(text: str, file: str) -> GroundTruth:
     _require(
         isinstance(document, dict) and isinstance(document.get("queries"), list), file, "has no list `queries`",
     )  # fmt: skip
-    if odd := sorted(str(k) for k in set(document) - {"queries"}):
-        raise GroundTruthError(f"{file}: unknown key {odd[0]!r}; the only one is `queries`")
+    _require_known(document, {"queries"}, file)
     queries, relevance = [], []
     for number, item in enumerate(document["queries"], 1):
         query, entries = _query(item, file, number)
@@ -131,8 +130,7 @@ def _query(item: Any, file: str, number: int) -> tuple[dict[str, Any], list[dict
     query_id = str(item.get("id", ""))
     _require(bool(_ID.fullmatch(query_id)), place, "has no `id` (up to 200 characters, no blanks)")
     place = f"{file}: query {query_id}"
-    if odd := sorted(str(k) for k in set(item) - _QUERY_KEYS):
-        raise GroundTruthError(f"{place}: unknown key {odd[0]!r}; known are {', '.join(sorted(_QUERY_KEYS))}")
+    _require_known(item, _QUERY_KEYS, place)
     text = item.get("query")
     _require(isinstance(text, str) and bool(text.strip()), place, "has no text in `query`")
     tags = item.get("tags", [])
@@ -154,30 +152,24 @@ def _entry(entry: Any, query_id: str, at: int, place: str) -> dict[str, Any]:
     form = "passage" if "passage" in entry else next((f for f in FORMS if f in entry), None)
     if form is None:
         raise GroundTruthError(f"{place}: names none of {', '.join(FORMS)}")
-    allowed = {form, *_ENTRY_KEYS} | ({"document"} if form == "passage" else set())
-    if odd := sorted(str(k) for k in set(entry) - allowed):
-        raise GroundTruthError(
-            f"{place}: {odd[0]!r} does not go with `{form}`; known are {', '.join(sorted(allowed))}"
-        )
+    _require_known(entry, {form, *_ENTRY_KEYS} | ({"document"} if form == "passage" else set()), place)
     text = entry[form]
     _require(isinstance(text, str) and bool(text.strip()), place, f"`{form}` is not a text")
     grade = entry.get("grade", 1)
     _require(type(grade) is int and 0 <= grade <= 10, place, "`grade` is not a whole number from 0 to 10")
     topic = entry.get("topic")
     _require(topic is None or isinstance(topic, str), place, "`topic` is not a text")
-    if form == "chat":
-        return relevance_row(query_id, at, form, None, grade) | {"text": text, "topic": topic}
+    target: str | None = None if form == "chat" else text.strip()
     if form == "passage":
-        document = entry.get("document")
-        _require(isinstance(document, str) and bool(document), place, "names no `document` of the passage")
-        return relevance_row(query_id, at, form, str(document), grade) | {"text": text, "topic": topic}
-    target = text.strip()
-    if form in ("message", "thread"):
-        target = target.removeprefix("<").removesuffix(">")
+        target = entry.get("document")
+        _require(isinstance(target, str) and bool(target), place, "names no `document` of the passage")
+    elif form in ("message", "thread"):
+        target = text.strip().removeprefix("<").removesuffix(">")
     _require(
-        form != "node" or "#" in target, place, "`node` has no `#` and slug; `document` names a whole file"
+        form != "node" or "#" in text, place, "`node` has no `#` and slug; `document` names a whole file"
     )
-    return relevance_row(query_id, at, form, target, grade) | {"topic": topic}
+    words = text if form in ("chat", "passage") else None
+    return relevance_row(query_id, at, form, target, grade) | {"text": words, "topic": topic}
 
 
 def _query_texts(text: str, file: str) -> dict[str, str]:
@@ -208,6 +200,11 @@ def _is_integer(text: str) -> bool:
 def _require(condition: bool, place: str, fault: str) -> None:
     if not condition:
         raise GroundTruthError(f"{place}: {fault}")
+
+
+def _require_known(row: Mapping[Any, Any], known: set[str], place: str) -> None:
+    if odd := sorted(map(str, row.keys() - known)):
+        raise GroundTruthError(f"{place}: unknown key {odd[0]!r}; known are {', '.join(sorted(known))}")
 
 
 def query_row(query_id: str, text: str, tags: Sequence[str], file: str, is_draft: bool) -> dict[str, Any]:

@@ -193,21 +193,17 @@ def summary(values: pl.DataFrame, tags: Mapping[str, Sequence[str]]) -> list[dic
 
     `tags` has the tags of each query. Rows have profile, stage, level, tag (null for all queries),
     measure, queries, mean, low and high; low and high are null if there are fewer than FEWEST queries."""
-    rows = [
-        _row(profile, stage, level, measure, None, group["value"].to_numpy())
-        for (profile, stage, level, measure), group in groups_by(
-            values, "profile", "stage", "level", "measure"
-        )
-    ]
-    names = sorted({tag for query_tags in tags.values() for tag in query_tags})
     main = values.filter(stage=MAIN[0], level=MAIN[1])
-    for tag in names:
-        tagged = [query for query, query_tags in tags.items() if tag in query_tags]
-        for (profile, measure), group in groups_by(
-            main.filter(pl.col("query_id").is_in(tagged)), "profile", "measure"
-        ):
-            rows.append(_row(profile, *MAIN, measure, tag, group["value"].to_numpy()))
-    return rows
+    frames: list[tuple[str | None, pl.DataFrame]] = [(None, values)]
+    for name in sorted({tag for query_tags in tags.values() for tag in query_tags}):
+        tagged = [query for query, query_tags in tags.items() if name in query_tags]
+        frames.append((name, main.filter(pl.col("query_id").is_in(tagged))))
+    key = ("profile", "stage", "level", "measure")
+    return [
+        _row(names, tag, group["value"].to_numpy())
+        for tag, frame in frames
+        for names, group in groups_by(frame, *key)
+    ]
 
 
 def comparisons(values: pl.DataFrame, baseline: str, others: Iterable[str]) -> list[dict[str, Any]]:
@@ -251,20 +247,14 @@ def _topics(judgements: Judgements) -> dict[str, dict[str, set[str]]]:
 
 
 def _passages(judgements: Judgements) -> dict[str, list[DocumentSpan]]:
-    spans: dict[str, list[DocumentSpan]] = {}
-    for row in judgements.passages.iter_rows(named=True):
-        span = DocumentSpan(row["doc_id"], row["byte_start"], row["byte_end"])
-        spans.setdefault(row["query_id"], []).append(span)
-    return spans
+    columns = ("doc_id", "byte_start", "byte_end")
+    groups = groups_by(judgements.passages, "query_id")
+    return {query: [DocumentSpan(*row) for row in rows.select(columns).rows()] for (query,), rows in groups}
 
 
 def grades_of(judgements: Judgements, level: str) -> dict[str, dict[str, int]]:
-    grades: dict[str, dict[str, int]] = {}
-    for query, item, grade in (
-        judgements.grades.filter(level=level).select("query_id", "item", "grade").iter_rows()
-    ):
-        grades.setdefault(query, {})[item] = grade
-    return grades
+    groups = groups_by(judgements.grades.filter(level=level), "query_id")
+    return {query: dict(rows.select("item", "grade").rows()) for (query,), rows in groups}
 
 
 def _lists(ranking: pl.DataFrame, column: str) -> dict[str, list[str]]:
@@ -282,9 +272,8 @@ def groups_by(frame: pl.DataFrame, *columns: str) -> Iterable[tuple[tuple[Any, .
     return sorted(frame.group_by(*columns, maintain_order=True), key=lambda pair: pair[0])
 
 
-def _row(
-    profile: str, stage: str, level: str, measure: str, tag: str | None, values: np.ndarray
-) -> dict[str, Any]:
+def _row(key: tuple[str, ...], tag: str | None, values: np.ndarray) -> dict[str, Any]:
+    profile, stage, level, measure = key
     if measure in BINARY:
         interval = wilson(int(values.sum()), len(values))
     elif len(values) >= FEWEST:

@@ -181,11 +181,15 @@ def _query_reports(
         results = {}
         for profile, measures in measured.get(query_id, {}).items():
             stages, lost = lists.get((query_id, profile), {}), losses.get((query_id, profile), {})
+            documents = {n: list(dict.fromkeys(frame["doc_id"])) for n, frame in stages.items()}
             results[profile] = {
                 "label": stages["final"]["label"][0] if "final" in stages else NOTHING,
                 "measures": measures,
                 "hits": _hits(stages, right, chunk_grades.get(query_id, {})),
-                "places": {doc: _positions(stages, doc) for doc in top},
+                "places": {
+                    doc: {n: docs.index(doc) + 1 if doc in docs else None for n, docs in documents.items()}
+                    for doc in top
+                },
                 "lost": {doc: why for doc, why in lost.items() if doc in top},
             }
         entry = {
@@ -234,15 +238,6 @@ def _hits(
     ]
 
 
-def _positions(stages: Mapping[str, pl.DataFrame], doc: str) -> dict[str, int | None]:
-    """The place of a document among the distinct documents of each stage's list; None if it is not."""
-    positions = {}
-    for stage, frame in stages.items():
-        documents = frame["doc_id"].unique(maintain_order=True).to_list()
-        positions[stage] = documents.index(doc) + 1 if doc in documents else None
-    return positions
-
-
 def _label_counts(
     runs: pl.DataFrame, queries: set[str], profiles: Iterable[str]
 ) -> dict[str, dict[str, int]]:
@@ -258,13 +253,8 @@ def _label_counts(
 def _entry_counts(judgements: Judgements) -> dict[str, Any]:
     counts = judgements.entries.group_by("form", "status").len().sort("form", "status")
     missing = judgements.entries.filter(pl.col("status") == "missing")
-    return {
-        "counts": [dict(zip(("form", "status", "entries"), row, strict=True)) for row in counts.iter_rows()],
-        "missing": [
-            {"query": q, "form": f, "target": t or s}
-            for q, f, t, s in missing.select("query_id", "form", "target", "text").iter_rows()
-        ],
-    }
+    named = missing.select("form", query="query_id", target=pl.coalesce("target", "text"))
+    return {"counts": counts.rename({"len": "entries"}).to_dicts(), "missing": named.to_dicts()}
 
 
 KEPT = 400

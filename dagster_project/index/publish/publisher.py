@@ -90,7 +90,7 @@ class DuckDBPublisher:
         settings: PublishSettings,
         *,
         sightings: SeenPartitions | None = None,
-        guards: Iterable[Callable[[Path, Path | None], None] | None] = (),
+        guards: Iterable[Callable[[Path, Path | None], None]] = (),
         mirror: Mirror | None = None,
     ):
         """`sightings` knows when the partitions of the lake were first seen.
@@ -98,8 +98,7 @@ class DuckDBPublisher:
         Each of `guards` gets a new file before it is published, and the current one; it may raise to refuse the new one.
         `mirror` gets it before that."""
         self.lake, self.folder, self.settings = lake, folder, settings
-        self.sightings, self.mirror = sightings, mirror
-        self.guards = [guard for guard in guards if guard]
+        self.sightings, self.guards, self.mirror = sightings, tuple(guards), mirror
 
     @property
     def layout(self) -> str:
