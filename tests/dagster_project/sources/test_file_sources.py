@@ -13,7 +13,6 @@ from dagster_project.composition.objects import make_sources
 from dagster_project.sources.reading_files import TooLargeError, bounded
 from tests.archives import Mail, Workspace, mbox
 from tests.broken_files import PACKERS, UNREADABLE
-from tests.transforms.documents.test_wiki_pages import EXPORT
 from transforms.errors import SourceError
 
 
@@ -338,8 +337,9 @@ def test_mails_of_apple_mail_are_read_by_their_count(workspace: Workspace):
 
 def test_a_wiki_is_read_page_by_page_and_a_broken_export_up_to_its_break(workspace: Workspace):
     workspace.configure({"name": "wiki", "kind": "wiki", "path": "mail"})
-    workspace.write("old/pages.xml.bz2", bz2.compress(EXPORT.replace(b"Werkstatt<", b"Hof<"))[:-9])
-    workspace.write("new.xml", EXPORT[:-400])
+    export = (Path(__file__).parents[2] / "transforms/documents/files/werkstatt.xml").read_bytes()
+    workspace.write("old/pages.xml.bz2", bz2.compress(export.replace(b"Werkstatt<", b"Hof<"))[:-9])
+    workspace.write("new.xml", export[:-400])
     workspace.write("notes.md", b"# Notes")
     sources = make_sources(workspace.settings)
     (partition,) = sources.discover()
