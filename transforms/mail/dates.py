@@ -42,13 +42,6 @@ class SentDate(NamedTuple):
     repaired: bool
 
 
-class EffectiveTime(NamedTuple):
-    """The time to sort a mail by, and where it comes from (`messages.date_quality`)."""
-
-    at: datetime | None
-    quality: str
-
-
 def sent_date(text: str) -> SentDate:
     """The time of a Date header, in UTC; `at` is None if the text has no date.
 
@@ -114,8 +107,9 @@ def envelope_time(line: bytes) -> datetime | None:
 
 def effective_time(
     sent: SentDate, received: datetime | None, first_hop: datetime | None, envelope: datetime | None
-) -> EffectiveTime:
-    """The time to sort by: sent if plausible, else received, else envelope.
+) -> tuple[datetime | None, str]:
+    """The time to sort a mail by, and where it is from (`messages.date_quality`): sent if plausible, else received,
+    else envelope.
 
     Implausible is a time before 1970-01-02, more than a day after the mail was received, or more
     than a year before its first hop. Without Received headers the envelope takes their place."""
@@ -125,12 +119,12 @@ def effective_time(
         late = arrival is not None and sent.at - arrival > CLOCK_SKEW
         early = hop is not None and hop - sent.at > LONGEST_DELAY
         if not late and not early:
-            return EffectiveTime(sent.at, "sent_repaired" if sent.repaired else "sent")
+            return sent.at, "sent_repaired" if sent.repaired else "sent"
     if received is not None:
-        return EffectiveTime(received, "received")
+        return received, "received"
     if envelope is not None:
-        return EffectiveTime(envelope, "envelope")
-    return EffectiveTime(None, "none")
+        return envelope, "envelope"
+    return None, "none"
 
 
 def _received_time(header: str) -> datetime | None:

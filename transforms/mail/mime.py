@@ -172,16 +172,12 @@ def parsed_mail(data: bytes, *, quick: bool = True) -> ParsedMail | None:
     try:
         _read_payload(mail, payload, quick)
     except MIME_FAULTS as error:
-        return _undecoded(headers.fields, payload, error)
-    return mail
-
-
-def _undecoded(fields: dict[str, list[str]], payload: bytes, error: BaseException) -> ParsedMail:
-    """The undecoded payload as body, for a mail whose parts the email package cannot take apart."""
-    decoded = decode_text(payload, None)
-    text = decoded.text.replace("\r\n", "\n").replace("\r", "\n")
-    mail = ParsedMail(fields, text, "plain" if text else "none", decoded.outcome if text else "none")
-    mail.note(f"mime_unreadable_{type(error).__name__.lower()}")
+        # The email package cannot take its parts apart: its body is the undecoded payload.
+        decoded = decode_text(payload, None)
+        text = decoded.text.replace("\r\n", "\n").replace("\r", "\n")
+        shape = ("plain", decoded.outcome) if text else ("none", "none")
+        defect = f"mime_unreadable_{type(error).__name__.lower()}"
+        return ParsedMail(headers.fields, text, *shape, defects=[defect])
     return mail
 
 

@@ -58,7 +58,9 @@ def posting_run(
     of_row = place[of_row[is_retained]]
     fields = pc.index_in(field.dictionary, value_set=pa.array(bm25.FIELDS)).to_numpy()[fields[is_retained]]
     tf = np.minimum(rows.column("tf").to_numpy()[is_retained], _MOST)
-    _add_lengths(lengths, numbers, fields, of_row, tf)
+    size = (len(bm25.FIELDS), len(numbers))
+    sums = np.bincount(fields.astype(np.int64) * size[1] + of_row, weights=tf, minlength=size[0] * size[1])
+    lengths[:, numbers] += sums.reshape(size).astype(lengths.dtype)
     codes, terms = _ranked(term.indices.to_numpy()[is_retained], pl.Series(term.dictionary, dtype=pl.String))
     chunks = numbers[of_row].astype(np.int32)
     order = np.argsort(codes.astype(np.int64) << _HALF | chunks)
@@ -83,14 +85,6 @@ def _ranked(codes: np.ndarray, dictionary: pl.Series) -> tuple[np.ndarray, pl.Se
     rank = np.zeros(len(dictionary), dtype=np.int32)
     rank[ranks.get_column("code").to_numpy()] = np.arange(len(used), dtype=np.int32)
     return rank[codes], ranks.get_column("term")
-
-
-def _add_lengths(
-    lengths: np.ndarray, numbers: np.ndarray, fields: np.ndarray, of_row: np.ndarray, tf: np.ndarray
-) -> None:
-    size = (len(bm25.FIELDS), len(numbers))
-    sums = np.bincount(fields.astype(np.int64) * size[1] + of_row, weights=tf, minlength=size[0] * size[1])
-    lengths[:, numbers] += sums.reshape(size).astype(lengths.dtype)
 
 
 def term_numbers(terms: Sequence[pl.Series]) -> tuple[pl.Series, list[np.ndarray]]:

@@ -1,7 +1,8 @@
 """The engine that makes partitions by tasks of a cluster: all tables of a run when its first stage asks."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from importlib import import_module
+from typing import Any, Protocol
 
 from assets.protocols.engine import Outcome
 from assets.protocols.models import Embedder
@@ -47,33 +48,27 @@ class TaskEngine:
         self.cluster.close()
 
 
+def _packaged(extra: str, name: str) -> Any:
+    """A class of the module of an extra, whose imports come with that; SettingsError without its packages."""
+    try:
+        return getattr(import_module(f"{__package__}.{extra}"), name)
+    except ImportError as error:
+        raise not_installed(error, extra) from error
+
+
 def spark_engine(settings: Settings) -> TaskEngine:
     """The engine over Spark; SettingsError without its packages."""
-    try:
-        # Its imports come with the extra.
-        from dagster_project.extras.engines.spark import SparkCluster
-    except ImportError as error:
-        raise not_installed(error, "spark") from error
-    return TaskEngine(settings, SparkCluster(settings.engine))
+    return TaskEngine(settings, _packaged("spark", "SparkCluster")(settings.engine))
 
 
 def ray_engine(settings: Settings) -> TaskEngine:
     """The engine over Ray; SettingsError without its packages."""
-    try:
-        # Its imports come with the extra.
-        from dagster_project.extras.engines.ray import RayCluster
-    except ImportError as error:
-        raise not_installed(error, "ray") from error
-    return TaskEngine(settings, RayCluster(settings.engine))
+    return TaskEngine(settings, _packaged("ray", "RayCluster")(settings.engine))
 
 
 def ray_embedder(settings: Settings, embedder: Embedder) -> Embedder:
     """The embedder, or one by which actors of Ray embed, where a model is large enough to be worth it."""
     if settings.embedding.model != "transformer":
         return embedder
-    try:
-        # Its imports come with the extra.
-        from dagster_project.extras.engines.ray import RayEmbedder
-    except ImportError as error:
-        raise not_installed(error, "ray") from error
-    return RayEmbedder(embedder, settings.embedding, settings.engine)
+    by_ray: Embedder = _packaged("ray", "RayEmbedder")(embedder, settings.embedding, settings.engine)
+    return by_ray

@@ -23,10 +23,6 @@ class FileGraphExporter:
         self.folder = folder
         self.aside = folder.with_name(f".{folder.name}-under-way")
 
-    def is_there(self) -> bool:
-        """True if something is exported."""
-        return (self.folder / INDEX).is_file()
-
     def export(self, folders: Iterable[Folder]) -> tuple[pa.Table, Mapping[str, int]]:
         """Make the export consist of `folders`, documents first; returns the files and counts of changes.
 

@@ -123,7 +123,10 @@ class Service(ABC):
                         continue
                     if error := task.exception():
                         fault = error if fault is None or isinstance(error, UnansweredError) else fault
-                        self._send_no_more(under_way)
+                        # Requests that wait to be sent end; sent ones may still be answered, and are paid for.
+                        self._is_ending = True
+                        for waiting in under_way - self._sending:
+                            waiting.cancel()
                     else:
                         yield task.result()
         finally:
@@ -133,12 +136,6 @@ class Service(ABC):
             loop.close()
         if fault is not None:
             raise fault
-
-    def _send_no_more(self, under_way: set[asyncio.Task[T]]) -> None:
-        """End requests that wait to be sent; sent ones may still be answered, and are paid for."""
-        self._is_ending = True
-        for task in under_way - self._sending:
-            task.cancel()
 
     def result(self, job: Call[T]) -> T:
         """The result of one job."""

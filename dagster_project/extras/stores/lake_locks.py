@@ -106,7 +106,8 @@ def store_lock(
     try:
         if others := queue.before(lease.number):
             if not waits:
-                raise BusyError(f"another build of {lake} is running, {_in_words(others[0])}; await its end")
+                holder = f"process {others[0].process} on {others[0].machine.partition(' ')[0]}"
+                raise BusyError(f"another build of {lake} is running, {holder}; await its end")
             on_wait()
             while queue.before(lease.number):
                 time.sleep(_PAUSE)
@@ -224,7 +225,3 @@ def _machine() -> str:
     """The name of this machine, and of the numbers of its processes: containers may share the one and not the other."""
     numbers = Path("/proc/self/ns/pid")
     return f"{socket.gethostname()} {numbers.readlink() if numbers.is_symlink() else ''}".strip()
-
-
-def _in_words(claim: _Claim) -> str:
-    return f"process {claim.process} on {claim.machine.partition(' ')[0]}"

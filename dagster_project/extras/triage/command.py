@@ -27,12 +27,6 @@ _NAMED, _LIKELY = 0.05, 0.1
 """Confidence from which an earlier issue is named to people, and from which the passages that agree are shown."""
 
 
-def print_issues(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Rows of `issue_triage`, one behind the other."""
-    for row in rows:
-        click.echo("\n".join(visible(line) for line in _lines(row)) + "\n")
-
-
 def _lines(row: Mapping[str, Any]) -> Iterator[str]:
     facts = filter(None, (row["state"], row["created_at"] and f"{row['created_at']:%Y-%m-%d}", row["doc_id"]))
     yield f"#{row['number']} {row['title']}  ({', '.join(facts)})"
@@ -89,7 +83,8 @@ def triage(
     if as_json:
         click.echo(json.dumps(rows, default=datetime.isoformat, ensure_ascii=False))
     else:
-        print_issues(rows)
+        for row in rows:
+            click.echo("\n".join(visible(line) for line in _lines(row)) + "\n")
     if not rows:
         click.echo("no issue is like that", err=True)
         sys.exit(NO_RESULTS)

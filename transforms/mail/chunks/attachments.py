@@ -9,7 +9,7 @@ from transforms.mail.chunks.drafts import Draft, Drafts
 from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import binary_ranges, diff_segments, file_starts, first_diff, header_lines
 from transforms.text.segments import TextSegment, code_segments, section_segments, sql_segments
-from transforms.text.spans import SUBSTANCE, Offsets, Span, display_text, merged_ranges
+from transforms.text.spans import SUBSTANCE, Offsets, Span, display_text
 
 BINARY_CLASSES = frozenset({"archive", "other"})
 KIND = "attachment_segment"
@@ -133,11 +133,6 @@ def sections_between(sections: list[Section], starts: list[int], start: int, end
         if section.end > start:
             yield section._replace(start=max(section.start, start), end=min(section.end, end))
         i += 1
-
-
-def joined_spans(sections: list[Section]) -> list[Span]:
-    """Sections as spans, adjacent ones joined."""
-    return [Span(a, b, "own") for a, b in merged_ranges(Span(s.start, s.end, "own") for s in sections)]
 
 
 def content_class(sections: list[Section]) -> str:

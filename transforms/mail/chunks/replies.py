@@ -11,7 +11,6 @@ from transforms.mail.chunks.attachments import (
     Section,
     content_class,
     extend,
-    joined_spans,
     sections_between,
 )
 from transforms.mail.chunks.drafts import QUOTE_SIGNS, Draft, Drafts
@@ -19,7 +18,7 @@ from transforms.schemas.chunks import UNAUTHORED
 from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import binary_ranges, diff_segments, first_diff, is_diff_text
 from transforms.text.segments import SENTENCE, SPACES, ProseLimits, TextSegment, prose_segments
-from transforms.text.spans import SUBSTANCE, Offsets, Span, display_text
+from transforms.text.spans import SUBSTANCE, Offsets, Span, display_text, merged_ranges
 
 MARKS = re.compile(QUOTE_SIGNS)
 QUOTED_HEADER = re.compile(
@@ -370,7 +369,7 @@ class Body:
             return False
         is_plain = len(sections) == 1 and not sections[0].is_code
         own = [Span(section.start, section.end, "own") for section in sections]
-        spans = own if is_plain else joined_spans(sections)
+        spans = own if is_plain else [Span(a, b, "own") for a, b in merged_ranges(own)]
         file, hunk = (segment.file, segment.hunk) if segment else ("", "")
         draft = Draft(kind, text, content_class="text" if is_plain else content_class(sections))
         if anchor:

@@ -92,23 +92,18 @@ def phones(data: bytes) -> Iterator[Find]:
         if match["plus"]:
             least = 10 if number[1:].isdigit() else 8
             is_wrong = digits.startswith(b"1") and not re.fullmatch(rb"1[2-9][0-9]{2}[2-9][0-9]{6}", digits)
-            if not least <= len(digits) <= 15 or is_wrong or not _is_grouped(number):
+            # The groups of an international number are not those of a version or of a table.
+            groups = re.findall(rb"[0-9]+", number)
+            is_grouped = len(groups) == 1 or (
+                (b"." not in number or len(groups) > 2) and min(map(len, groups[2:] or groups[1:])) > 1
+            )
+            if not least <= len(digits) <= 15 or is_wrong or not is_grouped:
                 continue
             if start == 0 or data[start - 1 : start] == b"\n":
                 is_diff = bool(_DIFF.search(data)) if is_diff is None else is_diff
                 if is_diff:
                     continue
         yield Find(start, match.end(), "phone")
-
-
-def _is_grouped(number: bytes) -> bool:
-    """True if the groups of an international number are those of a number and not of a version or of a table."""
-    groups = re.findall(rb"[0-9]+", number)
-    return (
-        len(groups) == 1
-        or (b"." not in number or len(groups) > 2)
-        and min(map(len, groups[2:] or groups[1:])) > 1
-    )
 
 
 def payments(data: bytes) -> Iterator[Find]:

@@ -33,7 +33,6 @@ def exporter(tmp_path: Path) -> FileGraphExporter:
 
 
 def test_the_export_is_the_folders(exporter: FileGraphExporter):
-    assert not exporter.is_there()
     table, done = exporter.export([document("a", "one", "two"), top()])
     assert files(exporter.folder) == {
         "index.json": "{}", "s/a.md/_chunks/a-0.md": "one", "s/a.md/_chunks/a-1.md": "two",
@@ -41,7 +40,6 @@ def test_the_export_is_the_folders(exporter: FileGraphExporter):
     }  # fmt: skip
     assert table.column("path").to_pylist() == sorted(files(exporter.folder))
     assert done == {"folders_written": 2, "folders_unchanged": 0, "folders_deleted": 0}
-    assert exporter.is_there()
 
 
 def test_a_second_run_touches_nothing(exporter: FileGraphExporter):

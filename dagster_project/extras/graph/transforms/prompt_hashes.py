@@ -90,14 +90,9 @@ def document_questions(documents: pa.Table) -> pa.Table:
         if is_question_list(path):
             for question in questions(text):
                 rows.setdefault((source, path.rpartition("/")[0], question), doc_id)
-    values = [(source, folder, doc_id_of_list, q) for (source, folder, q), doc_id_of_list in rows.items()]
-    columns = list(zip(*values, strict=True)) or [()] * 4
-    return pa.table(
-        {
-            name: pa.array(column, pa.string())
-            for name, column in zip(("source", "folder", "asked_in", "question"), columns, strict=True)
-        }
-    )
+    values = [(source, folder, asked_in, question) for (source, folder, question), asked_in in rows.items()]
+    schema = dict.fromkeys(("source", "folder", "asked_in", "question"), pl.String)
+    return pl.DataFrame(values, schema=schema, orient="row").to_arrow()
 
 
 def simhash(text: str) -> int:

@@ -76,14 +76,6 @@ def stripe_orders(similarities: pa.Table) -> pa.Table:
     return STRIPE_ORDERS.conform(ordered.select(STRIPE_ORDERS.names).to_arrow())
 
 
-def stripe(orders: pa.Table, doc_id: str, count: int, baseline: str = "conceptual") -> list[str]:
-    """The ids of the first `count` chunks of a document in one of its orders: the baseline first."""
-    frame = pl.DataFrame(orders).filter(
-        (pl.col("doc_id") == doc_id) & (pl.col("baseline") == baseline) & (pl.col("place") < count)
-    )
-    return frame.sort("place")["chunk_id"].to_list()
-
-
 def _baselines(frame: pl.DataFrame, settings: GraphSettings) -> pl.DataFrame:
     """Columns doc_id, baseline, baseline_index and baseline_row."""
     index = pl.col("chunk_index")
