@@ -18,7 +18,8 @@ FROM open_threads WHERE is_unanswered AND {found_threads} ORDER BY last_at DESC,
   if(picture IS NULL, '', 'document') AS picture
 -- name: folders
 SELECT source || if(contains(path, '/'), ': ' || regexp_replace(path, '/[^/]*$', ''), '') AS heading, {of_document}
-FROM documents WHERE {found} ORDER BY source, heading, path {page}
+FROM documents WHERE {found}
+ORDER BY source, heading, NOT regexp_matches(path, '(?i)(^|/)_?(index|readme|summary)\.\w+$'), path {page}
 -- name: days
 SELECT strftime(dated_at, '%A, %-d %B %Y') AS heading, * EXCLUDE dated_at FROM (
   SELECT {of_document}, coalesce(modified_at, created_at) AS dated_at FROM documents WHERE {found}

@@ -152,6 +152,7 @@ def test_a_note_shows_its_properties_what_it_embeds_and_which_links_lead_nowhere
         f'rel="prev" href="{page_of("document", "notes:art/plan.pdf")}"' in page and 'rel="next"' not in page
     )
     assert "Kiln.md" in web.get("/browse?view=folders&source=notes").text
+    assert 'view=folders&amp;source=notes">contents</a>' in web.get("/corpus").text
     (draft,) = re.findall(r'href="(/\?q=meta\.status[^"]*)"', page)
     assert "Kiln.md" in web.get(draft).text and 'class="is-chosen"' in web.get(f"{draft}+kind:document").text
     lenses = {"kiln": LensSettings(where="path:Kiln")}
