@@ -87,7 +87,6 @@ def _instance(settings: Settings, home: Path) -> Iterator[Finding]:
     try:
         with open_instance(settings) as instance:
             yield from _state(instance)
-            yield _launcher(instance)
     except WeftError as fault:
         yield _fault(
             str(fault), f"see that the database of {home / 'dagster.yaml'} runs and lets this machine in"
@@ -104,16 +103,13 @@ def _state(instance: dg.DagsterInstance) -> Iterator[Finding]:
     else:
         remedy = "several machines need one database: docs/deploy/dagster-postgres.yaml"
         yield _fault(f"Dagster keeps its state in files of this machine ({', '.join(kinds)})", remedy)
-
-
-def _launcher(instance: dg.DagsterInstance) -> Finding:
-    name = type(instance.run_launcher).__name__
-    if name == _ONE_MACHINE:
+    launcher = type(instance.run_launcher).__name__
+    if launcher == _ONE_MACHINE:
         text = "every run is a process beside the code server"
-        return Finding(
-            _AREA, "warning", text, "a run launcher for containers, as in docs/deploy/helm-values.yaml"
-        )
-    return Finding(_AREA, "ok", f"runs are launched by {name}")
+        remedy = "a run launcher for containers, as in docs/deploy/helm-values.yaml"
+        yield Finding(_AREA, "warning", text, remedy)
+    else:
+        yield Finding(_AREA, "ok", f"runs are launched by {launcher}")
 
 
 def _lake(settings: Settings) -> Iterator[Finding]:

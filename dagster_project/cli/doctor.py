@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from importlib import metadata
@@ -63,19 +63,15 @@ def doctor(config: Path | None, as_json: bool, is_deployment: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(f) for f in findings], ensure_ascii=False))
     else:
-        _print_findings(findings)
+        console = terminal()
+        styles = {"ok": "green", "warning": "yellow", "fault": "bold red"}
+        for finding in findings:
+            state = Text(f"{finding.state:<8}", style=styles[finding.state])
+            console.print(state + Text(f"{finding.area:<12}{finding.found}"), soft_wrap=True)
+            if finding.remedy:
+                console.print(Text(f"{'':<20}→ {finding.remedy}", style="cyan"), soft_wrap=True)
     if faults := sorted({f.area for f in findings if f.state == "fault"}):
         raise CheckFailedError(f"not well: {', '.join(faults)}; each line above says what to do")
-
-
-def _print_findings(findings: Sequence[Finding]) -> None:
-    console = terminal()
-    styles = {"ok": "green", "warning": "yellow", "fault": "bold red"}
-    for finding in findings:
-        state = Text(f"{finding.state:<8}", style=styles[finding.state])
-        console.print(state + Text(f"{finding.area:<12}{finding.found}"), soft_wrap=True)
-        if finding.remedy:
-            console.print(Text(f"{'':<20}→ {finding.remedy}", style="cyan"), soft_wrap=True)
 
 
 def examination(settings: Settings) -> Iterator[Finding]:
@@ -87,7 +83,7 @@ def examination(settings: Settings) -> Iterator[Finding]:
         lake = objects.make_lake(settings, aside)
         sources = partial(_sources, lake=lake, aside=aside)
         looks: dict[str, Callable[[Settings], Iterator[Finding]]] = {
-            "versions": _versions, "model": _model, "extensions": _extension, "permissions": _folders, "disk": _disk,
+            "versions": _versions, "extensions": _extension, "permissions": _folders, "disk": _disk,
             "work": _work, "sources": sources, "lake": partial(_lake, lake=lake), "index": _index, "cache": _cache,
             "history": _history, "lenses": _lenses,
         }  # fmt: skip
@@ -110,9 +106,6 @@ def _versions(settings: Settings) -> Iterator[Finding]:
             )  # fmt: skip
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
     yield Finding("versions", "ok", versions)
-
-
-def _model(settings: Settings) -> Iterator[Finding]:
     yield Finding("model", "ok", f"vectors are of {settings.embedding.model_id}")
 
 

@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
@@ -71,6 +71,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 class NamedSource(StageSettings):
     """The settings that all kinds of source share."""
 
+    source_type: ClassVar[str]
+    """The name of the source type of the source's files."""
+
     @classmethod
     def kinds(cls) -> tuple[str, ...]:
         """The kinds of source that these settings are for."""
@@ -113,6 +116,7 @@ class NamedSource(StageSettings):
 class SourceSettings(NamedSource):
     """One place that mail comes from."""
 
+    source_type = "mail"
     kind: Literal["mbox", "maildir", "eml", "public_inbox"] = Field(
         description="how mails are stored (public_inbox: v2)"
     )
@@ -136,11 +140,6 @@ class SourceSettings(NamedSource):
             )
         return self
 
-    @property
-    def source_type(self) -> str:
-        """The name of the source type of the source's files."""
-        return "mail"
-
 
 USUALLY_EXCLUDED = ("node_modules/", "__pycache__/", "_authority/", "_chunks/", "All Tasks.md")
 
@@ -148,6 +147,7 @@ USUALLY_EXCLUDED = ("node_modules/", "__pycache__/", "_authority/", "_chunks/", 
 class DocumentSourceSettings(NamedSource):
     """One folder of notes or of documentation."""
 
+    source_type = "documents"
     kind: Literal["vault", "tree", "issues", "wiki"] = Field(
         description="notes that link by name, as in Obsidian; any documents; exported issues, as JSON or Markdown; "
         "or the pages of an exported MediaWiki"
@@ -171,36 +171,24 @@ class DocumentSourceSettings(NamedSource):
     )
     needs: Patterns = Field(ISSUE_NEEDS, description="issues: needs of each, as regular expressions")
 
-    @property
-    def source_type(self) -> str:
-        """The name of the source type of the source's files."""
-        return "documents"
-
 
 class ConversationSourceSettings(NamedSource):
     """Chats: exported files or folders of one program."""
 
+    source_type = "conversations"
     kind: Literal["conversation"] = Field(description="chats of people")
     fetch: FileRemote | None = Field(None, description="where its files are fetched from, see below")
     format: Annotated[str, AfterValidator(known_format)] = Field(
         "auto", description=f"{FORMATS}: kind of the files; auto: by name and content; most may be in a .zip"
     )
-    timezone: str = Field("UTC", description="zone of times that name none, as `Europe/London`")
+    timezone: Annotated[str, AfterValidator(known_zone)] = Field(
+        "UTC", description="zone of times that name none, as `Europe/London`"
+    )
     date_order: Literal["auto", "dmy", "mdy", "ymd"] = Field(
         "auto", description="order of dates in WhatsApp exports; auto: by the numbers"
     )
     windows: WindowSettings = Field(WindowSettings(), description="how conversations are cut into windows")
     pseudonyms: bool = Field(True, description="replace the names of people, by the key in `pseudonym.key`")
-
-    @field_validator("timezone")
-    @classmethod
-    def _known_zone(cls, name: str) -> str:
-        return known_zone(name)
-
-    @property
-    def source_type(self) -> str:
-        """The name of the source type of the source's files."""
-        return "conversations"
 
 
 AnySource = Annotated[

@@ -1,12 +1,11 @@
 """Words that a shell completes: names of sources, addresses of lists and ids, as settings and index have them."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
 
-from dagster_project.config.settings import Settings, load_settings
+from dagster_project.config.settings import load_settings
 from dagster_project.index.search.statements.sql import query_current
 from transforms.errors import WeftError
 
@@ -24,24 +23,22 @@ _IDS = """
 
 def _from_index(statement: str) -> Completer:
     def complete(context: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
-        settings = _settings(context)
         try:
-            rows = (
-                query_current(settings.root / "index", statement, {"start": start, "most": _MOST})
-                if settings
-                else None
-            )
-        except WeftError:
+            folder = load_settings(context.params.get("config")).root / "index"
+            rows = query_current(folder, statement, {"start": start, "most": _MOST})
+        except WeftError:  # a shell does not report it
             return []
-        return [CompletionItem(r["word"], help=r["help"]) for r in rows.to_pylist()] if rows else []
+        return [CompletionItem(row["word"], help=row["help"]) for row in rows.to_pylist()]
 
     return complete
 
 
 def complete_source(context: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
     """The sources of the settings whose names begin with `start`, with their kinds."""
-    settings = _settings(context)
-    sources = settings.sources if settings else ()
+    try:
+        sources = load_settings(context.params.get("config")).sources
+    except WeftError:
+        return []
     return [CompletionItem(s.name, help=s.kind) for s in sources if s.name.startswith(start)]
 
 
@@ -49,12 +46,3 @@ complete_list = _from_index(_LISTS)
 """The lists of the published index, those with most mail first."""
 complete_id = _from_index(_IDS)
 """Message-IDs and ids of documents of the published index."""
-
-
-def _settings(context: click.Context) -> Settings | None:
-    """The settings that the command would take; None if they cannot be loaded, which a shell does not report."""
-    config: Path | None = context.params.get("config")
-    try:
-        return load_settings(config)
-    except WeftError:
-        return None

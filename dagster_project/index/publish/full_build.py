@@ -77,9 +77,11 @@ class IndexBuild:
             self._check()
             for table, key in () if self._is_update else table_sql.PRIMARY_KEYS.items():
                 connection.execute(f"ALTER TABLE {table} ADD PRIMARY KEY ({key})")
-            with self._one_transaction():
-                macro_sql.create(connection, self.settings.search, self.settings.terms)
-                macro_sql.comment(connection, self.further_views)
+            # One transaction for hundreds of small statements; if one fails, the build ends and the file is deleted.
+            connection.begin()
+            macro_sql.create(connection, self.settings.search, self.settings.terms)
+            macro_sql.comment(connection, self.further_views)
+            connection.commit()
             connection.execute("CHECKPOINT")
             change_tables = {
                 name: connection.execute(f"FROM {name}").to_arrow_table() for name in self._change_tables
@@ -382,13 +384,6 @@ class IndexBuild:
                     "the first 16 digits of their ids; change a word of one of the two texts, or exclude its file"
                 )
             raise CheckFailedError(f"nothing was published: {broken} rows break the rule that {rule}")
-
-    @contextlib.contextmanager
-    def _one_transaction(self) -> Iterator[None]:
-        """Commit hundreds of small statements at once; a failing one ends the build, which deletes the file."""
-        self.connection.begin()
-        yield
-        self.connection.commit()
 
     def _write_arrays(self) -> None:
         write_arrays(self.connection, folder_of(self.file), self.facts, self._arrays)

@@ -27,6 +27,8 @@ _KEYS = {
     "exclusions": "doc_id", "quarantine": "place", "chunks": "chunk_id", "readiness": "doc_id",
 }  # fmt: skip
 """The column, without nulls, by which rows are compared: all rows of a table with the same value are replaced together."""
+_TEXTS = BUILD("texts", texts_of=table_sql.TEXT_SQL)
+"""The statement that selects the words of chunks that differ."""
 _CHANGED_PARTS_OF = "SELECT part FROM changed_parts WHERE table_name = ?"
 DAMAGES = (OSError, EOFError, ValueError, LookupError, pa.ArrowException)
 """Exceptions of a read of damaged arrays."""
@@ -76,15 +78,21 @@ class IndexUpdate(IndexBuild):
             self._compare(name, BUILD(f"rows_of_{name}"), BUILD("in_touched"))
         if run(f"{self._lost_text()} LIMIT 1").fetchone():
             raise LostTextError
-        run(f"CREATE TEMP TABLE texts_before AS {self._texts()}")
+        run(f"CREATE TEMP TABLE texts_before AS {_TEXTS}")
         for name in table_sql.PARTITIONED:
             self._replace(name, BUILD("in_touched"))
         self._first_seen()
         run(BUILD("numbers"))
         self._readiness(changed)
         self.phases.begin("publish_postings")
-        self._inverted_index()
-        self._term_forms()
+        run(BUILD("recounted"))
+        run(BUILD("added"))
+        self._remove_postings()
+        run(BUILD("changed_terms"))
+        self._add_postings()
+        added, removed = (self._forms_in(self.connection, texts) for texts in (_TEXTS, "FROM texts_before"))
+        with self._registered("added_forms", added), self._registered("removed_forms", removed):
+            run(BUILD("changed_forms"))
         self.phases.begin("publish_vectors")
         self._vectors()
         run(BUILD("changed_documents"))
@@ -96,11 +104,6 @@ class IndexUpdate(IndexBuild):
             BUILD("lost_text", table=table, key=_KEYS[table], text=text)
             for table, text in self._own_texts.items()
         )
-
-    @staticmethod
-    def _texts() -> str:
-        """The statement that selects the words of chunks that differ."""
-        return BUILD("texts", texts_of=table_sql.TEXT_SQL)
 
     def _compare_whole(self, table: str) -> str:
         """Make `differing_<table>` of the changes of a table over the whole lake; returns the rows that can differ."""
@@ -166,14 +169,6 @@ class IndexUpdate(IndexBuild):
         self._run("differing", "readiness", scope)
         self._replace("readiness", scope)
 
-    def _inverted_index(self) -> None:
-        run = self.connection.execute
-        run(BUILD("recounted"))
-        run(BUILD("added"))
-        self._remove_postings()
-        run(BUILD("changed_terms"))
-        self._add_postings()
-
     def _remove_postings(self) -> None:
         """Remove the postings of the chunks that go or are counted again; `gone_postings` has their terms."""
         self.connection.execute(BUILD("gone_postings"))
@@ -181,12 +176,6 @@ class IndexUpdate(IndexBuild):
     def _add_postings(self) -> None:
         """Add the postings of the chunks that came or are counted again."""
         self.connection.execute(BUILD("added_postings"))
-
-    def _term_forms(self) -> None:
-        added = self._forms_in(self.connection, self._texts())
-        removed = self._forms_in(self.connection, "FROM texts_before")
-        with self._registered("added_forms", added), self._registered("removed_forms", removed):
-            self.connection.execute(BUILD("changed_forms"))
 
     def _vectors(self) -> None:
         run = self.connection.execute

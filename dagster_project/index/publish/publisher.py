@@ -131,7 +131,11 @@ class DuckDBPublisher:
             give_memory_back()
             phases = Phases(progress or LoggedProgress())
             phases.begin("publish_relations")
-            inputs = self._inputs(partitions, hashes, version, phases)
+            recorded = json.dumps(self.settings.recorded, sort_keys=True)
+            facts = {"version": version, "layout": self.layout, "settings": recorded}
+            inputs = VersionInputs(
+                self.lake, partitions, hashes, self.sightings, self.settings, facts, phases
+            )
             result = self._build_on_previous(inputs, previous, place)
             self._prune(place, 1 if rewrites else self.settings.index.keep_versions)
             return result
@@ -164,17 +168,6 @@ class DuckDBPublisher:
                     raise
                 unusable = str(error).splitlines()[0]
         return replace(self._build(inputs, None if unusable else base, place), unusable=unusable)
-
-    def _inputs(
-        self,
-        partitions: Mapping[str, str],
-        hashes: Mapping[str, Mapping[str, str]],
-        version: str,
-        phases: Phases,
-    ) -> VersionInputs:
-        settings = json.dumps(self.settings.recorded, sort_keys=True)
-        facts = {"version": version, "layout": self.layout, "settings": settings}
-        return VersionInputs(self.lake, partitions, hashes, self.sightings, self.settings, facts, phases)
 
     def _can_be_updated(self, previous: Path) -> bool:
         """False if a full rebuild is due: when enough postings changed since the last one."""
@@ -291,14 +284,11 @@ class DuckDBPublisher:
     def _usable_previous(self) -> Path | None:
         """The current version if its rows can be reused."""
         current = self.current()
-        return current if current and self._is_usable(current) else None
-
-    def _is_usable(self, version: Path) -> bool:
         try:
-            return dict(_rows_of(version)).get("layout") == self.layout
+            return current if current and dict(_rows_of(current)).get("layout") == self.layout else None
         except (duckdb.Error, FileNotFoundError) as error:
             raise_of_machine(error)
-            return False
+            return None
 
     def _switch(self, place: Path) -> None:
         link = self.folder / f".{CURRENT}-{os.getpid()}"

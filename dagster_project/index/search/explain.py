@@ -112,31 +112,25 @@ def explanation(
     The time of the first stage is that of finding and fusing all candidates. UnknownIdError if nothing has that id,
     QueryError if the thing with that id has no text."""
     with faults_translated(index.path):
-        return _explanation(index, query, ident, filters, limit, plain)
-
-
-def _explanation(
-    index: SearchIndex, query: str, ident: str | None, filters: Filters, limit: int | None, plain: bool
-) -> Explanation:
-    chunks = _chunks_of(index, storable(ident)) if ident is not None else []
-    watch, start = _Watch(), time.perf_counter()
-    resolved = index.resolved([query], filters, plain)
-    ranked = index.ranked(resolved, filters, limit, watch)
-    seconds = time.perf_counter() - start
-    fate_of_id = None
-    if ident is not None:
-        moments = tuple(fate(watch.tables, chunks))
-        if resolved[0].listed is not None:
-            answer = _listed(ranked.hits, chunks)
-        elif moments:
-            answer = _answer(index, moments[-1], watch.tables)
-        else:
-            answer = _no_candidate(index, query, filters, chunks, plain)
-        fate_of_id = Fate(ident, answer, moments)
-    numbers = {n for t in watch.tables for n in (*t.steps["chunk_no"], *t.steps["into"].drop_nulls())}
-    tables, names, version = tuple(watch.tables), _names(index, numbers), index.manifest["version"]
-    label, understood, path = ranked.labels[0], resolved[0].understood, ranked.vector_path
-    return Explanation(query, label, understood, version, path, seconds, tables, names, fate_of_id)
+        chunks = _chunks_of(index, storable(ident)) if ident is not None else []
+        watch, start = _Watch(), time.perf_counter()
+        resolved = index.resolved([query], filters, plain)
+        ranked = index.ranked(resolved, filters, limit, watch)
+        seconds = time.perf_counter() - start
+        fate_of_id = None
+        if ident is not None:
+            moments = tuple(fate(watch.tables, chunks))
+            if resolved[0].listed is not None:
+                answer = _listed(ranked.hits, chunks)
+            elif moments:
+                answer = _answer(index, moments[-1], watch.tables)
+            else:
+                answer = _no_candidate(index, query, filters, chunks, plain)
+            fate_of_id = Fate(ident, answer, moments)
+        numbers = {n for t in watch.tables for n in (*t.steps["chunk_no"], *t.steps["into"].drop_nulls())}
+        tables, names, version = tuple(watch.tables), _names(index, numbers), index.manifest["version"]
+        label, understood, path = ranked.labels[0], resolved[0].understood, ranked.vector_path
+        return Explanation(query, label, understood, version, path, seconds, tables, names, fate_of_id)
 
 
 def _first(steps: pl.DataFrame, rows: int) -> pl.DataFrame:

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial, wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -174,7 +174,7 @@ class SearchIndex(OpenedVersion):
                 [q.factors for q in resolved], [q.fields for q in resolved],
             )
         ]  # fmt: skip
-        hits = pl.concat([p.hits for p in parts] or [_nothing_ranked()])
+        hits = pl.concat([p.hits for p in parts] or [pl.DataFrame(schema=pipeline.RANKED)])
         constituents = pl.concat([p.constituents for p in parts] or [nothing_dropped()])
         by_query = [label for p in parts for label in p.labels]
         for number in hits.get_column("query").unique():
@@ -269,12 +269,6 @@ def _depths(settings: SearchSettings) -> dict[str, int]:
     pool = limit * (_GROUPED if settings.collapse_threads else 1)
     depths = {"candidates_lexical": 5 * limit, "candidates_vector": 3 * limit, "pool": pool}
     return {n: max(getattr(settings, n), most) for n, most in depths.items() if getattr(settings, n) > 1}
-
-
-@cache
-def _nothing_ranked() -> pl.DataFrame:
-    """`pipeline.RANKED` without rows."""
-    return pl.DataFrame(schema=pipeline.RANKED)
 
 
 def with_facts(

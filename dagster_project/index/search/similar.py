@@ -39,24 +39,20 @@ def similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
     thread all its mails) is left out. UnknownIdError or QueryError as `lookup.resolved_name`; QueryError if it has no chunk.
     """
     with faults_translated(index.path):
-        return _similar(index, name, limit)
-
-
-def _similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
-    start = time.perf_counter()
-    kind, id_ = resolved_name(asking(index.connection), name)
-    own = index.connection.execute(_CHUNKS_OF[kind], {"id": id_}).fetchall()
-    if not own:
-        raise QueryError(f"the {kind} {id_} has no chunk to compare; the view `readiness` says why")
-    rows = _nearest(index, np.array([number for number, _ in own]), limit)
-    label = "PASS" if rows else labels.NOTHING
-    lacking = () if rows else (f"vectors (of the {kind})",)
-    ranked = RankedHits(_ranked(rows), pl.DataFrame(schema=DROPPED), (label,), "exact")
-    hits = SEARCH_HITS.from_rows(described(index, ranked, [[]], index.settings))
-    understood = (Understood(name, [], "score", None),)
-    seconds = time.perf_counter() - start
-    complete = index.completeness.lacking(lacking)
-    return SearchResult(hits, ranked.labels, understood, ranked.vector_path, seconds, complete)
+        start = time.perf_counter()
+        kind, id_ = resolved_name(asking(index.connection), name)
+        own = index.connection.execute(_CHUNKS_OF[kind], {"id": id_}).fetchall()
+        if not own:
+            raise QueryError(f"the {kind} {id_} has no chunk to compare; the view `readiness` says why")
+        rows = _nearest(index, np.array([number for number, _ in own]), limit)
+        label = "PASS" if rows else labels.NOTHING
+        lacking = () if rows else (f"vectors (of the {kind})",)
+        ranked = RankedHits(_ranked(rows), pl.DataFrame(schema=DROPPED), (label,), "exact")
+        hits = SEARCH_HITS.from_rows(described(index, ranked, [[]], index.settings))
+        understood = (Understood(name, [], "score", None),)
+        seconds = time.perf_counter() - start
+        complete = index.completeness.lacking(lacking)
+        return SearchResult(hits, ranked.labels, understood, ranked.vector_path, seconds, complete)
 
 
 def _nearest(index: SearchIndex, chunks: np.ndarray, limit: int) -> list[tuple[int, float]]:

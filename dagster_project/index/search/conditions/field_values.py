@@ -126,7 +126,17 @@ class FieldValues:
 
     @cached_property
     def _sensitivity(self) -> pl.DataFrame:
-        return chunk_sensitivity(self.connection)
+        """Columns chunk_no and sensitivity of all chunks: public, personal or secret; secret if their text is not there.
+
+        All stored texts are read, once for each version that is opened and asked for it."""
+        schema = {"doc_id": pl.String, "attachment_id": pl.String, "sensitivity": pl.String}
+        parts = [pl.DataFrame(schema=schema)]
+        for batch in self.connection.execute(_TEXTS).to_arrow_reader(_BATCH):
+            texts = pl.DataFrame(pl.from_arrow(batch))
+            parts.append(texts.select("doc_id", "attachment_id", sensitivity=sensitivity(texts["text"])))
+        chunks = pl.DataFrame(self.connection.execute(_CHUNKS).to_arrow_table())
+        joined = chunks.join(pl.concat(parts), on=["doc_id", "attachment_id"], how="left")
+        return joined.select("chunk_no", pl.col("sensitivity").fill_null("secret"))
 
     def _numbers(self, statement: str, **values: Any) -> np.ndarray:
         numbers = self.connection.execute(statement, values).fetchnumpy()["chunk_no"]
@@ -183,21 +193,6 @@ _CHUNKS = (
     "SELECT chunk_no::BIGINT AS chunk_no, doc_id, coalesce(attachment_id, '') AS attachment_id FROM chunks"
 )
 _BATCH = 2_000
-
-
-def chunk_sensitivity(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
-    """Columns chunk_no and sensitivity of all chunks: public, personal or secret; secret if their text is not there.
-
-    All stored texts are read, once for each version that is opened and asked for it."""
-    reader = connection.execute(_TEXTS).to_arrow_reader(_BATCH)
-    schema = {"doc_id": pl.String, "attachment_id": pl.String, "sensitivity": pl.String}
-    parts = [pl.DataFrame(schema=schema)]
-    for batch in reader:
-        texts = pl.DataFrame(pl.from_arrow(batch))
-        parts.append(texts.select("doc_id", "attachment_id", sensitivity=sensitivity(texts["text"])))
-    chunks = pl.DataFrame(connection.execute(_CHUNKS).to_arrow_table())
-    joined = chunks.join(pl.concat(parts), on=["doc_id", "attachment_id"], how="left")
-    return joined.select("chunk_no", pl.col("sensitivity").fill_null("secret"))
 
 
 TRAILERS = {"reviewed", "acked", "tested", "reported"}
