@@ -72,7 +72,7 @@ def web_app(
 
     async def help_page(request: Request) -> Response:
         site = site_of(request)
-        shown = await site.endpoint(views.help_page)(request)
+        shown = await site.answered(views.help_page, request)
         return shown if shown.status_code == 200 else views.help_page(site, request, None)
 
     async def unknown(request: Request, _fault: Exception) -> Response:
@@ -94,8 +94,9 @@ def web_app(
         Route(path, partial(_answered, site_of, view), methods=_POSTED.get(path, ["GET"]))
         for path, view in _VIEWS.items()
     ]
-    routes += [Route("/help", help_page), Route("/favicon.ico", _icon), Route("/openapi.json", api.openapi)]
-    routes.append(Route("/opensearch.xml", partial(_described, site_of)))
+    box = Route("/opensearch.xml", lambda request: results.opensearch(site_of(request), request))
+    icon = Route("/favicon.ico", lambda _: FileResponse(FOLDER / "static" / "weft.svg"))
+    routes += [box, icon, Route("/help", help_page), Route("/openapi.json", api.openapi)]
     if find_spec("mcp"):
         assistants = import_module("dagster_project.extras.web.assistants")
         routes.append(Route("/mcp", assistants.Assistants(settings, lens)))
@@ -105,16 +106,8 @@ def web_app(
     )
 
 
-async def _icon(_request: Request) -> Response:
-    return FileResponse(FOLDER / "static" / "weft.svg")
-
-
-async def _described(site_of: Callable[[Request], Site], request: Request) -> Response:
-    return results.opensearch(site_of(request), request)
-
-
 async def _answered(site_of: Callable[[Request], Site], view: View, request: Request) -> Response:
-    return await site_of(request).endpoint(view)(request)
+    return await site_of(request).answered(view, request)
 
 
 async def _warm(site: Site) -> None:

@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dagster_project.evaluation.evaluator import read_report
 from dagster_project.extras.web.facets import MONTHS, Bar, histogram
@@ -70,8 +69,7 @@ def overview(ask: Ask) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Quality:
+class Quality(NamedTuple):
     """The last evaluation: its time, version and number of queries, and the mean and interval of each measure."""
 
     made_at: datetime
@@ -112,8 +110,7 @@ def _rows(ask: Ask, statement: str) -> list[dict[str, Any]]:
     return ask(statement, {}).to_pylist()
 
 
-@dataclass(frozen=True)
-class Person:
+class Person(NamedTuple):
     """A person: rows of `people`, mails by month, the latest threads, reviews and files, the most frequent partners."""
 
     name: str

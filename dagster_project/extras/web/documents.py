@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby, islice, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -56,8 +55,7 @@ _HEAD = re.compile(rb"^## Message \d+\n\*\*Author:\*\* [^\n]*\n\*\*Timestamp:\*\
 _HUES = 8
 
 
-@dataclass(frozen=True)
-class _Document:
+class _Document(NamedTuple):
     """A document: its row, the HTML of its text, of a PDF by its pages, the headings of its outline, the links to it.
 
     `properties` are those of its frontmatter, `embedded` the ids and texts of the notes that it shows in place,
@@ -72,8 +70,7 @@ class _Document:
     beside: dict[str, str | None]
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(NamedTuple):
     """A turn of a chat: its row, its text, the number of its author's colour, whether the one before is by the same.
 
     `files` are rows of `attachments`, the files that it names."""
@@ -85,8 +82,7 @@ class Turn:
     files: Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
-class _Chat:
+class _Chat(NamedTuple):
     """A window of a conversation: its row, its turns by day, and the windows of the same conversation in order."""
 
     row: Mapping[str, Any]
@@ -122,12 +118,8 @@ def chat_page(ask: Ask, doc_id: str, cited: tuple[int, int] | None) -> _Chat:
     (row,) = rows_about(ask, _WINDOW, "chat", doc_id)
     text = Marked(row["markdown"], cited)
     turns, files = (ask(statement, {"id": doc_id}).to_pylist() for statement in (_TURNS, _FILES))
-    days = [
-        (day, list(of_day))
-        for day, of_day in groupby(
-            _turns(text, turns, iter(files)), key=lambda turn: turn.row["sent_at"].date()
-        )
-    ]
+    by_day = groupby(_turns(text, turns, iter(files)), key=lambda turn: turn.row["sent_at"].date())
+    days = [(day, list(of_day)) for day, of_day in by_day]
     return _Chat(row, days, ask(_WINDOWS, {"id": row["conversation_id"]}).to_pylist())
 
 

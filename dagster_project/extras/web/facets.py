@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from dagster_project.extras.web.notes import SHOWN_ELSEWHERE, flat
 from dagster_project.extras.web.question import Question, condition
@@ -40,8 +40,7 @@ class _Value:
     is_chosen: bool
 
 
-@dataclass(frozen=True)
-class Facet:
+class Facet(NamedTuple):
     """One facet with its most frequent values."""
 
     title: str

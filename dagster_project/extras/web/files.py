@@ -168,7 +168,12 @@ def _page_picture(site: Site, request: Request, file: Path | bytes) -> Response:
             converted = site.readers.read(data, f"{PAGE}{int(number)}")
     except (FormatError, TooLargeError, OSError) as fault:
         raise SourceError(f"page {number} of this file cannot be shown: {fault}") from fault
-    image = picture_of(converted.picture or "")
+    return picture_response(converted.picture or "")
+
+
+def picture_response(address: str) -> Response:
+    """A picture that Weft made, by its address with the bytes in it."""
+    image = picture_of(address)
     assert image is not None
     return Response(image.data, media_type=image.media_type)
 

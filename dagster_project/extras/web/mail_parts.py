@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
@@ -29,15 +28,7 @@ _OF_HEADER = (
 _OF_HUNK = {b"@": "h", b"+": "a", b"-": "r", b"*": "h", b"!": "a"}
 
 
-class _Block(NamedTuple):
-    kind: str
-    depth: int
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class DiffFile:
+class DiffFile(NamedTuple):
     """The diff of one file: its name, its lines as HTML, how many lines it adds and removes."""
 
     name: str
@@ -46,8 +37,7 @@ class DiffFile:
     removed: int
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A part of a mail: text, aligned (text in columns), trailers, quote, header, code, diff or signature.
 
     A quote has its first line as `summary`, its number of lines and its depth; it is open if cited bytes lie in it."""
@@ -59,16 +49,17 @@ class Part:
     depth: int = 0
     is_open: bool = False
     files: Sequence[DiffFile] = ()
-    trailers: Sequence[tuple[Markup, Markup]] = field(default=())
+    trailers: Sequence[tuple[Markup, Markup]] = ()
 
 
 def mail_parts(text: Marked, blocks: Iterable[Mapping[str, Any]]) -> list[Part]:
     """The parts of a body whose blocks are rows of the table `blocks`, in order; blank ones go with the part before."""
-    rows = [_Block(b["kind"], b["quote_depth"], b["byte_start"], b["byte_end"]) for b in blocks]
     parts: list[Part] = []
-    for kind, run in groupby(_joined(rows), key=lambda block: block.kind):
+    texts = (block for block in blocks if block["kind"] != "blank")
+    for part, run in groupby(texts, key=lambda block: _PARTS.get(block["kind"], _text)):
         members = list(run)
-        parts += _PARTS[kind](text, members[0].start, members[-1].end, min(b.depth for b in members))
+        depth = min(block["quote_depth"] for block in members)
+        parts += part(text, members[0]["byte_start"], members[-1]["byte_end"], depth)
     return parts
 
 
@@ -76,12 +67,6 @@ def plain_parts(text: Marked, *, is_diff: bool) -> list[Part]:
     """The one part of an attachment."""
     end = len(text.data)
     return list((_diff if is_diff else _code)(text, 0, end, 0))
-
-
-def _joined(blocks: Sequence[_Block]) -> Iterator[_Block]:
-    for block in blocks:
-        if block.kind != "blank":
-            yield block if block.kind in _PARTS else block._replace(kind="author")
 
 
 def _text(text: Marked, start: int, end: int, _depth: int) -> Iterator[Part]:
@@ -96,10 +81,7 @@ def _text(text: Marked, start: int, end: int, _depth: int) -> Iterator[Part]:
             while not members[0].strip():
                 start += len(members.pop(0))
             html = Markup(text.html(start, stop))
-            is_open = text.holds_cited(start, stop)
-            yield Part(
-                kind, flowing(html, text.data[start:stop]) if kind == "text" else html, is_open=is_open
-            )
+            yield Part(kind, flowing(html, text.data[start:stop]) if kind == "text" else html)
         start = after
 
 
@@ -143,10 +125,6 @@ def _quote(text: Marked, start: int, end: int, depth: int) -> Iterator[Part]:
     summary = next((line for line in bare if line), "")
     is_open = len(quoted) <= SHORT_QUOTE or text.holds_cited(start, end)
     yield Part("quote", _trimmed(text, start, end), summary, len(quoted), depth, is_open)
-
-
-def _signature(text: Marked, start: int, end: int, _depth: int) -> Iterator[Part]:
-    yield Part("signature", _trimmed(text, start, end), is_open=text.holds_cited(start, end))
 
 
 def _code(text: Marked, start: int, end: int, _depth: int, kind: str = "code") -> Iterator[Part]:
@@ -231,6 +209,6 @@ def _trimmed(text: Marked, start: int, end: int) -> Markup:
 
 
 _PARTS = {
-    "author": _text, "quote": _quote, "header": partial(_code, kind="header"),
-    "patch_or_code": _patch_or_code, "signature": _signature,
+    "quote": _quote, "header": partial(_code, kind="header"),
+    "patch_or_code": _patch_or_code, "signature": partial(_code, kind="signature"),
 }  # fmt: skip

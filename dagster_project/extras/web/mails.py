@@ -3,8 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from dagster_project.extras.web.mail_parts import Part, mail_parts
@@ -29,8 +28,7 @@ _QUOTED = 1_000
 """Characters of a mail that an answer to it quotes: addresses of a few thousand are refused by mail programs."""
 
 
-@dataclass(frozen=True)
-class _Mail:
+class _Mail(NamedTuple):
     """One mail; `row` are its columns, `node` its place in the thread, `series` its row of `patch_series` or None."""
 
     row: Mapping[str, Any]
@@ -51,8 +49,7 @@ class _Mail:
         return self.ancestors[depth - 1] if 0 < depth <= len(self.ancestors) else None
 
 
-@dataclass(frozen=True)
-class _Thread:
+class _Thread(NamedTuple):
     """A thread: its row of `threads`, the rows of its tree in reading order, and the mails that are shown of it."""
 
     row: Mapping[str, Any]
@@ -171,22 +168,14 @@ def card(index: SearchIndex, query: str, message_id: str, *, plain: bool = False
     Empty if the query has no words or cannot be understood, or if the thread lacks all of its words."""
     try:
         words = index.resolved([query], plain=plain)[0].understood.text
-        result = (
-            index.search([f"{_as_words(words)} thread:{message_id}"], limit=_LOOKED_AT) if words else None
-        )
+        plain_words = re.sub(r"[^\w -]", " ", words).replace(" -", " ")
+        result = index.search([f"{plain_words} thread:{message_id}"], limit=_LOOKED_AT) if words else None
     except QueryError:
         return []
     rows = [row for row in result.hits.to_pylist() if row["support"]] if result else []
     terms = _stems(index, words)
     chosen = thread_evidence([row["score"] for row in rows], [_marks(index, row, terms) for row in rows])
     return sorted((rows[n] for n in chosen), key=lambda row: row["thread_position"])
-
-
-def _as_words(text: str) -> str:
-    """The text without syntax of queries."""
-    return "".join(letter if letter.isalnum() or letter in "_ -" else " " for letter in text).replace(
-        " -", " "
-    )
 
 
 def _marks(index: SearchIndex, row: Mapping[str, Any], terms: set[str]) -> set[str]:

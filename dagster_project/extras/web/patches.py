@@ -3,8 +3,7 @@
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dagster_project.extras.web.rows import rows_about
 from dagster_project.index.search.lookup import Ask
@@ -38,8 +37,7 @@ _STAT = re.compile(r"^ \d+ files? changed.*\n|^ \S+ +\| +\d+ [+-]*\n", re.MULTIL
 _FOOT = re.compile(r"^-- ?\n[\d.]+\S*\n.*\Z", re.MULTILINE | re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Patch:
+class Patch(NamedTuple):
     """A patch or cover letter of one posting, the trailers of its replies, and how many replies it has."""
 
     row: Mapping[str, Any]
@@ -47,16 +45,14 @@ class Patch:
     replies: int
 
 
-@dataclass(frozen=True)
-class Posting:
+class Posting(NamedTuple):
     """One version of a series."""
 
     version: int
     patches: list[Patch]
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(NamedTuple):
     """All postings of a series, the first version first."""
 
     id: str
@@ -64,8 +60,7 @@ class Series:
     postings: list[Posting]
 
 
-@dataclass(frozen=True)
-class _Difference:
+class _Difference(NamedTuple):
     """The two patches that are compared, as rows of `messages`, and their lines: class and text, a diff of diffs.
 
     `note` says why there are none."""
@@ -111,21 +106,15 @@ def series_page(ask: Ask, id_: str) -> Series:
 
 def patch_difference(ask: Ask, old_id: str, new_id: str) -> _Difference:
     """The changes between two patches: in their commit messages and diffs, without numbers of lines and hashes."""
-    old, new = (_patch(ask, id_) for id_ in (old_id, new_id))
+    if not (old_id and new_id):
+        raise QueryError("name the Message-IDs of two patches as from and to")
+    old, new = (rows_about(ask, _PATCH, "mail", id_)[0] for id_ in (old_id, new_id))
     before, after = (_comparable(row["body"]) for row in (old, new))
-    if len(before) + len(after) > MOST_LINES:
-        return _Difference(
-            old, new, [], f"the two have {len(before) + len(after):,} lines, {MOST_LINES:,} are compared"
-        )
+    if (count := len(before) + len(after)) > MOST_LINES:
+        return _Difference(old, new, [], f"the two have {count:,} lines, {MOST_LINES:,} are compared")
     lines = list(difflib.unified_diff(before, after, "old", "new", n=_CONTEXT, lineterm=""))[2:]
     note = None if lines else "both say the same"
     return _Difference(old, new, [_classed(line) for line in lines], note)
-
-
-def _patch(ask: Ask, id_: str) -> dict[str, Any]:
-    if not id_:
-        raise QueryError("name the Message-IDs of two patches as from and to")
-    return rows_about(ask, _PATCH, "mail", id_)[0]
 
 
 def _comparable(body: str) -> list[str]:

@@ -2,9 +2,8 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 from markupsafe import Markup
@@ -38,8 +37,7 @@ SELECT chunk_no, content_class, has_patch_markers FROM chunks WHERE chunk_no IN 
 """
 
 
-@dataclass(frozen=True)
-class _Hit:
+class _Hit(NamedTuple):
     """A hit as the page shows it; `row` is that of `schemas.SEARCH_HITS`.
 
     Each part of its score is a bar with a name, a text, and a length between 0 and 1."""
@@ -52,8 +50,7 @@ class _Hit:
     why: str
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Hits of one thread, the best first, or a single hit; `folded` are its further ones, `address` shows all of it."""
 
     hits: list[_Hit]
@@ -61,8 +58,7 @@ class Group:
     address: str | None
 
 
-@dataclass(frozen=True)
-class Results:
+class Results(NamedTuple):
     """The data of the template of results; `warning` says how far they can be trusted.
 
     Where none is near enough to be shown, `meant` are words of the index that may have been meant, each with its address,

@@ -67,11 +67,8 @@ def own_searches(site: Site, index: SearchIndex, most: int = _MOST) -> list[tupl
 
 
 def _new(site: Site, index: SearchIndex, search: _Search) -> int:
-    key, counts, question = (
-        (index.version, search.address, search.visited_at),
-        site.new_texts,
-        search.question,
-    )
+    key, counts = (index.version, search.address, search.visited_at), site.new_texts
+    question = search.question
     if search.visited_at < _published(index) and key not in counts:
         try:
             hits = index.search([question.query], question.filters, _LOOKED_AT, question.plain).hits

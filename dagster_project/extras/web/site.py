@@ -1,11 +1,10 @@
 """The site: its templates, its opened indexes, how a view becomes an answer, and the state of the index for pages."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader
 from starlette.requests import Request
@@ -33,17 +32,7 @@ RETRY_SECONDS = 5
 """Seconds after which to ask a busy server again."""
 
 
-@dataclass(frozen=True)
-class _State:
-    """The time of the version that answers, whether a build is running, and since when later texts wait for it."""
-
-    published_at: datetime | None
-    is_building: bool
-    stale_since: datetime | None
-
-
-@dataclass(frozen=True)
-class Trouble:
+class Trouble(NamedTuple):
     """Why a page has nothing to show: a code that programs read, the status of the answer, and words for people."""
 
     code: str
@@ -52,14 +41,16 @@ class Trouble:
     message: str
 
 
-def index_state(root: Path, published_at: str | None, lens: str | None) -> _State:
-    """The state of the index below `root`, whose version says when it was published.
+def index_state(root: Path, published_at: str | None, lens: str | None) -> dict[str, Any]:
+    """The time of the version that answers, whether a build is running, and since when later texts wait for it.
 
     Under a lens nothing is said of builds and of sources, which may be others than those that it shows."""
     published = datetime.fromisoformat(published_at) if published_at else None
-    if lens is not None:
-        return _State(published, False, None)
-    return _State(published, is_held(root / BUILD_LOCK), of_sources(root, published)["changed_at"])
+    state: dict[str, Any] = {"published_at": published}
+    if lens is None:
+        state["is_building"] = is_held(root / BUILD_LOCK)
+        state["stale_since"] = of_sources(root, published)["changed_at"]
+    return state
 
 
 def trouble_of(fault: errors.WeftError | TimeoutError, root: Path, lens: str | None = None) -> Trouble:
@@ -139,22 +130,17 @@ class Site:
             "medium_of": question.medium_of, "file_of": question.file_of,
         }  # fmt: skip
         self.templates.filters |= {
-            "day": _day, "minute": _minute, "count": "{:,}".format, "bytes": _size, "sentence": _sentence,
-            "names": short_pseudonyms,
+            "day": _day, "minute": _minute, "count": "{:,}".format, "bytes": _size, "names": short_pseudonyms,
         }  # fmt: skip
 
-    def endpoint(self, view: View) -> Callable[[Request], Awaitable[Response]]:
-        """The endpoint that answers with a view; faults that Weft knows become a page, or JSON below /api/."""
-
-        async def endpoint(request: Request) -> Response:
-            try:
-                if request.method == "POST":
-                    request.state.body = await request.body()
-                return await self.pool.ask(lambda index: self._viewed(view, request, index), self.seconds)
-            except (errors.WeftError, TimeoutError) as fault:
-                return self.refusal(request, fault)
-
-        return endpoint
+    async def answered(self, view: View, request: Request) -> Response:
+        """The answer of a view; faults that Weft knows become a page, or JSON below /api/."""
+        try:
+            if request.method == "POST":
+                request.state.body = await request.body()
+            return await self.pool.ask(lambda index: self._viewed(view, request, index), self.seconds)
+        except (errors.WeftError, TimeoutError) as fault:
+            return self.refusal(request, fault)
 
     def _viewed(self, view: View, request: Request, index: SearchIndex) -> Response:
         index.screen.finds.clear()
@@ -237,11 +223,7 @@ def _day(at: datetime | None) -> str:
 
 
 def _minute(at: datetime | None) -> str:
-    return f"{at.day} {at:%b} {at.year}, {at:%H:%M}" if at else "no date"
-
-
-def _sentence(message: str) -> str:
-    return message[:1].upper() + message[1:]
+    return f"{_day(at)}, {at:%H:%M}" if at else "no date"
 
 
 def _size(count: int) -> str:

@@ -20,7 +20,6 @@ from dagster_project.index.search.lookup import reading
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.outgoing.receipts import Disclosed
 from transforms.errors import QueryError, UnknownIdError, shortened
-from transforms.text.visible import picture_of
 
 _ATTACHMENT = """
 SELECT a.*, coalesce(m.subject, w.title) AS subject, coalesce(m.from_name, m.from_addr) AS author, m.effective_at,
@@ -68,16 +67,14 @@ def why(site: Site, request: Request, index: SearchIndex) -> Response:
 def open_id(site: Site, request: Request, index: SearchIndex) -> Response:
     """Leads from an id, or from a citation with its bytes, to its page."""
     text = reading(index.ask, request.query_params.get("id") or parameter(request))
-    kind, id_ = text.kind, text.id
+    kind, id_, start, end = text.kind, text.id, text.byte_start, text.byte_end
     if kind == "chunk":
-        kind = str(text.facts["source_kind"])
-        spans = [span for span in text.facts["spans"] if span["role"] == "own"] or [None]
-        id_ = str(text.facts["attachment_id"] or text.doc_id)
-        start, end = (spans[0]["byte_start"], spans[-1]["byte_end"]) if spans[0] else (None, None)
-        return RedirectResponse(page_of(kind, id_, start, end), 302)
-    if kind == "node":
-        return RedirectResponse(page_of(kind, id_), 302)
-    return RedirectResponse(page_of(kind, id_, text.byte_start, text.byte_end), 302)
+        kind, id_ = str(text.facts["source_kind"]), str(text.facts["attachment_id"] or text.doc_id)
+        spans = [span for span in text.facts["spans"] if span["role"] == "own"]
+        start, end = (spans[0]["byte_start"], spans[-1]["byte_end"]) if spans else (None, None)
+    elif kind == "node":
+        start = end = None
+    return RedirectResponse(page_of(kind, id_, start, end), 302)
 
 
 def mail(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -115,10 +112,8 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     page = mails.thread_page(index.ask, parameter(request), first)
     is_tree = request.query_params.get("view") == "tree"
     question = question_of(request.query_params)
-    opening = [] if first else page.mails[:1]
-    hits = [
-        h for m in opening for h in card(index, question.query, m.row["message_id"], plain=question.plain)
-    ]
+    opening = page.mails[0].row["message_id"] if page.mails and not first else None
+    hits = card(index, question.query, opening, plain=question.plain) if opening else []
     _note(request, ((node["message_id"], node["subject"]) for node in page.tree))
     _note(request, ((row["citation"], row["snippet"]) for row in hits))
     first_words = {of.row["message_id"]: of.first_words for of in page.mails}
@@ -178,22 +173,17 @@ def document(site: Site, request: Request, index: SearchIndex) -> Response:
     _note(request, ((row["from_id"], row["title"]) for row in page.backlinks))
     beside = page.beside
     _note(request, ((beside[f"{n}_id"] or "", beside[f"{n}_title"]) for n in ("before", "after")))
-    vaults = {
-        s.name: site.settings.place(s) for s in site.settings.sources if s.kind == "vault" and has_files
-    }
-    vault = vaults.get(page.row["source"])
-    opens = (
-        f"obsidian://open?path={quote(str(vault.absolute() / page.row['path']), safe='')}" if vault else None
-    )
+    opens, source = None, next((s for s in site.settings.sources if s.name == page.row["source"]), None)
+    if has_files and source and source.kind == "vault":
+        path = site.settings.place(source).absolute() / page.row["path"]
+        opens = f"obsidian://open?path={quote(str(path), safe='')}"
     return site.page("document.html", request, index, document=page, has_file=has_files, obsidian=opens)
 
 
 def picture(site: Site, request: Request, index: SearchIndex) -> Response:
     """A picture as it was embedded."""
     (row,) = rows_about(index.ask, _PICTURE, "picture", parameter(request))
-    image = picture_of(row["picture"])
-    assert image is not None
-    return Response(image.data, media_type=image.media_type)
+    return files.picture_response(row["picture"])
 
 
 def chat(site: Site, request: Request, index: SearchIndex) -> Response:
