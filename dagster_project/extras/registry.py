@@ -117,6 +117,9 @@ class Extra:
     """A function of the settings that returns asset checks."""
     guard: str = ""
     """A function of the settings, a new file and the current one that raises CheckFailedError unless it may be published."""
+    proofs: str = ""
+    """A function of the settings, an index, its lens and a text that returns the citations in it, each with the links to
+    its source: name, state and detail."""
     rankings: Mapping[str, RankingOffer] = field(default_factory=dict)
     """By their names."""
     engines: Mapping[str, EngineOffer] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from dagster_project.cli.options import CONFIG, JSON, LENS, TEXT_TYPE, explained
-from dagster_project.config.settings import load_settings
+from dagster_project.config.settings import Settings, load_settings
 from dagster_project.extras.proof import citations
 from dagster_project.extras.proof.citations import ProofLink, Reference
 from dagster_project.extras.proof.origins import origin_links
@@ -52,11 +52,8 @@ def verify(
         text = sys.stdin.buffer.read().decode("utf-8", "replace")
     elif is_file(Path(text)):
         text = Path(text).read_text("utf-8", "replace")
-    screen = Screen(settings.safety, True, settings.lenses[lens].emails if lens in settings.lenses else ())
-    with TemporaryDirectory() as memory, closing(open_index(settings, lens=lens)) as index:
-        known = cache(partial(origin_links, settings, index, Path(memory), Keys(keys, dns)))
-        look = None if lens or not index.screen.is_open else known
-        chains = [(c.citation, list(_chain(index, c, screen, look))) for c in citations.references_in(text)]
+    with closing(open_index(settings, lens=lens)) as index:
+        chains = proofs(settings, index, lens, text, Keys(keys, dns))
     is_whole = all(link.state not in citations.FAILING for _, links in chains for link in links)
     if as_json:
         listed = [{"citation": name, "links": [link._asdict() for link in links]} for name, links in chains]
@@ -66,6 +63,17 @@ def verify(
         click.echo("\n\n".join("\n".join(_lines(name, links)) for name, links in chains))
     if not is_whole:
         sys.exit(CheckFailedError.exit_code)
+
+
+def proofs(
+    settings: Settings, index: SearchIndex, lens: str | None, text: str, keys: Keys | None = None
+) -> list[tuple[str, list[ProofLink]]]:
+    """The citations in a text, each with the links to its source; without `keys` DKIM's are not known."""
+    screen = Screen(settings.safety, True, settings.lenses[lens].emails if lens in settings.lenses else ())
+    with TemporaryDirectory() as memory:
+        known = cache(partial(origin_links, settings, index, Path(memory), keys or Keys(None)))
+        look = None if lens or not index.screen.is_open else known
+        return [(c.citation, list(_chain(index, c, screen, look))) for c in citations.references_in(text)]
 
 
 def _chain(

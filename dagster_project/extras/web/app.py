@@ -38,7 +38,7 @@ _VIEWS = {
     "/series/{id:id}": views.series, "/diff": views.diff, "/d/{id:id}": views.document,
     "/c/{id:id}": views.chat, "/p/{id:id}": views.person, "/picture/{id:id}": views.picture,
     "/corpus": views.corpus_page, "/quarantine": views.quarantine, "/feed": results.feed, "/browse": browse.browse,
-    "/searches": searches.searches_page,
+    "/searches": searches.searches_page, "/verify": views.verify,
     "/api/search": api.search, "/api/get": api.get, "/api/context": api.context, "/api/thread": api.thread,
     "/api/sources": api.sources,
 }  # fmt: skip

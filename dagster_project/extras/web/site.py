@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from dagster_project.config.settings import Settings
+from dagster_project.extras.registry import extra_parts
 from dagster_project.extras.web import question
 from dagster_project.extras.web.question import question_of
 from dagster_project.index.publish.versions import CURRENT
@@ -127,7 +128,7 @@ class Site:
         self.templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
         self.templates.globals |= {  # pyrefly: ignore[bad-assignment]  # its type is that of the defaults
             "page_of": question.page_of, "with_parameters": question.with_parameters, "ago": ago,
-            "medium_of": question.medium_of, "file_of": question.file_of,
+            "medium_of": question.medium_of, "file_of": question.file_of, "has_proofs": bool(extra_parts("proofs")),
         }  # fmt: skip
         self.templates.filters |= {
             "day": _day, "minute": _minute, "count": "{:,}".format, "bytes": _size, "names": short_pseudonyms,

@@ -7,6 +7,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
+from dagster_project.extras.registry import extra_parts
 from dagster_project.extras.web import corpus, documents, files, mails, patches, results, searches
 from dagster_project.extras.web.chat_files import source_of
 from dagster_project.extras.web.mail_parts import plain_parts
@@ -75,6 +76,16 @@ def open_id(site: Site, request: Request, index: SearchIndex) -> Response:
     elif kind == "node":
         start = end = None
     return RedirectResponse(page_of(kind, id_, start, end), 302)
+
+
+def verify(site: Site, request: Request, index: SearchIndex) -> Response:
+    """The way of a citation back to its source, link by link."""
+    text = request.query_params.get("id") or ""
+    chains = [
+        chain for proofs in extra_parts("proofs") for chain in proofs(site.settings, index, site.lens, text)
+    ]
+    _note(request, ((citation, link.detail) for citation, links in chains for link in links))
+    return site.page("verify.html", request, index, chains=chains)
 
 
 def mail(site: Site, request: Request, index: SearchIndex) -> Response:

@@ -185,6 +185,7 @@ def told(work: Workspace, lens: str, queries: Sequence[str], ids: Sequence[str])
         addresses += [f"{page}?q={q}" for q in queries for page in ("/", "/api/search")] + BROWSED
         of_id = ("m", "t", "d", "c", "a", "raw", "original", "file", "document-file", "mbox", "api/thread")
         addresses += [f"/{page}{'?id=' if page[3:4] == '/' else '/'}{i}" for i in ids for page in of_id]
+        addresses += [f"/verify?id={i} bytes 0-9" for i in ids]
         for page in addresses:
             yield page, client.get(page).text
     under = ["--lens", lens, "--json", "--config", str(work.config)]

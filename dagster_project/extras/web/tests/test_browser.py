@@ -165,7 +165,8 @@ PAGES = (
     "/", f"/?q={QUERY}", "/?q=has:patch", "/corpus", "/help", "/d/docs%3Afaq.md", "/d/docs%3Azebra.md",
     "/why?q=torn&id=docs:faq.md", "/c/chat%3AWithy%20Brook%20gauges%400001", "/m/m502@example.org",
     "/series/m502@example.org", "/diff?from=m501@example.org&to=m502@example.org", "/m/m600@example.org", "/?q=zebra",
-    "/p/marta@quern.example", "/quarantine", "/searches", "/m/h0@example.org?view=html", *BROWSED,
+    "/p/marta@quern.example", "/quarantine", "/searches", "/m/h0@example.org?view=html",
+    "/verify?id=m502@example.org", *BROWSED,
 )  # fmt: skip
 
 

@@ -248,6 +248,15 @@ def test_a_citation_opens_its_page(web: TestClient):
     assert answer.headers["location"].endswith(f"?bytes={citation.rpartition(' ')[2]}#cited")
 
 
+def test_a_citation_is_verified_in_its_source(web: TestClient, built_once: Workspace):
+    pytest.importorskip("dagster_project.extras.proof.command", reason="the extra `proof` is not there")
+    (way, *_) = links(web.get("/", params={"q": "compactor"}).text, "^/verify")
+    page = web.get(way).text
+    assert all(f"<td>{state}</td>" in page for state in ("proved", "unchanged since read"))
+    moved = way[:-1] + ("1" if way[-1] == "0" else "0")
+    assert "<td>differs</td>" in web.get(moved).text
+
+
 def test_why_shows_every_stage_and_the_way_of_one_id(web: TestClient):
     asked, lifted = {"q": "the compactor on 5 January 2004"}, "Higher if <code>d:2004-01-05</code>."
     page = web.get("/why", params=asked | {"id": "m0@example.org"}).text
