@@ -243,12 +243,8 @@ def _ask(
         if answer.value is None:
             refused += batch
             continue
-        sentences = dict(_usable(batch, answer.value.sentences))
+        written = zip(batch, answer.value.sentences, strict=True)
+        sentences = {r.key: context_sentences.usable(text, r.data["text"]) or "" for r, text in written}
         cache.store(sentences)
         answers |= sentences
     return refused
-
-
-def _usable(batch: Sequence[context_sentences.Request], texts: Sequence[str]) -> Iterable[tuple[str, str]]:
-    for request, sentence in zip(batch, texts, strict=True):
-        yield request.key, context_sentences.usable(sentence, request.data["text"]) or ""

@@ -1,6 +1,5 @@
 """Conversations: chats to windows, query chunks and chunks, one partition per window; then their context."""
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +9,6 @@ import pyarrow as pa
 from assets.partitions import CONTEXT, CONVERSATIONS
 from assets.protocols.models import TokenCounter
 from assets.protocols.search import Asker, ContextIndex
-from assets.protocols.sources import SourcePartition, Sources
 from assets.stages.declaration import Display, Made, Needs, Stage, terms_stage
 from transforms.context import selection
 from transforms.conversations import chunks as conversation_chunks
@@ -82,7 +80,7 @@ def conversation_stages(
 def _reading_stage(settings: ConversationSettings, ocr: str | None) -> Stage:
     return Stage(
         "read_conversations",
-        _read_conversation,
+        lambda sources, partition, settings: sources.conversation(partition),
         f"{conversations.VERSION}.{ocr}" if ocr else conversations.VERSION,
         Display(
             "Reads the entries of a window of a chat and the documents attached to them; all else goes to "
@@ -94,12 +92,6 @@ def _reading_stage(settings: ConversationSettings, ocr: str | None) -> Stage:
         digest=ConversationSettings.reading_digest,
         source_type=CONVERSATIONS,
     )
-
-
-def _read_conversation(
-    sources: Sources, partition: SourcePartition, settings: ConversationSettings
-) -> Sequence[pa.Table]:
-    return sources.conversation(partition)
 
 
 def context_stages(settings: ContextSettings, tokens: TokenCounter) -> list[Stage]:
@@ -145,7 +137,7 @@ def context_stages(settings: ContextSettings, tokens: TokenCounter) -> list[Stag
 
 
 def _candidates(windows: pa.Table, chunks: pa.Table, settings: ContextSettings, index: ContextIndex) -> Made:
-    queries = selection.window_queries(_frame(windows), _frame(chunks), settings)
+    queries = selection.window_queries(pl.DataFrame(windows), pl.DataFrame(chunks), settings)
     askers = {
         window["doc_id"]: Asker((window["doc_id"],), window["conversation_id"], window["last_at"])
         for window in windows.select(["doc_id", "conversation_id", "last_at"]).to_pylist()
@@ -156,14 +148,14 @@ def _candidates(windows: pa.Table, chunks: pa.Table, settings: ContextSettings, 
 
 
 def _documents(candidates: pa.Table, settings: ContextSettings, index: ContextIndex) -> Made:
-    documents = selection.window_documents(_frame(candidates), settings, index.chunk_vectors)
+    documents = selection.window_documents(pl.DataFrame(candidates), settings, index.chunk_vectors)
     return Made([documents.to_arrow()], {"before": candidates.num_rows, "after": len(documents)})
 
 
 def _context(*args: Any, index: ContextIndex, count: selection.CountTokens) -> Made:
     *tables, chosen = args
     settings = index.suited(chosen)
-    windows, chunks, candidates, documents = map(_frame, tables)
+    windows, chunks, candidates, documents = map(pl.DataFrame, tables)
     queries = selection.window_queries(windows, chunks, settings)
     passages = index.passages(documents["chunk_id"].to_list())
     retrieval = selection.Retrieval(queries, candidates, documents, passages)
@@ -175,9 +167,3 @@ def _context(*args: Any, index: ContextIndex, count: selection.CountTokens) -> M
         "latest_context": "".join(context.column("block").to_pylist()[-1:]),
     }
     return Made([context], figures)
-
-
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame

@@ -133,7 +133,6 @@ def vectors_of(
 
 
 def _sent(texts: ibis.Table, embedder: Embedder) -> sent_texts.Sent:
-    """`texts` as the embedder may be given them."""
     return (
         sent_texts.Sent(texts) if embedder.safety is None else sent_texts.texts_sent(texts, embedder.safety)
     )

@@ -5,7 +5,6 @@ from typing import Any
 import dagster as dg
 import ibis
 import polars as pl
-import pyarrow as pa
 
 from assets.protocols.search import Evaluator
 from assets.stages.declaration import Display, Needs, Stage
@@ -56,9 +55,9 @@ def evaluation_report_asset(changes: dict[str, dict[str, Any]]) -> dg.AssetsDefi
         contents = evaluator.contents(relevance)
         report = evaluation.report(
             evaluation.Evaluation(
-                _frame(evaluation_queries.to_pyarrow()),
-                judgements(_frame(relevance), contents),
-                _frame(evaluation_runs.to_pyarrow()),
+                pl.DataFrame(evaluation_queries.to_pyarrow()),
+                judgements(pl.DataFrame(relevance), contents),
+                pl.DataFrame(evaluation_runs.to_pyarrow()),
                 contents.chunks,
                 evaluator.facts(),
             ),
@@ -76,7 +75,3 @@ def evaluation_report_asset(changes: dict[str, dict[str, Any]]) -> dg.AssetsDefi
         return dg.MaterializeResult(metadata={"queries": len(report["queries"]), **means, **paths})
 
     return evaluation_report
-
-
-def _frame(table: pa.Table) -> pl.DataFrame:
-    return pl.from_arrow(table)  # type: ignore[return-value]

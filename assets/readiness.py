@@ -53,9 +53,10 @@ def readiness_stage() -> Stage:
     def make(publisher: Publisher) -> Made:
         published = publisher.readiness()
         lags = measures.lags(published.table)
+        worst = lags.select(pl.col("p50", "p95", "max").max()).row(0, named=True)
         facts = {
             "lag_by_source": dg.MetadataValue.md(measures.markdown(lags)),
-            **_totals(lags),
+            **{f"lag_{name}_seconds": round(value or 0.0, 3) for name, value in worst.items()},
             "waiting": measures.waits(published.table),
         }
         return Made([published.table], facts, {"index": published.version})
@@ -96,9 +97,3 @@ def readiness_checks(settings: OperationsSettings) -> dg.AssetChecksDefinition:
         yield from of_selected(context, results)
 
     return check
-
-
-def _totals(lags: pl.DataFrame) -> dict[str, float]:
-    """The figures that Dagster draws over time: the worst source's."""
-    worst = lags.select(pl.col("p50", "p95", "max").max()).row(0, named=True)
-    return {f"lag_{name}_seconds": round(value or 0.0, 3) for name, value in worst.items()}

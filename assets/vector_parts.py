@@ -162,5 +162,4 @@ def filled_parts(
 
 
 def _with_hashes(texts: ibis.Table, hashes: pa.Table) -> ibis.Table:
-    """Those of `texts` (text_hash, text) whose hashes are in `hashes`."""
     return texts.filter(texts.text_hash.isin(ibis.memtable(hashes.select(["text_hash"])).text_hash))

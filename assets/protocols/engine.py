@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from transforms.errors import WeftError
@@ -21,10 +21,6 @@ class MadeTable:
     code_version: str
     read: Mapping[str, str]
     figures: Mapping[str, Any]
-
-    def with_figures(self, **figures: Any) -> MadeTable:
-        """The same with more figures."""
-        return replace(self, figures={**self.figures, **figures})
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import contextlib
 import time
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -264,7 +264,8 @@ class _Run:
         readers = [self.loaded[table] for table in self.stage.inputs]
         for output, file, data in self.work.stage_partition(partition, readers, self.selected):
             # Dagster shows the newest; beside each partition previews would swell its history.
-            yield (output.with_figures(preview=preview(data)) if is_last else output), file
+            shown = {"preview": preview(data)} if is_last else {}
+            yield replace(output, figures={**output.figures, **shown}), file
 
 
 BACKFILL = dg.BackfillPolicy.multi_run(PARTITIONS_OF_RUN)

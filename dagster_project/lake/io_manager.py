@@ -104,7 +104,6 @@ class LakeIOManager(dg.IOManager):
         return self._backend.table(view)
 
     def _stored_file(self, table: str, partition: str | None) -> Path | None:
-        """The file of a stored table on this machine; None if there is none."""
         try:
             file = self.lake.local(table, partition)
         except FileNotFoundError:

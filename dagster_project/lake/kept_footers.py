@@ -195,5 +195,4 @@ class FooterCopies:
 
 
 def _prefix(place: UPath) -> str:
-    """The prefix of the names of all copies of a remote file."""
     return f"{blake2b(str(place).encode(), digest_size=12).hexdigest()}-"

@@ -23,8 +23,8 @@ from dagster_project.lake.parquet_files import (
     ParquetFooter,
     checked,
     is_local,
-    read_code_version,
     read_columns,
+    read_entries,
     read_footer,
     stored_file,
     verified_hash,
@@ -142,7 +142,7 @@ class ParquetLake:
             if footer := self.footer(table, name):
                 hashes[name], rows = footer.content_hash, rows + footer.row_count
         for name in set(self.partitions(table)) - hashes.keys():
-            self._delete(table, name)
+            self.discard(table, name)
         listed = self.stage(table, None, self.tables[table].empty(), code_version=code_version, inputs=hashes)
         return replace(listed, content_hash=_hash_of_parts(sorted(hashes.items())), row_count=rows)
 
@@ -155,7 +155,8 @@ class ParquetLake:
         """Version of the code that wrote a stored file, whatever its columns; None if it cannot be read."""
         if self._look:
             return self._look.code_version(table, partition)
-        return read_code_version(self.path(table, partition))
+        entries = read_entries(self.path(table, partition))
+        return None if isinstance(entries, str) else entries.code_version
 
     def is_stored(self, table: str, partition: str | None = None) -> bool:
         """True if there is a file of the table, whatever is in it."""
@@ -201,7 +202,6 @@ class ParquetLake:
             raise self.unusable(table, None, fault)
 
     def _file_footer(self, table: str, partition: str | None) -> ParquetFooter | str:
-        """The footer of the stored file, or its fault."""
         is_list = partition is None and table in IN_PARTS
         if self._look:
             return self._look.footer(table, partition, is_list=is_list)
@@ -252,7 +252,7 @@ class ParquetLake:
         """Delete the `corrupt_files`, so that the next build makes them again; returns each path with its fault."""
         corrupt = {str(self.path(*place)): place for place in self.corrupt_files()}
         for place in corrupt.values():
-            self._delete(*place)
+            self.discard(*place)
         return dict.fromkeys(corrupt, CORRUPT)
 
     def _is_corrupt(self, table: str, partition: str | None) -> bool:
@@ -328,20 +328,13 @@ class ParquetLake:
         whole: list[tuple[str, str | None]] = [(t, None) for t in self.tables if self.path(t).exists()]
         return whole + [(table, p) for table in self.tables for p in self.partitions(table)]
 
-    def discard(self, table: str) -> None:
-        """Delete a table without partitions, so that the next build makes it again."""
-        self._delete(table, None)
-
     def remove(self, partition: str) -> None:
         """Delete a partition of every table; the first declared, by which partitions are listed, last."""
-        self.remove_tables(list(reversed(self.tables)), partition)
+        for table in reversed(self.tables):
+            self.discard(table, partition)
 
-    def remove_tables(self, tables: Sequence[str], partition: str) -> None:
-        """Delete a partition of some tables."""
-        for table in tables:
-            self._delete(table, partition)
-
-    def _delete(self, table: str, partition: str | None) -> None:
+    def discard(self, table: str, partition: str | None = None) -> None:
+        """Delete a table, or a partition of it, so that the next build makes it again."""
         place = self.path(table, partition)
         if not is_local(place):
             require_leases()
@@ -372,7 +365,6 @@ class ParquetLake:
 
 
 def _name(table: str, partition: str | None) -> str:
-    """The name of the file of a table, or of one partition of it, below the lake."""
     if partition is None:
         return f"{table}.parquet"
     source, _, name = partition.partition("/")

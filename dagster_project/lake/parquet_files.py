@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
+from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -182,12 +183,6 @@ def read_entries(path: Path | UPath) -> Entries | str:
         return f"no whole Parquet file ({str(error).splitlines()[0]})"
 
 
-def read_code_version(path: Path | UPath) -> str | None:
-    """Version of the code that wrote a stored file, whatever its columns; None if it cannot be read."""
-    entries = read_entries(path)
-    return None if isinstance(entries, str) else entries.code_version
-
-
 def read_columns(path: Path | UPath, columns: Iterable[str]) -> pa.Table:
     """Some columns of a stored file; OSError if a page that is read differs from the written one."""
     with stored_file(path) as file:
@@ -227,13 +222,12 @@ def _content_digest() -> blake2b:
     return blake2b(digest_size=16)
 
 
-class _HashingSink:
+class _HashingSink(RawIOBase):
     """A writable file that hashes the bytes that pass through it."""
 
     def __init__(self, raw: Any):
         self.raw = raw
         self.digest = _content_digest()
-        self.closed = False
 
     def write(self, data: Any) -> int:
         self.digest.update(data)
@@ -242,11 +236,8 @@ class _HashingSink:
     def tell(self) -> int:
         return int(self.raw.tell())
 
-    def flush(self) -> None:
-        self.raw.flush()
-
-    def close(self) -> None:
-        self.closed = True
+    def writable(self) -> bool:
+        return True
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Vectors on an object store, for machines that share no disk: Parquet objects, each read once by each machine."""
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -35,7 +35,8 @@ class SharedVectors:
 
     def new(self, folder: Path) -> Iterator[_Rows]:
         """The rows of objects below a folder of the cache that this machine has not read."""
-        for path in self._unread(self._objects(folder)):
+        paths = self._objects(folder)
+        for path in sorted(set(paths) - self._read.known(paths).keys()):
             with suppress(FileNotFoundError):  # another machine replaced it
                 yield from segment_rows(BytesIO(self.place.fs.cat_file(path)))
             self._read.store({path: ""})
@@ -62,9 +63,6 @@ class SharedVectors:
             return list(self.place.fs.find(self._at(folder).path))
         except FileNotFoundError:
             return []
-
-    def _unread(self, paths: Sequence[str]) -> list[str]:
-        return sorted(set(paths) - self._read.known(paths).keys())
 
     def _at(self, folder: Path) -> UPath:
         return self.place.joinpath(*folder.relative_to(self.root).parts)

@@ -60,12 +60,6 @@ def alert_interrupted(settings: AlertSettings, root: Path, runs: Iterable[Interr
         send(settings, _payload("run_interrupted", root, run_id=run.run, begun=run.begun, tables=run.tables))
 
 
-def alert_run(settings: AlertSettings, root: Path, run: dg.DagsterRun, step: str | None) -> None:
-    """Send an alert for a run of Dagster's that failed in `step`, or that was ended from outside."""
-    facts = {"job": run.job_name, "run_id": run.run_id, "step": step}
-    send(settings, _payload("run_failed" if step else "run_lost", root, **facts))
-
-
 def send(settings: AlertSettings, payload: Mapping[str, Any], seconds: float = _TIMEOUT_SECONDS) -> list[str]:
     """Hand the payload to the command and to the URL, each for some `seconds`; returns the faults.
 
@@ -159,7 +153,9 @@ def failed_runs_sensor(settings: Settings) -> dg.SensorDefinition:
         if COMMAND_TAG in run.tags:
             return dg.SkipReason("the command tells of its runs itself")
         failures = [event for event in context.get_step_failure_events() if failed_by_itself(event)]
-        alert_run(settings.alerts, settings.root, run, failures[0].step_key if failures else None)
+        step = failures[0].step_key if failures else None
+        facts = {"job": run.job_name, "run_id": run.run_id, "step": step}
+        send(settings.alerts, _payload("run_failed" if step else "run_lost", settings.root, **facts))
         return dg.SkipReason(f"the alert for run {run.run_id[:8]} was sent")
 
     return sensor

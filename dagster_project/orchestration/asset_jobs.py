@@ -116,7 +116,6 @@ def refresh_without_remotes() -> None:
 
 
 def _refresh_now(*, fetches: bool) -> Any:
-    """The job that begins a refresh, with a fetch if there is one."""
     if not fetches:
         return refresh_without_remotes
     fetched = dg.AssetSelection.groups(fetch.GROUP)

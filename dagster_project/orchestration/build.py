@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -184,7 +185,9 @@ class _Build:
             # Work that others have begun counts for nothing: nobody knows whether a daemon lives that goes on with it.
             while works := reconcile(self.settings, self.instance, plan, Runs(tried=tried), most)[0]:
                 if len(works) == 1 and works[0].phase is Phase.PARTITIONS and is_here and not workers:
-                    works = [self.with_whole(works[0])]
+                    # All that follows over the whole lake, too: one run in place of two.
+                    tables = dict.fromkeys(chain(works[0].tables, *whole_phases(self.settings)))
+                    works = [replace(works[0], tables=tuple(tables))]
                 if works[0].phase not in (Phase.PARTITIONS, Phase.SLOW):
                     beside.close()  # their memory is needed
                     workers = None
@@ -198,11 +201,6 @@ class _Build:
             first, self.published, embedding=self.figures, failed_checks=tuple(self.failed.values()),
             slow=tuple(slow), after=plan,
         )  # fmt: skip
-
-    def with_whole(self, work: Work) -> Work:
-        """The work of a run of partitions with all that follows over the whole lake, which takes one run in place of two."""
-        relations, publishing = whole_phases(self.settings)
-        return replace(work, tables=tuple(dict.fromkeys([*work.tables, *relations, *publishing])))
 
     def do(self, works: Sequence[Work], workers: Workers | None = None) -> None:
         """Make the work of runs: that of partitions in the processes of `workers`, if there are any."""

@@ -100,7 +100,6 @@ class AttachedFiles:
         return ZippedExport(self.export.files[0], self.settings.max_file_bytes)
 
     def _hash(self, place: str) -> str:
-        """A hash that changes with the bytes of a file."""
         return (
             self._members()[place][1] if self.export.format == "zip" else self._digest(self._folder / place)
         )

@@ -352,10 +352,6 @@ def _table(data: bytes, suffix: str, name: str) -> tuple[pa.Table, list[Fault]]:
         names = pa_csv.open_csv(io.BytesIO(data), parse_options=parse).schema.names
         convert = pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
         return pa_csv.read_csv(io.BytesIO(data), parse_options=parse, convert_options=convert), []
-    return _json_lines(data, name)
-
-
-def _json_lines(data: bytes, name: str) -> tuple[pa.Table, list[Fault]]:
     faults: list[Fault] = []
     rows = [row for _, _, row in json_lines(data, name, faults)]
     columns: Sequence[str] = sorted({k for r in rows for k in r})

@@ -183,7 +183,6 @@ def _kind_of(file: Path) -> str | None:
 
 
 def _head(file: Path, count: int) -> bytes:
-    """The first bytes of a file, unpacked."""
     with open_file(file) as stream:
         unpacked = _UNPACKED.get(file.suffix.lower())
         data: bytes = (unpacked(stream) if unpacked else stream).read(count)

@@ -378,7 +378,6 @@ def _month(head: bytes) -> str | None:
 
 
 def _read(file: _File, source: SourceSettings, settings: MailSettings) -> Iterator[RawMail]:
-    """The mails of one file; an unreadable one has its fault."""
     if file.fault or globs.is_folder(file.path):
         yield RawMail(file.name, b"", fault=file.fault or "not_a_file: the path is a folder")
         return

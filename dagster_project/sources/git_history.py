@@ -8,7 +8,6 @@ import secrets
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from dagster_project.system.globs import is_folder, is_there
@@ -46,9 +45,7 @@ class Objects:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def read(self, name: str, kind: str, limit: int = 64 << 20) -> Object:
@@ -348,7 +345,6 @@ def _current(repository: Path) -> bytes:
 
 
 def _shallow(repository: Path) -> set[str]:
-    """The commits at which a shallow clone begins."""
     try:
         return set((repository / "shallow").read_text("ascii", "replace").split())
     except OSError:

@@ -50,7 +50,6 @@ def mail_paths(source: SourceSettings, settings: Settings) -> list[MailPath]:
 
 
 def _matching_files(source: SourceSettings, pattern: Path, roots: list[Path]) -> list[MailPath]:
-    """The files below the matches of a source's path."""
     fixed = globs.fixed_folder(pattern)
     paths: list[MailPath] = []
     for root in roots:
@@ -187,7 +186,6 @@ def _single_mails(root: Path) -> _Files:
 
 
 def _fault(path: Path) -> str | None:
-    """Why something is not a mail, though it is where mails are."""
     return "not_a_file: the path is a folder" if globs.is_folder(path) else None
 
 

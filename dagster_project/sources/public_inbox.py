@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,7 +114,6 @@ def _absent(repository: Path, changes: Iterable[git_history.Change]) -> dict[str
 
 
 def _fault(what: str, blob: str, repository: Path) -> str:
-    """The reason in `quarantine` of a mail whose blob cannot be read."""
     return f"{what}_object: blob {blob} of repository {repository.name} is {what}; fetch or clone it again"
 
 
@@ -126,19 +127,12 @@ def _month(seconds: int | None) -> str:
 
 def blobs(mails: Iterable[InboxMail], limit: int) -> Iterator[RawMail]:
     """The mails with their bytes; one over `limit` bytes, or that cannot be read, with its fault and without them."""
-    for repository, some in _by_repository(mails):
+    for repository, some in groupby(mails, key=attrgetter("repository")):
         with git_history.Objects(repository) as objects:
             for mail in some:
                 yield (
                     RawMail(mail.place, b"", fault=mail.fault) if mail.fault else _read(mail, objects, limit)
                 )
-
-
-def _by_repository(mails: Iterable[InboxMail]) -> Iterator[tuple[Path, list[InboxMail]]]:
-    grouped: dict[Path, list[InboxMail]] = {}
-    for mail in mails:
-        grouped.setdefault(mail.repository, []).append(mail)
-    yield from grouped.items()
 
 
 def _read(mail: InboxMail, objects: git_history.Objects, limit: int) -> RawMail:

@@ -167,7 +167,6 @@ class _Walk:
 
 
 def _why(error: OSError) -> str:
-    """The reason of an entry that cannot be looked at."""
     if error.errno == errno.ELOOP:
         return "broken_link: the symbolic link leads in a circle, or through too many; mend or remove it"
     raise_of_machine(error)

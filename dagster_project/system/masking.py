@@ -63,12 +63,6 @@ class Secrets:
         return "".join(MASK if is_hidden else "".join(c for c, _ in run) for is_hidden, run in runs)
 
 
-def _line(text: str, secrets: Secrets, most: int = SERVER_CHARS) -> str:
-    """`text` on one line, cleaned before it is masked: a secret must not come together after the search for it."""
-    text = secrets.masked(_on_one_line(text))
-    return text if len(text) <= most else f"{text[:most]}…"
-
-
 def shown_address(url: str) -> str:
     """An address as it may be printed: without name, password, query and fragment."""
     try:
@@ -149,7 +143,9 @@ class Credentials:
 
     def hidden(self, text: str, most: int = SERVER_CHARS) -> str:
         """`text` without anything secret, on one line and not too long."""
-        return _line(text, self._secrets, most)
+        # Cleaned before it is masked: a secret must not come together after the search for it.
+        text = self._secrets.masked(_on_one_line(text))
+        return text if len(text) <= most else f"{text[:most]}…"
 
     def masked_fault(self, fault: FetchError) -> FetchError:
         """A fault of a remote with secrets masked, as it may leave the fetch."""

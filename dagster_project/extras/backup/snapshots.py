@@ -148,7 +148,6 @@ class Backups:
             yield file
 
     def _sizes(self, folder: str) -> dict[str, int]:
-        """The sizes of the files in a folder of the place by name."""
         with self._faults():
             place = (self.base / folder).path
             places = self._store.find(place, detail=True) if self._store.exists(place) else {}

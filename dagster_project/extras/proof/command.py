@@ -91,7 +91,6 @@ def _chain(
 
 
 def _lines(citation: str, links: list[ProofLink]) -> Iterator[str]:
-    """A chain as people read it, in 80 columns."""
     yield from textwrap.wrap(f"⟨{citation}⟩", _COLUMNS, subsequent_indent=" ")
     for name, state, detail in links:
         text, indent = f"  {name:<{_INDENT - 2}}{state}: {detail}", " " * _INDENT

@@ -82,7 +82,6 @@ def _listed(base: UPath) -> dict[str, str]:
 
 
 def _of_store(store: Any, folder: str) -> dict[str, str]:
-    """The ETags below a folder by path."""
     return {path: _etag(info) for path, info in store.find(folder, detail=True).items()}
 
 

@@ -121,19 +121,13 @@ def _erase_previews(instance: dg.DagsterInstance) -> int:
     with log.index_connection() as connection:  # type: ignore[attr-defined]
         count = _erase(connection, SqlEventLogStorageTable, SqlEventLogStorageTable.c.event)
         _erase(connection, AssetKeyTable, AssetKeyTable.c.last_materialization)
-    for file in _event_files(instance):
-        if file.stem != _INDEX:
+    runs = Path(instance.root_directory) / "history" / "runs"
+    for file in sorted(runs.glob("*.db")) if log.is_run_sharded else ():
+        if file.stem != _INDEX and not file.name.startswith("."):
             with log.run_connection(file.stem) as connection:  # type: ignore[attr-defined]
                 _erase(connection, SqlEventLogStorageTable, SqlEventLogStorageTable.c.event)
     log.dispose()
     return count
-
-
-def _event_files(instance: dg.DagsterInstance) -> list[Path]:
-    """The files of Dagster's SQLite storage of events: one of each run, and their index; none of another storage."""
-    is_sqlite = instance.event_log_storage.is_run_sharded
-    folder = Path(instance.root_directory) / "history" / "runs"
-    return sorted(f for f in folder.glob("*.db") if not f.name.startswith(".")) if is_sqlite else []
 
 
 def _erase_names(file: Path, forgotten: Forgotten) -> int:

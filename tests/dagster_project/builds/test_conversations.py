@@ -195,9 +195,11 @@ def test_a_changed_note_is_a_question_of_the_last_window_alone_until_another_is_
 @pytest.mark.exhaustive
 def test_a_window_with_other_candidates_is_asked_on(made: Workspace):
     first = made.lake.partitions("conversation_context")[0]
-    made.lake.remove_tables(["conversation_candidates"], first)
+    made.lake.discard("conversation_candidates", first)
     assert made.plan().context == {first: CONTEXT.tables}
-    made.lake.remove_tables(CONTEXT.tables[1:], made.lake.partitions("conversation_context")[1])
+    second = made.lake.partitions("conversation_context")[1]
+    for table in CONTEXT.tables[1:]:
+        made.lake.discard(table, second)
     assert [*made.plan().context.values()] == [CONTEXT.tables, CONTEXT.tables[1:]]
     before = made.column("SELECT value FROM manifest WHERE key = 'version'")
     assert made.build().published is None and made.plan().is_empty
