@@ -197,3 +197,11 @@ def test_a_fault_says_what_to_mend_or_may_pass(
         folder.fetch(**changes)
     assert isinstance(fault.value, FetchInterruptedError) == passes and "wr0ng" not in str(fault.value)
     assert folder.fetch().added == 3
+
+
+def test_a_citation_leads_to_the_uid_of_its_mail(folder: Folder):
+    pytest.importorskip("dagster_project.extras.proof.command", reason="the extra `proof` is not there")
+    folder.fetch()
+    assert folder.work.weft("build").exit_code == 0
+    chain = folder.work.weft("verify", "m1@example.org").output
+    assert f"UID 2 of '{folder.name}'" in " ".join(chain.split())
