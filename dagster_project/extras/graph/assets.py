@@ -1,6 +1,6 @@
 """The stages of the document graph: keywords, questions, classes and stripes of chunks, and the export of files."""
 
-from typing import Any, Protocol
+from typing import Any
 
 import ibis
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from assets.embedding import query_vectors
 from assets.protocols.models import Embedder, EmbeddingCache
 from assets.stages.declaration import Display, Made, Needs, Stage
+from dagster_project.extras.graph.exporter import FileGraphExporter
 from dagster_project.extras.graph.transforms import chunk_classes as classes_transforms
 from dagster_project.extras.graph.transforms import hal_export, schema, stripes
 from dagster_project.extras.graph.transforms import keywords as keyword_transforms
@@ -20,13 +21,6 @@ from transforms.settings.search import TermSettings
 
 GROUP = "graph"
 _EMBEDDED = ("document_chunks", "chunk_context", "embeddings")
-
-
-class GraphExporter(Protocol):
-    """Keeps the exported graph of documents."""
-
-    def export(self, folders: Any) -> tuple[pa.Table, Any]:
-        """Make the export consist of `hal_export.Folder`s; the files as `DOCUMENT_GRAPH`, and counts of changes."""
 
 
 def graph_stages(settings: GraphSettings, term_settings: TermSettings) -> list[Stage]:
@@ -187,7 +181,7 @@ def question_lists(documents: ibis.Table) -> pa.Table:
     return lists.select("doc_id", "source", "path", "text").to_pyarrow()
 
 
-def _document_graph(*inputs: Any, graph_exporter: GraphExporter) -> Made:
+def _document_graph(*inputs: Any, graph_exporter: FileGraphExporter) -> Made:
     """The files of the graph, exported; `inputs` are those of the stage in order and the settings."""
     documents, chunks, context, embeddings, *others, links, settings = inputs
     tables = (

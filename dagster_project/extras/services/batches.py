@@ -145,7 +145,7 @@ class BatchJobs:
 def _required(answer: Any) -> Any:
     """The answer; EmbeddingError if there is none."""
     if not answer:
-        raise EmbeddingError("a job without a name")
+        raise EmbeddingError("a job or a held document without a name")
     return answer
 
 
@@ -206,7 +206,7 @@ class HeldDocuments:
         try:
             name, _ = await self.service.answer(
                 client, 1, self.tokens[document], lambda c: c.caches.create(model=self.model, config=config),
-                _name_of,
+                lambda document: str(_required(document.name)),
             )  # fmt: skip
         except UnansweredError:
             raise
@@ -214,10 +214,3 @@ class HeldDocuments:
             return None
         self._new_tokens += self.tokens[document]
         return name
-
-
-def _name_of(document: Any) -> str:
-    """The service's name of it; EmbeddingError for an answer without one."""
-    if not document.name:
-        raise EmbeddingError("a held document without a name")
-    return str(document.name)

@@ -152,7 +152,8 @@ class Sending:
         """Set the vectors; halves parts that the service refuses until the refused texts are found.
 
         RefusedError if it refuses a harmless text as well: then the fault is not in a text."""
-        for part in _requests(self.texts):
+        pictures = [int(is_picture(text)) for text in self.texts]
+        for part in batch_ranges(pictures, len(pictures), _PICTURES):
             await self._send(part, is_whole=True)
 
     async def _send(self, part: range, *, is_whole: bool) -> None:
@@ -187,16 +188,3 @@ class Sending:
 def _words(text: str) -> str:
     """The words of a text to count; empty for a picture."""
     return "" if is_picture(text) else text
-
-
-def _requests(texts: Sequence[str]) -> Iterator[range]:
-    """Runs of neighbouring texts with at most `_PICTURES` pictures; all at once where pictures are few."""
-    start = count = 0
-    for place, text in enumerate(texts):
-        if not is_picture(text):
-            continue
-        if count == _PICTURES:
-            yield range(start, place)
-            start, count = place, 0
-        count += 1
-    yield range(start, len(texts))

@@ -134,17 +134,17 @@ class GeminiLanguageModel(RemoteLanguageModel):
         except (RefusedError, ValidationError):
             return None
         self.budget.spend(sent + output)
-        return Answer(number, value, None, sent + output, 0, self._dollars(sent, output) * BATCH_SHARE)
+        return Answer(
+            number, value, None, sent + output, 0, language_dollars(self.model, sent, output) * BATCH_SHARE
+        )
 
     def _dollars_at_most(
         self, prompts: Sequence[Mapping[str, Any]], instruction: str, sent: int, answered: int
     ) -> float:
         """The US dollars for so many tokens, if held documents are read for a tenth."""
         documents, cache = self._documents(prompts, instruction)
-        return self._dollars(sent, answered, cache.reread_tokens([d.document for d in documents]))
-
-    def _dollars(self, sent: int, output: int, cached: int = 0) -> float:
-        return language_dollars(self.model, sent, output, cached)
+        reread = cache.reread_tokens([read.document for read in documents])
+        return language_dollars(self.model, sent, answered, reread)
 
     def _job(
         self, number: int, prompt: _Prompt, shape: type[Shape], instruction: str,
@@ -172,7 +172,7 @@ class GeminiLanguageModel(RemoteLanguageModel):
             (value, sent, output, reread), calls = answer
             new = cache.taken() if cache else 0
             self.budget.spend(sent + output + new)
-            dollars = self._dollars(sent + new, output, reread)
+            dollars = language_dollars(self.model, sent + new, output, reread)
             return Answer(number, value, None, sent + output + new, calls, dollars)
 
         return run

@@ -6,11 +6,10 @@ orders, which come as tables; the exporter writes."""
 import json
 import posixpath
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pkgutil import get_data
 from typing import Any, NamedTuple
 
-import polars as pl
 import pyarrow as pa
 
 from dagster_project.extras.graph.transforms.schema import DOCUMENT_GRAPH
@@ -95,24 +94,27 @@ class _Graph:
     def __init__(self, tables: GraphTables, settings: GraphSettings):
         self.settings = settings
         documents = {row["doc_id"]: row for row in tables.documents.to_pylist()}
-        self.items = _by_document(tables.chunks.drop_columns(["vector"]))
+        of_documents = (tables.chunks.drop_columns(["vector"]), tables.similarities, tables.orders)
+        self.items, self.similarities, self.orders = (
+            _grouped((row["doc_id"], row) for row in table.to_pylist()) for table in of_documents
+        )
         self.doc_ids = sorted(doc_id for doc_id in documents if doc_id in self.items)
         self.documents = documents
         self.folders = {d: posixpath.join(documents[d]["source"], documents[d]["path"]) for d in self.doc_ids}
-        self.similarities = _by_document(tables.similarities)
-        self.orders = _by_document(tables.orders)
         self.code = dict(rows_of(tables.classes, "chunk_id", "is_code"))
-        self.keywords = _lists_by_chunk(tables.keywords, ("keyword", "score"))
-        self.prompts = _lists_by_chunk(tables.prompts, ("simhash",))
+        keywords = rows_of(tables.keywords, "chunk_id", "keyword", "score")
+        self.keywords = _grouped((chunk_id, keyword) for chunk_id, *keyword in keywords)
+        self.prompts = _grouped(rows_of(tables.prompts, "chunk_id", "simhash"))
         self.similar = similar_documents(tables.chunks)
         self.links, self.linked_from = self._relations(tables.links)
 
     def document_files(self, doc_id: str) -> dict[str, bytes]:
         """The files of a document's folder."""
         row, base = self.documents[doc_id], self.folders[doc_id]
-        stem = _stem(row["path"])
-        texts = [_text(_with_headings(item)) for item in self.items[doc_id]]
-        names = [f"{CHUNKS}/{_cut(stem)}-{number}.md" for number in range(len(texts))]
+        stem = posixpath.splitext(posixpath.basename(row["path"]))[0]
+        cut = stem.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
+        texts = [_text_of(item) for item in self.items[doc_id]]
+        names = [f"{CHUNKS}/{cut}-{number}.md" for number in range(len(texts))]
         entry = self._chunks(doc_id, base, names, texts)
         links: dict[str, Any] = self._links(base, posixpath.dirname(base))
         for relation, related in (("links", self.links), ("linked_from", self.linked_from)):
@@ -196,18 +198,14 @@ class _Graph:
         }
         if by_baseline["technical"]:
             entry["similarity_technical"] = by_baseline["technical"][index]
-        if hashes := sorted({value for (value,) in self.prompts.get(chunk_id, ())}):
+        if hashes := sorted(set(self.prompts.get(chunk_id, ()))):
             entry["prompt_hashes"] = [str(value) for value in hashes]
         entry["keywords"] = [{"name": n, "score": s} for n, s in self.keywords.get(chunk_id, ())]
         return entry
 
     def _document_keywords(self, doc_id: str) -> list[dict[str, Any]]:
         """The keywords of all chunks of a document with the highest scores."""
-        scores = {
-            name: score
-            for item in self.items[doc_id]
-            for name, score in self.keywords.get(item["chunk_id"], ())
-        }
+        scores = dict(pair for item in self.items[doc_id] for pair in self.keywords.get(item["chunk_id"], ()))
         best = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_KEYWORDS]
         return [{"name": name, "score": score} for name, score in best]
 
@@ -263,40 +261,20 @@ class _Graph:
         return urlpath(posixpath.relpath(f"/{target}", f"/{base}"))
 
 
-def _by_document(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
-    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in table.to_pylist():
-        rows[row["doc_id"]].append(row)
-    return rows
+def _grouped(pairs: Iterable[tuple[Any, ...]]) -> dict[str, list[Any]]:
+    groups: dict[str, list[Any]] = defaultdict(list)
+    for key, value in pairs:
+        groups[key].append(value)
+    return groups
 
 
-def _lists_by_chunk(table: pa.Table, columns: tuple[str, ...]) -> dict[str, list[tuple[Any, ...]]]:
-    frame = pl.DataFrame(table)
-    values: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
-    for chunk_id, *row in frame.select("chunk_id", *columns).iter_rows():
-        values[chunk_id].append(tuple(row))
-    return values
-
-
-def _stem(path: str) -> str:
-    return posixpath.splitext(posixpath.basename(path))[0]
-
-
-def _cut(name: str) -> str:
-    return name.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
-
-
-def _with_headings(item: Mapping[str, Any]) -> str:
+def _text_of(item: Mapping[str, Any]) -> bytes:
     """The text of a chunk below the headings that stand above it, each a level deeper than the one before."""
     text, path = item["text_display"], list(item["heading_path"])
     if path and text.startswith("#") and text.partition("\n")[0].strip("# \t\r") == path[-1]:
         path.pop()
     above = [f"{'#' * min(level, 6)} {title}" for level, title in enumerate(path, 1)]
-    return "\n\n".join([*above, text])
-
-
-def _text(display: str) -> bytes:
-    return (display if display.endswith("\n") else f"{display}\n").encode()
+    return ("\n\n".join([*above, text]).removesuffix("\n") + "\n").encode()
 
 
 def _json(value: Mapping[str, Any]) -> bytes:

@@ -96,7 +96,8 @@ def chunk_keywords(
     for (source,), of_source in texts.group_by("source", maintain_order=True):
         settings = term_settings.of_most(of_source["text_display"])
         own = keyword_rows.filter(source=source).with_row_index("row")
-        numbered = _phrases(own["keyword"], settings).join(own, on="row").drop("row")
+        words_of = _tokens(own["keyword"], settings).group_by("row", maintain_order=True)
+        numbered = words_of.agg(gram=pl.col("stem").str.join(" ")).join(own, on="row").drop("row")
         slices += [_matches(part, numbered, settings) for part in of_source.iter_slices(_CHUNKS_AT_ONCE)]
     matches = pl.concat([pl.DataFrame(CHUNK_KEYWORDS.empty()), *slices]).sort(
         "doc_id", "chunk_id", "score", "keyword", descending=[False, False, True, False]
@@ -268,15 +269,6 @@ def _grams(tokens: pl.DataFrame) -> pl.DataFrame:
         together = together & (pl.col("run") == pl.col("run").shift(-length))
         frames.append(tokens.select("row", gram=gram, kept=together).filter("kept").drop("kept"))
     return pl.concat(frames)
-
-
-def _phrases(names: pl.Series, term_settings: TermSettings) -> pl.DataFrame:
-    """Columns row and gram: the stemmed words of each keyword."""
-    return (
-        _tokens(names, term_settings)
-        .group_by("row", maintain_order=True)
-        .agg(gram=pl.col("stem").str.join(" "))
-    )
 
 
 def _nearest_folders(documents: pa.Table, words: pl.DataFrame) -> pl.DataFrame:

@@ -5,7 +5,8 @@ Information Graph). Vectors come from the embedder."""
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,10 @@ _PROMPT_SIMILARITY = 0.5
 _QUESTION = re.compile(
     r"[ \t]{0,3}(?:#{1,6}[ \t]+)?(?:\*\*|__)?Q(?:uestion)?[ \t]*\d*[.:](?:\*\*|__)?[ \t]*(.*)"
 )
-_ANSWER = re.compile(r"[ \t]{0,3}(?:#{1,6}[ \t]+)?(?:\*\*|__)?A(?:nswer)?[ \t]*\d*[.:]")
-_RULE = re.compile(r"[ \t]{0,3}(?:-[ \t]*){3,}$")
+_END = re.compile(
+    r"\s*(?:#|$)|[ \t]{0,3}(?:(?:\*\*|__)?(?:Q(?:uestion)?|A(?:nswer)?)[ \t]*\d*[.:]|(?:-[ \t]*){3,}$)"
+)
+"""A line that is not of the question above it."""
 _TOKEN = re.compile(r"[^\W_]+(?:_[^\W_]+)*")
 _COMMON = (
     "a an and are as at be but by can could did do does for from had has have how i if in into is it its me my no not of "
@@ -54,32 +57,13 @@ def questions(text: str) -> list[str]:
 
     A question begins with `Q:`, as a heading or not, bold or not, and goes on to the next question,
     answer, heading, rule or blank line. Several may share an answer."""
-    texts = []
-    for first, following in _question_lines(text):
-        texts.append(" ".join([first, *following]).strip().removesuffix("**").strip())
-    return [question for question in texts if question]
-
-
-def _question_lines(text: str) -> Iterator[tuple[str, list[str]]]:
-    lines = text.splitlines()
+    lines, texts = text.splitlines(), []
     for number, line in enumerate(lines):
-        match = _QUESTION.match(line)
-        if not match:
-            continue
-        following = []
-        for continuation in lines[number + 1 :]:
-            ends = (
-                not continuation.strip() or continuation.lstrip().startswith("#") or _RULE.match(continuation)
-            )
-            if (
-                ends
-                or _QUESTION.match(continuation)
-                or _ANSWER.match(continuation)
-                or line.lstrip().startswith("#")
-            ):
-                break
-            following.append(continuation.strip())
-        yield match[1], following
+        if match := _QUESTION.match(line):
+            following = [] if line.lstrip().startswith("#") else lines[number + 1 :]
+            more = takewhile(lambda after: not _END.match(after), following)
+            texts.append(" ".join([match[1], *map(str.strip, more)]).strip().removesuffix("**").strip())
+    return [question for question in texts if question]
 
 
 def document_questions(documents: pa.Table) -> pa.Table:

@@ -111,27 +111,10 @@ def _cosines(vectors: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.n
 
 def _jaccards(frame: pl.DataFrame, first: np.ndarray, second: np.ndarray) -> pl.Series:
     """Shared words : all words, of each pair of rows."""
-    words = frame.select(
-        "row", word=pl.col("text_display").str.to_lowercase().str.extract_all(_WORD).list.unique()
-    )
-    sizes = words["word"].list.len().cast(pl.Int64)
-    pairs = pl.DataFrame(
-        {"one": first, "other": second}, schema_overrides={"one": pl.UInt32, "other": pl.UInt32}
-    )
-    numbered = pairs.with_row_index("pair")
-    long = words.explode("word").drop_nulls("word")
-    shared = (
-        numbered.join(long, left_on="one", right_on="row")
-        .join(long, left_on=["other", "word"], right_on=["row", "word"])
-        .group_by("pair")
-        .agg(shared=pl.len().cast(pl.Int64))
-    )
-    counts = numbered.join(shared, on="pair", how="left", maintain_order="left").with_columns(
-        pl.col("shared").fill_null(0), all=sizes.gather(pairs["one"]) + sizes.gather(pairs["other"])
-    )
-    return counts.select(
-        jaccard=(pl.col("shared") / pl.max_horizontal(pl.col("all") - pl.col("shared"), 1)).round(DECIMALS)
-    )["jaccard"]
+    words = frame["text_display"].str.to_lowercase().str.extract_all(_WORD)
+    one, other = words.gather(first).list, words.gather(second)
+    shared, all_words = one.set_intersection(other).list.len(), one.set_union(other).list.len()
+    return (shared / all_words.clip(lower_bound=1)).round(DECIMALS)
 
 
 _PERCENTILE = 90.0
