@@ -40,12 +40,10 @@ def browse(site: Site, request: Request, index: SearchIndex) -> Response:
     shown = [{**row, "address": _address(row)} for row in (rows[:_PER_PAGE] if more else rows)]
     request.state.shown += [Disclosed(row["id"], row["title"], row["id"]) for row in shown if row["title"]]
     sections = [(name, list(of)) for name, of in groupby(shown, key=lambda row: row["heading"])]
-    turn = {-1: "prev", 1: "next"}
-    pages = [
-        (turn[step], question.address("/browse", view=view, page=start // _PER_PAGE + step))
-        for step in turn
-        if (start if step < 0 else more)
-    ]
+    at = start // _PER_PAGE
+    turns = [("prev", at - 1)] if at else []
+    turns += [("next", at + 1)] if more else []
+    pages = [(turn, question.address("/browse", view=view, page=number)) for turn, number in turns]
     tabs = [(name, question.address("/browse", view=name), title) for name, title in _LISTS.items()]
     return site.page(
         "browse.html", request, index, view=view, title=_LISTS[view], tabs=tabs, sections=sections, pages=pages,
@@ -62,7 +60,5 @@ def _chunks_of(index: SearchIndex, question: Question) -> Sequence[int]:
 
 
 def _address(row: dict[str, Any]) -> str:
-    if row["kind"] in ("tag", "month"):
-        values = {"tag": {"tag": row["id"]}, "month": {"q": f"kind:document d:{row['id']}"}}
-        return with_parameters("/", values[row["kind"]])
-    return page_of(row["kind"], row["id"])
+    listed = {"tag": {"tag": row["id"]}, "month": {"q": f"kind:document d:{row['id']}"}}.get(row["kind"])
+    return with_parameters("/", listed) if listed else page_of(row["kind"], row["id"])

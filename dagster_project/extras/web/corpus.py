@@ -25,18 +25,15 @@ _MEASURES = ("MRR@10", "nDCG@10", "Recall@10")
 
 def glance(ask: Ask) -> dict[str, Any]:
     """How much there is, and the latest threads, documents and chats."""
-    (counts,) = _rows(ask, _SQL("counts"))
-    return {
-        "counts": counts, "threads": _rows(ask, _SQL("recent")), "documents": _rows(ask, _SQL("documents")),
-        "chats": _rows(ask, _SQL("chats")),
-    }  # fmt: skip
+    (counts,) = _rows(ask, "counts")
+    return {"counts": counts} | {name: _rows(ask, name) for name in ("recent", "documents", "chats")}
 
 
 def query_help(ask: Ask | None) -> dict[str, list[tuple[str, str, str | None]]]:
     """The operators and the fields of a query: each with its meaning and an example with values of the index.
 
     An example is None where the index has no such value."""
-    values = _rows(ask, _SQL("examples"))[0] if ask else {}
+    values = _rows(ask, "examples")[0] if ask else {}
     return {
         "operators": [
             (_filled(name, values) or name, words, "") for name, words in _HELP["operators"].items()
@@ -54,19 +51,14 @@ def _filled(form: str, values: Mapping[str, str | None]) -> str | None:
 
 def set_aside(ask: Ask) -> list[dict[str, Any]]:
     """The quarantine by the code of its reason: code, count, bytes, sources, five examples (source, place, reason)."""
-    return _rows(ask, _SQL("quarantine"))
+    return _rows(ask, "quarantine")
 
 
 def overview(ask: Ask) -> dict[str, Any]:
     """The data of the page of the corpus."""
-    (counts,) = _rows(ask, _SQL("counts"))
-    people = _rows(ask, _SQL("people"))
-    most = max((row["count"] for row in people), default=1)
-    return {
-        "counts": counts, "months": _months(_rows(ask, _SQL("months"))),
-        "people": [{**row, "share": row["count"] / most} for row in people], "threads": _rows(ask, _SQL("threads")),
-        "open": _rows(ask, _SQL("open")), "sources": _rows(ask, _SQL("sources")),
-    }  # fmt: skip
+    data: dict[str, Any] = {name: _rows(ask, name) for name in ("people", "threads", "open", "sources")}
+    (data["counts"],), data["months"] = _rows(ask, "counts"), _months(_rows(ask, "months"))
+    return data
 
 
 class Quality(NamedTuple):
@@ -106,8 +98,8 @@ def _months(rows: Sequence[Mapping[str, Any]], **values: str) -> list[Bar]:
     return histogram(counts, Question("", {"kind": "message", **values}), MONTHS)
 
 
-def _rows(ask: Ask, statement: str) -> list[dict[str, Any]]:
-    return ask(statement, {}).to_pylist()
+def _rows(ask: Ask, name: str) -> list[dict[str, Any]]:
+    return ask(_SQL(name), {}).to_pylist()
 
 
 class Person(NamedTuple):

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -10,8 +11,11 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 
-from dagster_project.config.settings import USUALLY_EXCLUDED, DocumentSourceSettings
-from dagster_project.extras.web.chat_files import chat_file, source_of
+from dagster_project.config.settings import (
+    USUALLY_EXCLUDED,
+    ConversationSourceSettings,
+    DocumentSourceSettings,
+)
 from dagster_project.extras.web.html_mail import HtmlMail, html_mail, policy
 from dagster_project.extras.web.question import PICTURES
 from dagster_project.extras.web.rows import rows_about
@@ -20,7 +24,9 @@ from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.sources.raw_mail import readable_mail
 from dagster_project.sources.reading_files import TooLargeError, bounded, open_file
 from dagster_project.sources.trees import matcher
-from transforms.errors import DisclosureLimitError, QueryError, SourceError, shortened
+from dagster_project.system.globs import recall
+from transforms.conversations.windows import window_id
+from transforms.errors import ChatFormatError, DisclosureLimitError, QueryError, SourceError, shortened
 from transforms.formats.converted import PAGE, FormatError
 from transforms.mail.mbox import mbox_entry
 from transforms.mail.mime import parsed_mail
@@ -107,7 +113,7 @@ def attached(site: Site, request: Request, index: SearchIndex) -> Response:
         with site.drawing:  # a mail of 64 MB takes several times that
             data = _part(_mail(site, index, row["message_id"]), row)
         return _sent(site, request, data, name)
-    return _sent(site, request, chat_file(site, chats, row), name, only=_MEDIA if chats.pseudonyms else "")
+    return _sent(site, request, _chat_file(site, chats, row), name, only=_MEDIA if chats.pseudonyms else "")
 
 
 def _part(mail: bytes, row: dict[str, Any]) -> bytes:
@@ -119,6 +125,34 @@ def _part(mail: bytes, row: dict[str, Any]) -> bytes:
     raise SourceError(
         "the mail has no file of its own at that place: it is a text, or a mail inside the mail"
     )
+
+
+def source_of(site: Site, name: str) -> ConversationSourceSettings | None:
+    """The source of chats with that name; None for a source of another kind."""
+    source = next((s for s in site.settings.sources if s.name == name), None)
+    return source if isinstance(source, ConversationSourceSettings) else None
+
+
+def _chat_file(site: Site, source: ConversationSourceSettings, row: Mapping[str, Any]) -> Path | bytes:
+    """The path of a file of a chat, a row of `attachments`, or its bytes if it is in a zip.
+
+    SourceError if its export changed since the build, or does not hold it."""
+    partition = row["partition"].removeprefix(f"{source.name}/")
+    listings = recall(site.settings.root / "cache" / "chats.json")
+    chats = site.chats
+    with site.reading_chats:
+        for export in chats.exports_of_source(source, lambda path: site.sources.identify(path)[0]):
+            if partition not in (name for name, _ in listings.get(export.digest, {}).get("windows", ())):
+                continue
+            for chat in chats.chats(export):
+                for _, window in chats.windows(chat, source):
+                    if window_id(f"{source.name}:{chat.name}", window.key) == row["message_id"]:
+                        named_files = [file for entry in window.entries for file in entry.files]
+                        try:
+                            return chats.files(export).content(named_files[row["part_index"]].place)
+                        except (ChatFormatError, IndexError) as fault:
+                            raise SourceError(f"source {source.name}: {fault}") from fault
+    raise SourceError(f"source {source.name}: the export changed since the last build; build again")
 
 
 def document_file(site: Site, request: Request, index: SearchIndex) -> Response:

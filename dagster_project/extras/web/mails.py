@@ -113,40 +113,24 @@ def _mails(
     ask: Ask, ids: Sequence[str], tree: Iterable[dict[str, Any]], cited: tuple[int, int] | None = None
 ) -> list[_Mail]:
     """The mails of these ids, in their order, with all that is shown of them; `cited` are bytes of the first."""
-    rows = {row["message_id"]: row for row in ask(_SQL("mails"), {"ids": list(ids)}).to_pylist()}
-    blocks, lists, attachments, links = (
-        _by(ask(statement, {"ids": list(ids)}).to_pylist(), key)
-        for statement, key in (
-            (_SQL("blocks"), "message_id"),
-            (_SQL("lists"), "message_id"),
-            (_SQL("attachments"), "message_id"),
-            (_SQL("links"), "from_id"),
-        )
-    )
-    series = {row["message_id"]: row for row in ask(_SQL("series"), {"ids": list(ids)}).to_pylist()}
+    rows: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for name in ("mails", "blocks", "lists", "attachments", "links", "series"):
+        for row in ask(_SQL(name), {"ids": list(ids)}).to_pylist():
+            rows[name, row["message_id"]].append(row)
     nodes = {node["message_id"]: node for node in tree}
     mails = []
-    for message_id in (i for i in ids if i in rows):
+    for message_id in (i for i in ids if ("mails", i) in rows):
         spans = [
             Address(link["byte_start"], link["byte_end"], page_of("message", link["to_id"]))
-            for link in links[message_id]
+            for link in rows["links", message_id]
         ]
-        text = Marked(rows[message_id]["body"], cited, spans)
-        own = sorted(blocks[message_id], key=lambda block: block["byte_start"])
-        mails.append(
-            _Mail(
-                {**rows[message_id], "lists": [row["list_id"] for row in lists[message_id]]}, nodes[message_id],
-                mail_parts(text, own), attachments[message_id], series.get(message_id), _ancestors(nodes, message_id),
-            )
-        )  # fmt: skip
+        row, series = rows["mails", message_id][-1], [None, *rows["series", message_id]][-1]
+        blocks = sorted(rows["blocks", message_id], key=lambda block: block["byte_start"])
+        parts = mail_parts(Marked(row["body"], cited, spans), blocks)
+        shown = {**row, "lists": [row["list_id"] for row in rows["lists", message_id]]}
+        above = _ancestors(nodes, message_id)
+        mails.append(_Mail(shown, nodes[message_id], parts, rows["attachments", message_id], series, above))
     return mails
-
-
-def _by(rows: Iterable[dict[str, Any]], key: str) -> defaultdict[str, list[dict[str, Any]]]:
-    result: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        result[row[key]].append(row)
-    return result
 
 
 def _ancestors(nodes: Mapping[str, Mapping[str, Any]], message_id: str) -> list[str | None]:

@@ -22,6 +22,6 @@ SELECT message_id, kind, quote_depth, byte_start, byte_end FROM blocks WHERE mes
 SELECT attachment_id, message_id, part_index, filename, declared_type, content_class, byte_count, reason,
   text IS NOT NULL AS has_text FROM stored_attachments WHERE message_id {in} ORDER BY message_id, part_index
 -- name: links
-SELECT from_id, to_id, byte_start, byte_end FROM links WHERE from_id {in} AND to_id IS NOT NULL
+SELECT from_id AS message_id, to_id, byte_start, byte_end FROM links WHERE from_id {in} AND to_id IS NOT NULL
 -- name: series
 SELECT * FROM patch_series WHERE message_id {in}

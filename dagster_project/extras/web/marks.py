@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
@@ -53,14 +54,16 @@ class Marked:
         self.data, self.is_printed = text.encode(), is_printed
         self.cited = None if cited is None else self._whole_letters(*cited)
         in_text = (Address(*m.span(), m[0].decode(errors="replace")) for m in _ADDRESS.finditer(self.data))
-        self.links = _apart(sorted([*links, *in_text], key=lambda s: (s.start, -s.end)))
-        self._starts = [link.start for link in self.links]
-        self._ends = [link.end for link in self.links]
+        self.links: list[Address] = []
+        for link in sorted([*links, *in_text], key=lambda s: (s.start, -s.end)):
+            if not self.links or link.start >= self.links[-1].end:
+                self.links.append(link)
         self._is_anchored = False
 
     def html(self, start: int, end: int, *, has_links: bool = True) -> str:
         """HTML of the bytes from `start` to `end`; the first cited byte that is shown has the anchor `CITED`."""
-        first, last = bisect_right(self._ends, start), bisect_left(self._starts, end) if has_links else 0
+        first = bisect_right(self.links, start, key=attrgetter("end"))
+        last = bisect_left(self.links, end, key=attrgetter("start")) if has_links else 0
         if first >= last and not self.holds_cited(start, end):
             return str(escape(self.data[start:end].decode(errors="replace")))
         links = self.links[first:last]
@@ -112,15 +115,6 @@ def highlighted(text: str, ranges: Sequence[Sequence[int]]) -> Markup:
         parts += [escape(text[at:start]), Markup("<mark>{}</mark>").format(text[start:end])]
         at = end
     return Markup("").join([*parts, escape(text[at:])])
-
-
-def _apart(links: Sequence[Address]) -> list[Address]:
-    """The links without those that overlap an earlier one."""
-    result: list[Address] = []
-    for link in links:
-        if not result or link.start >= result[-1].end:
-            result.append(link)
-    return result
 
 
 _CALLOUT = re.compile(rb">[ \t]*\[!([A-Za-z-]{1,20})\][+-]?[ \t]*(\r?\n)?")
@@ -284,10 +278,7 @@ class _Writer:
             self.parts.append("</div>")
         elif name in _TAGS:
             self.in_head = self.in_head and name != "TableHead"
-            end, below = _TAGS[name][1], self._taken() if name in ("Item", "Paragraph") else []
+            end, below = _TAGS[name][1], []
+            if name in ("Item", "Paragraph"):
+                below, self.below = self.below, below
             self.parts += [*below, end] if name == "Item" else [end, *below]
-
-    def _taken(self) -> list[str]:
-        """The embeds that wait for the end of their block."""
-        below, self.below = self.below, []
-        return below

@@ -122,9 +122,6 @@ def _value(name: str, value: str, named: Mapping[str, str]) -> Markup:
         return linked(escape(match[2] or match[1]), named.get(match[1].strip(), ""))
     if followed(value):
         return linked(escape(value), value)
-    query = condition(f"meta.{name.casefold()}", value)
-    return (
-        Markup('<a href="{}">{}</a>').format(with_parameters("/", {"q": query}), value)
-        if query
-        else escape(value)
-    )
+    if not (query := condition(f"meta.{name.casefold()}", value)):
+        return escape(value)
+    return Markup('<a href="{}">{}</a>').format(with_parameters("/", {"q": query}), value)

@@ -28,12 +28,12 @@ _OLDEST = datetime.min.replace(tzinfo=UTC)
 SHOWN_OF_THREAD = 4
 """Hits of one thread that are not folded."""
 _LABELS = {
-    "PASS": None,
     "WEAK": "These may answer the query, or only share words or meaning with it: look twice.",
     "NO_RESULTS": "Nothing is near to this query; these are the least distant texts.",
 }
 _CLASSES = """
-SELECT chunk_no, content_class, has_patch_markers FROM chunks WHERE chunk_no IN (SELECT unnest($chunks::INTEGER[]))
+SELECT chunk_no, if(has_patch_markers, 'patch', content_class) FROM chunks
+WHERE chunk_no IN (SELECT unnest($chunks::INTEGER[]))
 """
 
 
@@ -112,12 +112,8 @@ def hit_passages(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, A
 
 def hit_groups(index: SearchIndex, question: Question, rows: Sequence[Mapping[str, Any]]) -> list[Group]:
     """The hits of a page, rows of `schemas.SEARCH_HITS`, those of one thread together at the place of the best."""
-    classes = {
-        number: ("patch" if has_patch else class_)
-        for number, class_, has_patch in index.connection.execute(
-            _CLASSES, {"chunks": [row["chunk_no"] for row in rows]}
-        ).fetchall()
-    }
+    numbers = [row["chunk_no"] for row in rows]
+    classes = dict(index.connection.execute(_CLASSES, {"chunks": numbers}).fetchall())
     most = max((row["lexical_score"] for row in rows), default=0.0)
     groups: dict[str, list[_Hit]] = {}
     for row in rows:
@@ -198,8 +194,7 @@ def why_stages(result: Explanation) -> list[dict[str, Any]]:
 
 def _reasons(steps: pl.DataFrame) -> list[tuple[str, int]]:
     counts = steps.drop_nulls("reason").group_by("reason").len()
-    most = counts.sort("len", "reason", descending=[True, False]).head(_REASONS)
-    return [(str(reason), int(count)) for reason, count in most.iter_rows()]
+    return counts.sort("len", "reason", descending=[True, False]).head(_REASONS).rows()
 
 
 _ENTRIES = 50

@@ -9,7 +9,6 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from dagster_project.extras.registry import extra_parts
 from dagster_project.extras.web import corpus, documents, files, mails, patches, results, searches
-from dagster_project.extras.web.chat_files import source_of
 from dagster_project.extras.web.mail_parts import plain_parts
 from dagster_project.extras.web.mails import card
 from dagster_project.extras.web.marks import Marked, markdown_html
@@ -38,7 +37,7 @@ def search(site: Site, request: Request, index: SearchIndex) -> Response:
     question = question_of(request.query_params)
     if question.is_empty:
         glance = corpus.glance(index.ask)
-        for name, ident in (("threads", "thread_id"), ("documents", "doc_id"), ("chats", "doc_id")):
+        for name, ident in (("recent", "thread_id"), ("documents", "doc_id"), ("chats", "doc_id")):
             _note(request, ((row[ident], row.get("subject") or row.get("title")) for row in glance[name]))
         saved = searches.own_searches(site, index, _LISTED_SEARCHES)
         return site.page("home.html", request, index, corpus=glance, searches=saved)
@@ -155,7 +154,7 @@ def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def _of_chat(site: Site, index: SearchIndex, source: str) -> dict[str, bool]:
     """Whether files of a source are shown, and whether of those only media, as of a chat with pseudonyms."""
-    chats = source_of(site, source)
+    chats = files.source_of(site, source)
     return {"has_files": site.shows_files(index), "only_media": chats is not None and chats.pseudonyms}
 
 

@@ -1,10 +1,8 @@
 // Keys, folding of all quotes, the brush of the histogram, and searches without a new page. Every page works without this file.
 "use strict";
 
-const items = () => [...document.querySelectorAll("[data-item]")];
-
 function move(step) {
-  const all = items();
+  const all = [...document.querySelectorAll("[data-item]")];
   if (!all.length) return;
   const active = document.activeElement;
   let at = all.indexOf(active);
