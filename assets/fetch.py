@@ -1,11 +1,13 @@
 """Fetching: one asset per source that has a remote, each with its own retries, checks and lag."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
 
 from assets.protocols.sources import Fetched, Remotes
+from assets.stages.shown import warning
 from transforms.errors import FetchError, FetchInterruptedError
 
 GROUP = "fetch"
@@ -68,14 +70,7 @@ def fetched_asset(source: str, step: str, kind: str, max_lag_hours: float | None
 
 def _facts(fetched: Fetched) -> dict[str, Any]:
     """The counts of a fetch as metadata, without unknown ones."""
-    facts = {
-        "added": fetched.added,
-        "changed": fetched.changed,
-        "unchanged": fetched.unchanged,
-        "removed": fetched.removed,
-        "bytes": fetched.bytes,
-        "requests": fetched.requests,
-        "lag_seconds": fetched.lag_seconds,
+    facts = asdict(fetched) | {
         "newest_at": dg.MetadataValue.timestamp(fetched.newest_at) if fetched.newest_at else None,
         "notes": "\n".join(fetched.notes) or None,
     }
@@ -90,13 +85,10 @@ def _reached(key: dg.AssetKey, fault: str | None) -> dg.AssetCheckResult:
 
 def _lag(key: dg.AssetKey, lag_seconds: float | None, max_lag_hours: float | None) -> dg.AssetCheckResult:
     """Whether the newest mail or file is young enough; without a limit, or before anything came, it is."""
-    return dg.AssetCheckResult(
-        passed=max_lag_hours is None or lag_seconds is None or lag_seconds <= max_lag_hours * _HOUR,
-        asset_key=key,
-        check_name=LAG,
-        severity=dg.AssetCheckSeverity.WARN,
-        metadata={} if lag_seconds is None else {"lag_seconds": lag_seconds},
-    )
+    if lag_seconds is None:
+        return warning(key, LAG, True)
+    is_young = max_lag_hours is None or lag_seconds <= max_lag_hours * _HOUR
+    return warning(key, LAG, is_young, lag_seconds=lag_seconds)
 
 
 def _failure(fault: FetchError, lag_seconds: float | None, is_not_last: bool) -> Exception:

@@ -47,43 +47,49 @@ def mail_stages(
     `ocr` names the languages by which attached scans are read; a partition leaves more than `long_bytes` of very long texts
     for later (`long_texts.chunks_in_time`)."""
     return [
-        _read_stage(settings, ocr),
-        _block_stage(block_settings),
+        Stage(
+            "mail",
+            _read_mail,
+            f"{messages.VERSION}.{ocr}" if ocr else messages.VERSION,
+            Display(
+                "Parses the mails of a partition; files that are not mails, too large mails and copies go to quarantine.",
+                kinds=("python",),
+                code=messages.read_mail,
+            ),
+            outputs=("messages", "attachments", "quarantine"),
+            settings=settings,
+            source_type=MAIL,
+        ),
+        Stage(
+            "message_blocks",
+            blocks.message_blocks,
+            blocks.VERSION,
+            Display(
+                "Divides each body into own text, quotes, signatures, code, patches and logs.",
+                lineage={"byte_start": ("messages.body",), "byte_end": ("messages.body",)},
+            ),
+            inputs=("messages",),
+            settings=block_settings,
+            source_type=MAIL,
+        ),
         _chunk_stage(chunk_settings, long_bytes),
         terms_stage(MAIL, "message_terms", "message_chunks", term_settings),
-        _named_stage(),
+        Stage(
+            "message_references",
+            _named_in_mails,
+            f"{references.VERSION}.{trailers.VERSION}.{address_uses.VERSION}",
+            Display(
+                "Finds references of mails: other mails by commits, Message-IDs and addresses of archives, and people by "
+                "trailers, recipients and authors.",
+                code=references.message_references,
+                lineage=_NAMED_LINEAGE,
+            ),
+            inputs=("messages",),
+            outputs=("message_references", "message_trailers", "address_uses"),
+            source_type=MAIL,
+            columns=(*address_uses.COLUMNS, "source", "partition", "body"),
+        ),
     ]
-
-
-def _read_stage(settings: MailSettings, ocr: str | None) -> Stage:
-    return Stage(
-        "mail",
-        _read_mail,
-        f"{messages.VERSION}.{ocr}" if ocr else messages.VERSION,
-        Display(
-            "Parses the mails of a partition; files that are not mails, too large mails and copies go to quarantine.",
-            kinds=("python",),
-            code=messages.read_mail,
-        ),
-        outputs=("messages", "attachments", "quarantine"),
-        settings=settings,
-        source_type=MAIL,
-    )
-
-
-def _block_stage(settings: BlockSettings) -> Stage:
-    return Stage(
-        "message_blocks",
-        blocks.message_blocks,
-        blocks.VERSION,
-        Display(
-            "Divides each body into own text, quotes, signatures, code, patches and logs.",
-            lineage={"byte_start": ("messages.body",), "byte_end": ("messages.body",)},
-        ),
-        inputs=("messages",),
-        settings=settings,
-        source_type=MAIL,
-    )
 
 
 def _chunk_stage(settings: ChunkSettings, long_bytes: int | None) -> Stage:
@@ -113,24 +119,6 @@ def _chunk_stage(settings: ChunkSettings, long_bytes: int | None) -> Stage:
         settings=settings,
         source_type=MAIL,
         needs=Needs(present=True),
-    )
-
-
-def _named_stage() -> Stage:
-    return Stage(
-        "message_references",
-        _named_in_mails,
-        f"{references.VERSION}.{trailers.VERSION}.{address_uses.VERSION}",
-        Display(
-            "Finds references of mails: other mails by commits, Message-IDs and addresses of archives, and people by "
-            "trailers, recipients and authors.",
-            code=references.message_references,
-            lineage=_NAMED_LINEAGE,
-        ),
-        inputs=("messages",),
-        outputs=("message_references", "message_trailers", "address_uses"),
-        source_type=MAIL,
-        columns=(*address_uses.COLUMNS, "source", "partition", "body"),
     )
 
 

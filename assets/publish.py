@@ -32,16 +32,12 @@ _OF_CHUNKS = ("source", "partition", "doc_id", "chunk_id", "checksum", "text_emb
 """The columns of chunks to read: to put an expression over each of their columns into SQL costs more than to run it."""
 
 
-def embeddings_version(settings: EmbeddingSettings, screening: SafetySettings) -> str:
-    """The code version of the asset `embeddings`: it changes whenever a text may get another vector."""
-    screens = f"-{redaction.VERSION}-{screening.digest()}" if settings.is_remote else ""
-    return f"{vectors.VERSION}-{settings.digest()}{screens}"
-
-
 def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> dg.AssetsDefinition:
     """The multi-asset `embeddings`, `embedding_refusals`: the vector of every text that is published, or why none."""
     outputs = {"embeddings": embeddings_table(settings.dimensions), "embedding_refusals": EMBEDDING_REFUSALS}
-    version = embeddings_version(settings, screening)
+    # It changes whenever a text may get another vector.
+    screens = f"-{redaction.VERSION}-{screening.digest()}" if settings.is_remote else ""
+    version = f"{vectors.VERSION}-{settings.digest()}{screens}"
 
     @dg.multi_asset(
         name="embeddings",

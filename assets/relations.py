@@ -34,22 +34,44 @@ _THREADED = ("in_reply_to", "refs", "subject", "effective_at")
 
 def relation_stages(settings: ThreadSettings, persons: PeopleSettings) -> list[Stage]:
     """The stages of relations across partitions, up to the inputs of embedded texts, in order."""
-    return [*_thread_stages(settings), *_link_stages(), _people_stage(persons), _quote_stage()]
-
-
-def _people_stage(settings: PeopleSettings) -> Stage:
-    return Stage(
-        "people",
-        lambda address_uses: people.people(address_uses.to_pyarrow(), settings.aliases),
-        f"{people.VERSION}-{settings.digest()}",
-        Display(
-            "Joins the addresses that are one person's by signs in mails, or an alias.",
-            kinds=("ibis", "polars"),
-            code=people.people,
-            lineage={"addr": ("address_uses.addr",), "names": ("address_uses.name",)},
+    return [
+        *_thread_stages(settings),
+        *_link_stages(),
+        Stage(
+            "people",
+            lambda address_uses: people.people(address_uses.to_pyarrow(), persons.aliases),
+            f"{people.VERSION}-{persons.digest()}",
+            Display(
+                "Joins the addresses that are one person's by signs in mails, or an alias.",
+                kinds=("ibis", "polars"),
+                code=people.people,
+                lineage={"addr": ("address_uses.addr",), "names": ("address_uses.name",)},
+            ),
+            inputs=("address_uses",),
         ),
-        inputs=("address_uses",),
-    )
+        Stage(
+            "inferred_quotes",
+            _inferred_quotes,
+            quotes.VERSION,
+            Display(
+                "Finds lines that a mail repeats of the one it answers without marking them as a quote. Only pairs that "
+                "were not compared before are.",
+                code=quotes.inferred_quotes,
+                lineage={"parent_id": ("thread_tree.parent_id",)},
+            ),
+            inputs=(*_MAILS, "message_chunks", "thread_tree"),
+            outputs=("inferred_quotes", "compared_replies"),
+            in_buckets={
+                "messages": Reads((*quotes.COMPARED, "body"), quotes.COMPARED),
+                "message_chunks": Reads(
+                    ("doc_id", "chunk_id", "attachment_id", "spans", "has_patch_markers"),
+                    ("doc_id", "chunk_id"),
+                ),
+                "thread_tree": Reads(("message_id", "parent_id")),
+            },
+            needs=Needs(resources=("lake",)),
+        ),
+    ]
 
 
 def _thread_stages(settings: ThreadSettings) -> list[Stage]:
@@ -150,30 +172,6 @@ _CONTEXT_READS = {
     "inferred_quotes": Reads(INFERRED_QUOTES.names),
 }
 """The inputs of the context of chunks; the id of a chunk changes with its text."""
-
-
-def _quote_stage() -> Stage:
-    return Stage(
-        "inferred_quotes",
-        _inferred_quotes,
-        quotes.VERSION,
-        Display(
-            "Finds lines that a mail repeats of the one it answers without marking them as a quote. Only pairs that "
-            "were not compared before are.",
-            code=quotes.inferred_quotes,
-            lineage={"parent_id": ("thread_tree.parent_id",)},
-        ),
-        inputs=(*_MAILS, "message_chunks", "thread_tree"),
-        outputs=("inferred_quotes", "compared_replies"),
-        in_buckets={
-            "messages": Reads((*quotes.COMPARED, "body"), quotes.COMPARED),
-            "message_chunks": Reads(
-                ("doc_id", "chunk_id", "attachment_id", "spans", "has_patch_markers"), ("doc_id", "chunk_id")
-            ),
-            "thread_tree": Reads(("message_id", "parent_id")),
-        },
-        needs=Needs(resources=("lake",)),
-    )
 
 
 def chunk_context_stage(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from assets import embedding
 from assets.protocols.lake import Lake, Progress, Staged
 from assets.protocols.models import Embedder, EmbeddingCache
-from assets.stages.buckets import fingerprints
+from assets.stages.buckets import fingerprints, sized_groups
 from transforms.embedding import vectors
 from transforms.embedding.embedded_text import texts_by_partition
 
@@ -101,15 +101,7 @@ class VectorParts:
 
     def groups(self) -> list[list[str]]:
         """The stale partitions in groups whose hashes fit into memory."""
-        groups: list[list[str]] = []
-        count = 0
-        for name in sorted(self._inputs.keys() - set(self.retained)):
-            if not groups or count + self._rows[name] > _HASHES_AT_ONCE:
-                groups.append([])
-                count = 0
-            groups[-1].append(name)
-            count += self._rows[name]
-        return groups
+        return sized_groups(sorted(self._inputs.keys() - set(self.retained)), self._rows, _HASHES_AT_ONCE)
 
     def hashes_of(self, group: Sequence[str]) -> pa.Table:
         """Columns partition and text_hash of the texts of some parts, sorted."""
@@ -146,12 +138,12 @@ def filled_parts(
     (text_hash, text).
 
     BudgetError before the first call if a paid model would need more tokens for all of them than its budget."""
-    totals, groups = EmbeddingTotals(parts.retained_rows), parts.groups()
-    if len(groups) > 1:
-        every = (_with_hashes(texts_of(group), parts.hashes_of(group)) for group in groups)
+    totals, stale = EmbeddingTotals(parts.retained_rows), parts.groups()
+    if len(stale) > 1:
+        every = (_with_hashes(texts_of(group), parts.hashes_of(group)) for group in stale)
         embedding.require_budget(every, embedder, cache)
     staged: list[tuple[str, Staged]] = []
-    for group in groups:
+    for group in stale:
         hashes = parts.hashes_of(group)
         names = hashes.column("text_hash").to_pylist()
         texts = _with_hashes(texts_of(group), hashes)

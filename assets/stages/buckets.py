@@ -1,6 +1,6 @@
 """Stages in buckets: of each bucket of mails the rows that a stage reads, and a hash of them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +85,7 @@ class Buckets:
 
     def rows_of(self, buckets: Sequence[str]) -> Iterator[tuple[str, list[pa.Table]]]:
         """Each of `buckets` with the rows of its tables, in the order of `reads`; after `fingerprints`."""
-        for batch in _batches(buckets, self.mail_counts.__getitem__):
+        for batch in sized_groups(buckets, self.mail_counts, _AT_ONCE):
             there = self.published.filter(self.published.bucket.isin(batch)).select("partition").distinct()
             partitions = sorted(there.to_pyarrow()["partition"].to_pylist())
             tables = [self._of(name, batch, partitions).to_pyarrow() for name in self.reads]
@@ -99,16 +99,17 @@ class Buckets:
         return table.filter(table.bucket.isin(buckets)).select("bucket", *self.reads[name].columns)
 
 
-def _batches(buckets: Sequence[str], mails: Callable[[str], int]) -> Iterator[list[str]]:
-    """`buckets` in their order, _AT_ONCE mails at a time or one bucket."""
-    batch: list[str] = []
-    for bucket in buckets:
-        if batch and sum(map(mails, batch)) + mails(bucket) > _AT_ONCE:
-            yield batch
-            batch = []
-        batch.append(bucket)
-    if batch:
-        yield batch
+def sized_groups(names: Iterable[str], sizes: Mapping[str, int], most: int) -> list[list[str]]:
+    """`names` in their order, in groups whose sizes add up to `most`; one that is larger is a group by itself."""
+    result: list[list[str]] = []
+    size = 0
+    for name in names:
+        if not result or size + sizes[name] > most:
+            result.append([])
+            size = 0
+        result[-1].append(name)
+        size += sizes[name]
+    return result
 
 
 def fingerprints(rows: ibis.Table, by: Sequence[str]) -> Iterator[tuple[Any, ...]]:

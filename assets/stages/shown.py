@@ -63,7 +63,7 @@ def check_key(result: dg.AssetCheckResult) -> dg.AssetCheckKey:
     return dg.AssetCheckKey(result.asset_key, result.check_name)
 
 
-def warning(asset: str, name: str, passed: bool, **metadata: Any) -> dg.AssetCheckResult:
+def warning(asset: str | dg.AssetKey, name: str, passed: bool, **metadata: Any) -> dg.AssetCheckResult:
     """The result of a check on an asset that stops nothing."""
     return dg.AssetCheckResult(
         check_name=name,

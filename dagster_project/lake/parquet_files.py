@@ -27,6 +27,7 @@ _TRAILER = 8
 """Bytes at the end of a Parquet file: the length of its footer, and a magic word
 (https://parquet.apache.org/docs/file-format/)."""
 _BLOCK = 1 << 20
+_DIGEST_BYTES = 16
 MISSING = "missing"
 """The fault of a file that does not exist."""
 OTHER_SCHEMA = "of another schema"
@@ -123,7 +124,7 @@ def _place_of_hash(footer: bytes) -> int:
 
 def _hash_of_footer(footer: bytes, place: int) -> bytes:
     rest = footer[:place] + _UNSIGNED + footer[place + len(_UNSIGNED) :]
-    return blake2b(rest, digest_size=len(_UNSIGNED) // 2).hexdigest().encode()
+    return blake2b(rest, digest_size=_DIGEST_BYTES).hexdigest().encode()
 
 
 def _is_signed(file: pa.NativeFile | BinaryIO) -> bool:
@@ -218,16 +219,12 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(pending).combine_chunks()
 
 
-def _content_digest() -> blake2b:
-    return blake2b(digest_size=16)
-
-
 class _HashingSink(RawIOBase):
     """A writable file that hashes the bytes that pass through it."""
 
     def __init__(self, raw: Any):
         self.raw = raw
-        self.digest = _content_digest()
+        self.digest = blake2b(digest_size=_DIGEST_BYTES)
 
     def write(self, data: Any) -> int:
         self.digest.update(data)
@@ -255,7 +252,7 @@ def verified_hash(file: pa.NativeFile | BinaryIO, path: Path | UPath) -> str:
     expected = (pq.ParquetFile(file).metadata.metadata or {}).get(_CONTENT, b"").decode()
     _, remaining = _footer_bytes(file)
     is_signed = _is_signed(file)
-    digest = _content_digest()
+    digest = blake2b(digest_size=_DIGEST_BYTES)
     file.seek(0)
     while remaining > 0 and (block := file.read(min(_BLOCK, remaining))):
         digest.update(block)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from assets.sources import source_key
-from assets.stages.shown import check_key, of_selected
+from assets.stages.shown import check_key, of_selected, warning
 from dagster_project.composition.objects import make_lake, make_seen_partitions, make_sources
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.plan import Plan, make_plan
@@ -73,10 +73,6 @@ def _result(
     hours = max(waits.values(), default=0.0)
     figures = {"waiting_partitions": len(waits), "longest_hours": round(hours, 2)}
     figures["unreadable_sources"] = unreadable
-    return dg.AssetCheckResult(
-        asset_key=asset,
-        check_name=check,
-        passed=hours <= settings.operations.fresh_hours and not (unreadable and check == OF_SOURCE),
-        severity=dg.AssetCheckSeverity.WARN,
-        metadata={name: dg.MetadataValue.float(float(value)) for name, value in figures.items()},
-    )
+    is_fresh = hours <= settings.operations.fresh_hours and not (unreadable and check == OF_SOURCE)
+    shown = {name: dg.MetadataValue.float(float(value)) for name, value in figures.items()}
+    return warning(asset, check, is_fresh, **shown)

@@ -89,18 +89,13 @@ def _damage(place: Path) -> str | None:
     return None if result == "ok" else str(result.splitlines()[0])
 
 
-@contextlib.contextmanager
-def open_history(settings: Settings) -> Iterator[dg.DagsterInstance]:
+def open_history(settings: Settings) -> contextlib.AbstractContextManager[dg.DagsterInstance]:
     """The instance for a look at earlier runs: an empty one in memory where none is kept, or it may not be written.
 
     SQLite cannot read Dagster's files without writing beside them."""
     home = instance_place(settings)
-    if home.exists() and may_be_written(home):
-        with open_instance(settings) as instance:
-            yield instance
-    else:
-        with dg.DagsterInstance.ephemeral() as instance:
-            yield instance
+    is_kept = home.exists() and may_be_written(home)
+    return open_instance(settings) if is_kept else dg.DagsterInstance.ephemeral()
 
 
 @contextlib.contextmanager

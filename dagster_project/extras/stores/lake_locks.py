@@ -153,7 +153,7 @@ class _Queue:
             if claim is not None and claim.is_dead:
                 if claim.until:
                     with suppress(*_REFUSED):
-                        self._replace(earlier, _released(claim), tag)
+                        self._replace(earlier, replace(claim, until=0.0), tag)
                 else:
                     self._delete(earlier)
             elif claim is not None and (self.exclusive or not claim.shared):
@@ -163,7 +163,7 @@ class _Queue:
     def leave(self, number: int, tag: str) -> None:
         """Release a claim, and delete it if there is a higher one."""
         with suppress(*_REFUSED):
-            self._replace(number, _released(self._own()), tag)
+            self._replace(number, replace(self._own(), until=0.0), tag)
             if max(self._numbers(), default=0) > number:
                 self._delete(number)
 
@@ -191,7 +191,8 @@ class _Queue:
             try:
                 return self._put(number, claim, IfMatch=tag)
             except OSError as error:
-                if _code(error) in _CONDITION_FAILED:
+                answer = getattr(error.__cause__, "response", None) or {}
+                if answer.get("Error", {}).get("Code") in _CONDITION_FAILED:
                     raise FileExistsError(self._place(number)) from error
                 raise
         _, current = self._claim(number)  # fsspec has no such condition for others: the time between is short
@@ -210,15 +211,6 @@ class _Queue:
 
     def _place(self, number: int) -> str:
         return f"{self.folder.path}/{number:012d}"
-
-
-def _released(claim: _Claim) -> _Claim:
-    return replace(claim, until=0.0)
-
-
-def _code(error: OSError) -> str:
-    answer = getattr(error.__cause__, "response", None) or {}
-    return str(answer.get("Error", {}).get("Code", ""))
 
 
 def _machine() -> str:

@@ -121,7 +121,8 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
     def sensor(context: dg.SensorEvaluationContext) -> Asked:
         instance = context.instance
         alert_interrupted(settings.alerts, settings.root, close_dead_runs(instance, settings.root))
-        ended = _ended(instance)
+        newest = instance.get_runs(dg.RunsFilter(statuses=FINISHED), limit=_LOOKED_BACK)
+        ended = [run for run in newest if COMMAND_TAG not in run.tags]  # commands go on with their own
         since = [run for run in ended if run.run_id not in old_ids]
         if not since:
             return dg.SkipReason("no run has ended since nothing was left to do")
@@ -137,12 +138,6 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
         return answer
 
     return sensor
-
-
-def _ended(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    """The newest runs that ended, the newest first, without those of commands, which go on with their own."""
-    runs = instance.get_runs(dg.RunsFilter(statuses=FINISHED), limit=_LOOKED_BACK)
-    return [run for run in runs if COMMAND_TAG not in run.tags]
 
 
 def daily_schedules(settings: Settings) -> list[dg.ScheduleDefinition]:
