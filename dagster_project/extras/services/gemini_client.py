@@ -43,12 +43,18 @@ class GeminiService(Service):
         super().__init__(settings, Quota(settings.requests_per_minute, settings.tokens_per_minute))
 
     def opened(self) -> tuple[AsyncClient, Callable[[], Awaitable[None]]]:
-        """A client with its connections, and the function that closes it."""
+        """A client with its connections, and the function that closes it; SettingsError without a key."""
         try:
             from google import genai
             from google.genai.types import HttpOptions
         except ImportError as error:
             raise not_installed(error, "gemini") from error
+        key = os.environ.get(key_variable(), "").strip()
+        if not key:
+            raise SettingsError(
+                f"the model gemini needs a key in the environment variable {' or '.join(self.keys)}; it is never read from "
+                "a file"
+            )
         # The client would print the answer of the service in place of a word that it does not know.
         warnings.filterwarnings("ignore", ".* is not a valid ", UserWarning, r"google\.genai\.")
         warnings.filterwarnings("ignore", r"batches\.create_embeddings", Warning)
@@ -59,7 +65,7 @@ class GeminiService(Service):
             base_url=self.settings.base_url, httpx_async_client=connections,
             httpx_client=httpx2.Client(verify=False), async_client_args={"ssl": trusted()},
         )  # fmt: skip
-        client = genai.Client(api_key=_key(), vertexai=False, http_options=options)
+        client = genai.Client(api_key=key, vertexai=False, http_options=options)
         return client.aio, connections.aclose
 
     async def called(self, client: AsyncClient, call: Call[Any]) -> Any:
@@ -101,16 +107,6 @@ def key_variable() -> str:
     """The first variable of the environment that holds a key, else the first of all."""
     keys = GeminiService.keys
     return next((name for name in keys if os.environ.get(name, "").strip()), keys[0])
-
-
-def _key() -> str:
-    """The key; SettingsError if there is none."""
-    if key := os.environ.get(key_variable(), "").strip():
-        return key
-    raise SettingsError(
-        f"the model gemini needs a key in the environment variable {' or '.join(GeminiService.keys)}; it is never read "
-        "from a file"
-    )
 
 
 def _details(error: APIError) -> list[dict[str, Any]]:

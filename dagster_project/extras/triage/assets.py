@@ -82,7 +82,7 @@ def _inputs(rows: ibis.Table, lake: Lake) -> dict[str, str]:
     return {"issues": parts_hash([*codes, *(part for column in columns for part in column)])}
 
 
-def triage_check() -> dg.AssetChecksDefinition:
+def checks(settings: Settings) -> list[dg.AssetChecksDefinition]:
     """The check of `issue_triage`: its texts have been screened, and it names issues that are there."""
 
     @dg.asset_check(
@@ -103,7 +103,7 @@ def triage_check() -> dg.AssetChecksDefinition:
         facts, warning = {"finds": dict(finds), "not_there": lost}, dg.AssetCheckSeverity.WARN
         return dg.AssetCheckResult(passed=not finds and not lost, severity=warning, metadata=facts)
 
-    return check
+    return [check] if triage_settings(settings).needs else []
 
 
 def _vectors(
@@ -141,8 +141,3 @@ def stages(settings: Settings) -> list[Stage]:
     """The stage of `issue_triage`."""
     chosen = triage_settings(settings)
     return [triage_stage(chosen)] if chosen.needs else []
-
-
-def checks(settings: Settings) -> list[dg.AssetChecksDefinition]:
-    """The check of `issue_triage`."""
-    return [triage_check()] if triage_settings(settings).needs else []

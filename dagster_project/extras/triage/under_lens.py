@@ -1,7 +1,7 @@
 """Issues under a lens: triaged again as if there were no others, so that nothing else is compared, counted or named."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,21 +52,20 @@ def shown_issues(settings: Settings, index: SearchIndex, stored: pa.Table | None
 
 def disclosed(rows: Sequence[Mapping[str, Any]]) -> list[Disclosed]:
     """The passages that rows of `issue_triage` show: titles and summaries, and the passages that agree."""
-    return [passage for row in rows for passage in _passages(row)]
+    passages = []
+    for row in rows:
+        doc_id = row["doc_id"]
+        passages.append(Disclosed(doc_id, f"{row['title']}\n{row['summary']}", doc_id))
+        for one in row["duplicates"]:
+            passages.append(Disclosed(one["doc_id"], one["title"], one["doc_id"]))
+            if one["passage"]:
+                place = cited(doc_id, one["byte_start"], one["byte_end"])
+                passages.append(Disclosed(place, one["passage"], doc_id))
+                place = cited(one["doc_id"], one["earlier_start"], one["earlier_end"])
+                passages.append(Disclosed(place, one["earlier_passage"], one["doc_id"]))
+    return passages
 
 
 def find_counts(rows: Sequence[Mapping[str, Any]]) -> Counter[str]:
     """The finds in the issues of rows of `issue_triage`, by kind."""
     return sum((Counter({one["kind"]: one["count"]}) for row in rows for one in row["found"]), Counter[str]())
-
-
-def _passages(row: Mapping[str, Any]) -> Iterator[Disclosed]:
-    yield Disclosed(row["doc_id"], f"{row['title']}\n{row['summary']}", row["doc_id"])
-    for one in row["duplicates"]:
-        yield Disclosed(one["doc_id"], one["title"], one["doc_id"])
-        if one["passage"]:
-            yield Disclosed(
-                cited(row["doc_id"], one["byte_start"], one["byte_end"]), one["passage"], row["doc_id"]
-            )
-            place = cited(one["doc_id"], one["earlier_start"], one["earlier_end"])
-            yield Disclosed(place, one["earlier_passage"], one["doc_id"])

@@ -56,7 +56,9 @@ def keywords(documents: pa.Table, term_settings: TermSettings, most: int = _MAX_
     first column is the term and whose last is the score. For the other documents of a source the best
     `most` are computed as such lists say: count × heading × kind × rarity, over the pages of
     the source without code blocks and lists of keywords or questions. A heading counts for compounds only."""
-    frame = _pages(documents)
+    frame = pl.DataFrame(documents).sort("doc_id")
+    lists = [list_folder(path) is not None or is_question_list(path) for path in frame["path"]]
+    frame = frame.with_columns(is_list=pl.Series(lists, dtype=pl.Boolean))
     list_rows = [
         {"source": name, "folder": folder, "keyword": term, "score": score, "count": count, "origin": "list"}
         for name, path, text in frame.select("source", "path", "text").iter_rows()
@@ -117,12 +119,6 @@ def _matches(texts: pl.DataFrame, phrases: pl.DataFrame, term_settings: TermSett
         .select(CHUNK_KEYWORDS.names)
         .unique()
     )
-
-
-def _pages(documents: pa.Table) -> pl.DataFrame:
-    frame = pl.DataFrame(documents.select(["doc_id", "source", "path", "title", "text", "body_start"]))
-    lists = [list_folder(p) is not None or is_question_list(p) for p in frame["path"]]
-    return frame.with_columns(is_list=pl.Series(lists, dtype=pl.Boolean)).sort("doc_id")
 
 
 def _list_rows(text: str) -> Iterator[tuple[str, int | None, float]]:
