@@ -31,6 +31,7 @@ from dagster_project.orchestration.triggers.watching import (
     watched_folders,
 )
 from dagster_project.orchestration.upkeep.caches import run_estimate
+from dagster_project.remotes.source_remotes import SourceRemotes
 from dagster_project.system.disk_space import may_be_written
 from dagster_project.system.globs import fixed_folder, is_there
 from dagster_project.system.locks import RUNS
@@ -56,6 +57,7 @@ _TEXTS = re.compile(r"""["']([^"'\n]+)["']""")
     is_flag=True,
     help="Let Dagster's daemon build SOURCES, or all, beside its hourly runs.",
 )
+@click.option("--sign-in", "mailbox", metavar="SOURCE", help="Sign in to the mailbox of SOURCE by OAuth.")
 @click.option("--verify", is_flag=True, help="Read all of lake and index first, and rebuild damaged files.")
 @click.option(
     "--watch", "watches", is_flag=True, help="Build after each edit of notes or documents, until interrupted."
@@ -63,7 +65,7 @@ _TEXTS = re.compile(r"""["']([^"'\n]+)["']""")
 @explained
 def build(
     sources: tuple[str, ...], config: Path | None, as_json: bool, quiet: bool, fetch: bool, only: bool, behind: bool,
-    verify: bool, watches: bool,
+    verify: bool, watches: bool, mailbox: str | None,
 ) -> None:  # fmt: skip
     """Fetch, materialize changes of the sources, and publish the index.
 
@@ -82,6 +84,9 @@ def build(
     if watches and (as_json or verify):
         raise click.UsageError("--watch goes with --config alone")
     settings = load_settings(config)
+    if mailbox is not None:
+        SourceRemotes(settings).log_in(mailbox, lambda line: click.echo(line, err=True))
+        return
     if behind:
         _backfill(settings, sources, as_json)
         return

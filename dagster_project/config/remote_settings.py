@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import ClassVar
@@ -26,7 +27,7 @@ class RemoteSettings(StageSettings):
     credentials: str | None = Field(
         None,
         description="`NAME`: the environment variables NAME_USER and NAME_PASSWORD (object store: access key, secret key), "
-        "or NAME_TOKEN, or the command in NAME_TOKEN_COMMAND, have them; empty: an object store gets none",
+        "or NAME_TOKEN, have them, or NAME_OAUTH of a mailbox; empty: an object store gets none",
     )
     requests_per_minute: int = Field(60, gt=0, description="requests sent in any minute")
     timeout_seconds: Internal[float] = Field(30, gt=0)
@@ -49,15 +50,15 @@ class RemoteSettings(StageSettings):
         return name
 
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The variables of the credentials by part (user, password, token): by token if `environment` has one.
+        """The variables of the credentials by part (user, password, token): by token if `environment` has one."""
+        by_token = self.token_login and environment.get(f"{self.credentials}_TOKEN")
+        parts = self.token_login if by_token else ("USER", "PASSWORD")
+        return {part.lower(): f"{self.credentials}_{part}" for part in parts} if self.credentials else {}
 
-        A token may be that of a command, whose variable has the ending TOKEN_COMMAND."""
-        ends = [end for end in ("TOKEN_COMMAND", "TOKEN") if environment.get(f"{self.credentials}_{end}")]
-        parts = self.token_login if ends and self.token_login else ("USER", "PASSWORD")
-        names = {part.lower(): ends[0] if part == "TOKEN" else part for part in parts}
-        return (
-            {part: f"{self.credentials}_{name}" for part, name in names.items()} if self.credentials else {}
-        )
+    def remedy(self, source: str) -> str:
+        """The instruction to a person if a server refuses the login of a source."""
+        names = " and ".join(self.variables(os.environ).values())
+        return f"check {names or 'whether `credentials` must name a login'}"
 
     def too_late(self, address: str) -> FetchError:
         """The fault of a fetch whose time is over."""

@@ -76,11 +76,13 @@ class Remote:
     """A kind of `[sources.fetch]`: its settings (a `RemoteSettings`), and for which kinds of source it is.
 
     `fetcher` is a function of the settings, the `Landing`, the `Credentials` and the folder that relative paths start from;
-    it returns a fetcher."""
+    it returns a fetcher. `log_in` is a function of the settings, the `Landing`, the storage root and a function that prints
+    a line, or None; it returns the `Credentials`, with that function after it led a person through a sign-in."""
 
     model: str
     fetcher: str
     sources: tuple[str, ...]
+    log_in: str = ""
 
 
 @dataclass(frozen=True)

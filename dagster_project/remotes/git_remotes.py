@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -77,11 +78,7 @@ class GitRepositories:
         before = _state(mirror)
         size = _bytes_below(mirror)
         if mirror.exists():
-            for lock in [
-                *mirror.glob("*.lock"),
-                *mirror.glob("refs/**/*.lock"),
-                *mirror.glob("objects/**/*.lock"),
-            ]:
+            for lock in mirror.rglob("*.lock"):
                 lock.unlink()  # of a killed fetch; this one is alone
             # By address and not by name: the origin in the mirror's configuration does not matter.
             self._git(
@@ -137,11 +134,13 @@ class GitRepositories:
         with process:
             try:
                 complaint = _complaint(process, self.ends_at)
-            except TimeoutError:
-                _end_group(process.pid)
-                raise self.remote.too_late(shown_address(url)) from None
-            except BaseException:  # an interruption, too, ends git and its children
-                _end_group(process.pid)
+            except (
+                BaseException
+            ) as error:  # an interruption, too, ends git and its children: they do not end with it
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                if isinstance(error, TimeoutError | subprocess.TimeoutExpired):
+                    raise self.remote.too_late(shown_address(url)) from None
                 raise
         if process.returncode:
             raise self._fault(url, complaint.decode(errors="replace"))
@@ -178,7 +177,7 @@ def _environment(scheme: str, settings: dict[str, str], timeout: float) -> dict[
 
 
 def _complaint(process: subprocess.Popen[bytes], ends_at: float) -> bytes:
-    """The end of git's standard error when it ends; TimeoutError if it does not in time."""
+    """The end of git's standard error when it ends; TimeoutError or TimeoutExpired if it does not in time."""
     assert process.stderr
     tail = bytearray()
     with selectors.DefaultSelector() as selector:
@@ -187,23 +186,11 @@ def _complaint(process: subprocess.Popen[bytes], ends_at: float) -> bytes:
             seconds = ends_at - time.monotonic()
             if seconds <= 0 or not selector.select(seconds):
                 raise TimeoutError
-            block = os.read(process.stderr.fileno(), _KEPT_BYTES)
-            if not block:
+            if not (block := os.read(process.stderr.fileno(), _KEPT_BYTES)):
                 break
             tail = (tail + block)[-_KEPT_BYTES:]
-    try:
-        process.wait(max(0.1, ends_at - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        raise TimeoutError from None
+    process.wait(max(0.1, ends_at - time.monotonic()))
     return bytes(tail)
-
-
-def _end_group(leader: int) -> None:
-    """End git and its children: the transport does not end with git."""
-    try:
-        os.killpg(leader, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 def _state(mirror: Path) -> list[tuple[str, str, str]] | None:

@@ -73,9 +73,8 @@ def is_due(archive: Archive, entry: Mapping[str, Any], now: datetime) -> bool:
     checked_at = parsed_time(entry.get("checked_at"))
     if checked_at is None or entry.get("address") != text_hash(archive.url):
         return True
-    if checked_at < archive.ends_at + timedelta(days=_CLOSED_AFTER_DAYS):
-        return True
-    return now - checked_at >= timedelta(days=_CHECKED_AGAIN_DAYS)
+    is_closed = checked_at >= archive.ends_at + timedelta(days=_CLOSED_AFTER_DAYS)
+    return not is_closed or now - checked_at >= timedelta(days=_CHECKED_AGAIN_DAYS)
 
 
 def mbox_ending(first: bytes) -> str | None:
@@ -129,7 +128,9 @@ class MonthlyArchives:
                     self.landing.unchanged += 1
                     continue
                 try:
-                    await self._ask(client, archive)
+                    entry = self._entry(archive)
+                    receive = partial(self._receive_any, archive, entry)
+                    await self.requests.result(client, archive.url, receive, self._headers(archive, entry))
                     in_a_row = 0
                 except FetchError as fault:
                     faults.append(fault)
@@ -150,16 +151,8 @@ class MonthlyArchives:
         entry = self.landing.items.get(archive.stem, {})
         if entry.get("file") and not (self.landing.folder / entry["file"]).is_file():
             return {}
-        return (
-            entry
-            if entry.get("address") == text_hash(archive.url)
-            else {k: entry[k] for k in entry if k == "file"}
-        )
-
-    async def _ask(self, client: httpx2.AsyncClient, archive: Archive) -> None:
-        entry = self._entry(archive)
-        receive = partial(self._receive_any, archive, entry)
-        await self.requests.result(client, archive.url, receive, self._headers(archive, entry))
+        is_same = entry.get("address") == text_hash(archive.url)
+        return entry if is_same else {k: entry[k] for k in entry if k == "file"}
 
     async def _receive_any(self, archive: Archive, entry: dict[str, Any], response: httpx2.Response) -> None:
         status = response.status_code
@@ -209,7 +202,9 @@ class MonthlyArchives:
                 raise FetchInterruptedError(
                     f"{shown_address(archive.url)}: another range came than was asked for"
                 )
-        self._refuse_too_large(response, start, archive)
+        length = response.headers.get("content-length", "")
+        if _NUMBER.fullmatch(length) and int(length) + start > self.remote.max_bytes:
+            raise self._too_large(archive)
         if not start:
             # Gone before its validator is replaced: parts of two answers must never be put together.
             partial.unlink(missing_ok=True)
@@ -251,21 +246,14 @@ class MonthlyArchives:
                     raise self._too_large(archive)
                 stream.write(block)
                 first += block[: _FIRST_BYTES - len(first)]
-                if ending is None and len(first) == _FIRST_BYTES:
-                    ending = mbox_ending(first)
-                    if ending is None:
-                        break
+                if ending is None and len(first) == _FIRST_BYTES and (ending := mbox_ending(first)) is None:
+                    break
         if not size:
             return None
         if ending is None and (ending := mbox_ending(first)) is None:
             partial.unlink()
             raise self._no_mbox(response, first, archive)
         return ending
-
-    def _refuse_too_large(self, response: httpx2.Response, start: int, archive: Archive) -> None:
-        length = response.headers.get("content-length", "")
-        if _NUMBER.fullmatch(length) and int(length) + start > self.remote.max_bytes:
-            raise self._too_large(archive)
 
     def _too_large(self, archive: Archive) -> FetchError:
         self.landing.partial(archive.stem).unlink(missing_ok=True)

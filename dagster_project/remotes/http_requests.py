@@ -1,6 +1,5 @@
 """The requests of a fetch over HTTP: within the quota, counted, and with each fault as one of the fetch."""
 
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import TypeVar
@@ -62,8 +61,7 @@ class HttpRequests:
         reason = self.credentials.hidden(response.reason_phrase)
         text = f"{shown_address(url)} answers {status} {reason}".rstrip()
         if status in (401, 403, 407):
-            variables = " and ".join(self.remote.variables(os.environ).values())
-            return FetchError(f"{text}; check {variables or 'whether `credentials` must name a login'}")
+            return FetchError(f"{text}; {self.remote.remedy(self.landing.source)}")
         if status in (408, 425, 429) or status >= 500:
             pause = requested_pause(response.headers.get("retry-after", ""), self.now)
             if pause is not None:
@@ -72,3 +70,13 @@ class HttpRequests:
                 self.quota.hold(pause)
             return FetchInterruptedError(text, pause)
         return FetchError(f"{text}; mend the address")
+
+
+async def body_of(response: httpx2.Response, most: int) -> bytes:
+    """The bytes of an answer, a block more than `most` at most."""
+    data = bytearray()
+    async for block in response.aiter_raw():
+        data += block
+        if len(data) > most:
+            break
+    return bytes(data)

@@ -13,7 +13,7 @@ from dagster_project.extras.registry import load, remotes
 from dagster_project.remotes.git_remotes import GitRepositories
 from dagster_project.remotes.landing import Landing
 from dagster_project.system.masking import Credentials, quiet_wire_logs
-from transforms.errors import FetchError, FetchInterruptedError
+from transforms.errors import FetchError, FetchInterruptedError, SettingsError
 
 
 class Fetcher(Protocol):
@@ -31,13 +31,10 @@ class SourceRemotes:
 
     def fetch(self, source: str) -> Fetched:
         """Bring new mails and files from a source's remote; raises as the protocol says, with nothing secret in any text."""
-        quiet_wire_logs()
-        remote = self.settings.source(source).remote
-        assert remote, f"source {source} has no fetch"
-        credentials = Credentials.of(remote, source)
-        landing = Landing(self.settings.fetched, source)
-        landing.prepare()
+        credentials, landing = Credentials(), Landing(self.settings.fetched, source)
         try:
+            credentials = self.log_in(source)
+            landing.prepare()
             with _alone(landing):
                 self._fetcher(source, landing, credentials).fetch()
                 landing.is_complete = True
@@ -54,6 +51,21 @@ class SourceRemotes:
             return self._fetched(landing, credentials)
         # Outside of the handlers: an exception holds requests, and those the credentials.
         raise fault
+
+    def log_in(self, source: str, say: Callable[[str], None] | None = None) -> Credentials:
+        """The credentials of a fetch; with `say`, those after a person signed in as the lines say that it is called with.
+
+        SettingsError if the source has no remote, or with `say` none that people sign in to; FetchError if that fails."""
+        quiet_wire_logs()
+        remote = next((one.remote for one in self.settings.sources if one.name == source), None)
+        offer = remotes().get(remote.kind) if remote else None
+        if offer and offer.log_in:
+            landing, function = Landing(self.settings.fetched, source), load(offer.log_in)
+            credentials: Credentials = function(remote, landing, self.settings.root, say)
+            return credentials
+        if say or not remote:
+            raise SettingsError(f"{source!r} is not a source that fetches a mailbox; name one that does")
+        return Credentials.of(remote, source)
 
     def _fetched(self, landing: Landing, credentials: Credentials) -> Fetched:
         return Fetched(

@@ -6,8 +6,6 @@ import json
 import logging
 import os
 import re
-import shlex
-import subprocess
 from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -104,9 +102,6 @@ _LEAST_IN_WORDS = 6
 """Characters of a user's name that is masked within words, too."""
 
 
-_COMMAND_SECONDS = 60
-
-
 @dataclass(frozen=True)
 class Credentials:
     """User, password and token from the environment, and the other secrets of a remote; none is ever shown."""
@@ -124,8 +119,6 @@ class Credentials:
         for part, value in values.items():
             if not value:
                 raise FetchError(f"source {source}: the environment variable {variables[part]} is not set")
-            if variables[part].endswith("_COMMAND"):
-                value = values[part] = _printed(value, f"source {source}: the command in {variables[part]}")
             if not value.isprintable() or (part == "token" and not value.isascii()):
                 raise FetchError(f"source {source}: the variable {variables[part]} cannot be sent as it is")
         return cls(**values, others=_others(remote))
@@ -161,18 +154,6 @@ class Credentials:
         user = self.user or ""
         # A short name may be a piece of any word.
         return Secrets([*secrets, user] if len(user) >= _LEAST_IN_WORDS else secrets, [user])
-
-
-def _printed(command: str, what: str) -> str:
-    """The text that a command prints, such as a program that renews tokens; its complaints may hold secrets."""
-    try:
-        words, devnull = shlex.split(command), subprocess.DEVNULL
-        printed = subprocess.check_output(words, stdin=devnull, stderr=devnull, timeout=_COMMAND_SECONDS)
-    except (OSError, ValueError, subprocess.SubprocessError):
-        printed = b""
-    if not printed.strip():
-        raise FetchError(f"{what} fails or prints nothing; run it by hand, and mend what it says")
-    return printed.decode(errors="replace").strip()
 
 
 def _others(remote: RemoteSettings) -> tuple[str, ...]:

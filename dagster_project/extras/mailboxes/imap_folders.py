@@ -5,12 +5,10 @@ nothing changes there. A file's name says which mail it is: a hash of server, fo
 the UID; the one other memory is the mod-sequence (RFC 7162) up to which labels are here."""
 
 import asyncio
-import os
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -62,8 +60,16 @@ class ImapFolder:
 
     def fetch(self) -> None:
         """Make the Maildir equal to the folder; raises as the protocol `Remotes` says."""
-        with self._connected() as client:
-            self._bring(client, Maildir(self.landing, self.remote.max_bytes))
+        watch = threading.Timer(max(0.0, self.ends_at - time.monotonic()), self.wire.cut)
+        watch.daemon = True
+        watch.start()
+        try:
+            self.client = self._ask("connecting", self._greeted)
+            self._ask("login", self._log_in)
+            self._bring(Maildir(self.landing, self.remote.max_bytes))
+        finally:
+            watch.cancel()
+            self.wire.close()
 
     @property
     def _address(self) -> str:
@@ -89,7 +95,10 @@ class ImapFolder:
             return call()
         except LoginError as error:
             was_cut = isinstance(error.__context__, IMAPClientAbortError)
-            fault = self._interrupted(what, self._reason(error)) if was_cut else self._refused(error)
+            text = (
+                f"{here} refuses the login ({self._reason(error)}); {self.remote.remedy(self.landing.source)}"
+            )
+            fault = self._interrupted(what, self._reason(error)) if was_cut else FetchError(text)
         except ssl.SSLCertVerificationError as error:
             fault = FetchError(
                 f"{here}: the certificate cannot be trusted ({error.verify_message}); name a file with the "
@@ -101,40 +110,20 @@ class ImapFolder:
             fault = FetchError(
                 f"{here}, {what}: {error} came, more than an answer has; check host and folder"
             )
-        except (OSError, IMAPClientAbortError) as error:
+        except (OSError, IMAPClientError) as error:
             fault = self._interrupted(what, self._reason(error))
-        except IMAPClientError as error:
-            fault = FetchInterruptedError(f"{self._address}, {what}: {self._reason(error)}")
         except MALFORMED as error:
             why = f"the answer cannot be read ({type(error).__name__}: {self._reason(error)})"
             fault = self._interrupted(what, f"{why}; if it stays so, check host and folder")
         raise fault
-
-    def _refused(self, error: LoginError) -> FetchError:
-        variables = " and ".join(self.remote.variables(os.environ).values())
-        return FetchError(f"{self._address} refuses the login ({self._reason(error)}); check {variables}")
 
     def _interrupted(self, what: str, reason: str) -> FetchError:
         if time.monotonic() >= self.ends_at:
             return self.remote.too_late(self._address)
         return FetchInterruptedError(f"{self._address}, {what}: {reason}")
 
-    @contextmanager
-    def _connected(self) -> Iterator[IMAPClient]:
-        """A connection that is logged in, cut when the time limit is over."""
+    def _greeted(self) -> IMAPClient:
         context = ssl.create_default_context()
-        watch = threading.Timer(max(0.0, self.ends_at - time.monotonic()), self.wire.cut)
-        watch.daemon = True
-        watch.start()
-        try:
-            client = self._ask("connecting", lambda: self._greeted(context))
-            self._ask("login", lambda: self._log_in(client))
-            yield client
-        finally:
-            watch.cancel()
-            self.wire.close()
-
-    def _greeted(self, context: ssl.SSLContext) -> IMAPClient:
         client = WiredClient(
             self.wire, self.remote.address[0], port=self.remote.address[1], ssl=self.remote.tls == "tls",
             ssl_context=context if self.remote.tls == "tls" else None, timeout=self.remote.timeout_seconds,
@@ -143,22 +132,26 @@ class ImapFolder:
             client.starttls(context)
         return client
 
-    def _log_in(self, client: IMAPClient) -> None:
+    def _log_in(self) -> None:
         if self.credentials.token:
-            client.oauth2_login(self.credentials.user, self.credentials.token)
+            by_xoauth2 = self.client.has_capability("AUTH=XOAUTH2") or not self.client.has_capability(
+                "AUTH=OAUTHBEARER"
+            )
+            log_in = self.client.oauth2_login if by_xoauth2 else self.client.oauthbearer_login
+            log_in(self.credentials.user, self.credentials.token)
         else:
-            client.login(self.credentials.user, self.credentials.password)
+            self.client.login(self.credentials.user, self.credentials.password)
 
-    def _bring(self, client: IMAPClient, maildir: Maildir) -> None:
-        listed = self._listed(client)
+    def _bring(self, maildir: Maildir) -> None:
+        listed = self._listed()
         key = listed.key
         names = maildir.names()
         there = {f"{key}.{uid:010d}": uid for uid in listed.uids}
         missing = sorted((uid for name, uid in there.items() if name not in names), reverse=True)
         self.landing.unchanged += len(there) - len(missing)
-        for batch in self._batches(client, maildir, missing):
-            self._store(client, maildir, key, batch)
-        self._label(client, maildir, listed, {uid: name for name, uid in there.items() if name in names})
+        for batch in self._batches(maildir, missing):
+            self._store(maildir, key, batch)
+        self._label(maildir, listed, {uid: name for name, uid in there.items() if name in names})
         # Mails of another UIDVALIDITY go only when all of this one have come.
         if self.remote.expunged == "delete":
             stale = names - set(there)
@@ -166,13 +159,13 @@ class ImapFolder:
             stale = {name for name in names - set(there) if not name.startswith(f"{key}.")}
         maildir.drop(stale)
 
-    def _listed(self, client: IMAPClient) -> _Listing:
-        validity, count, modseq = self._ask("opening the folder", lambda: self._open(client))
+    def _listed(self) -> _Listing:
+        validity, count, modseq = self._ask("opening the folder", self._open)
         identity = [*map(str, self.remote.address), self.credentials.user or "", self.remote.folder]
         key = parts_hash([*identity, str(validity)])[:_KEY_CHARS]
         since = f" SINCE {format_criteria_date(self.remote.since).decode()}" if self.remote.since else ""
         what = f"listing the folder {self.remote.folder!r}"
-        uids = sorted(self._searched(client, what, count, since))
+        uids = sorted(self._searched(what, count, since))
         # Mails that are gone there go here: an answer without a list must not pass for an empty folder.
         if (count and not uids and not self.remote.since) or any(not 0 < uid <= _HIGHEST_UID for uid in uids):
             raise FetchInterruptedError(
@@ -180,21 +173,21 @@ class ImapFolder:
             )
         return _Listing(key, uids, count, modseq)
 
-    def _searched(self, client: IMAPClient, what: str, count: int, condition: str) -> set[int]:
+    def _searched(self, what: str, count: int, condition: str) -> set[int]:
         """The UIDs of the mails, `count` in all, that a condition of SEARCH is true for."""
         uids: set[int] = set()
         for numbers in _number_ranges(count):
-            uids.update(self._ask(what, partial(client.search, numbers + condition)))
+            uids.update(self._ask(what, partial(self.client.search, numbers + condition)))
         return uids
 
-    def _open(self, client: IMAPClient) -> tuple[int, int, int | None]:
+    def _open(self) -> tuple[int, int, int | None]:
         """UIDVALIDITY of the folder, the count of its mails, and its highest mod-sequence if it has one."""
-        if client.has_capability("X-GM-EXT-1"):
+        if self.client.has_capability("X-GM-EXT-1"):
             self.label_items = [b"FLAGS", b"X-GM-LABELS"]
-        if client.has_capability("CONDSTORE") and client.has_capability("ENABLE"):
-            client.enable("CONDSTORE")  # Dovecot counts changes only from then on.
+        if self.client.has_capability("CONDSTORE") and self.client.has_capability("ENABLE"):
+            self.client.enable("CONDSTORE")  # Dovecot counts changes only from then on.
         try:
-            chosen = client.select_folder(self.remote.folder, readonly=True)
+            chosen = self.client.select_folder(self.remote.folder, readonly=True)
         except IMAPClientAbortError:
             raise
         except IMAPClientError as error:
@@ -203,7 +196,7 @@ class ImapFolder:
             ) from None
         return int(chosen[b"UIDVALIDITY"]), int(chosen[b"EXISTS"]), chosen.get(b"HIGHESTMODSEQ")
 
-    def _label(self, client: IMAPClient, maildir: Maildir, listed: _Listing, here: Mapping[int, str]) -> None:
+    def _label(self, maildir: Maildir, listed: _Listing, here: Mapping[int, str]) -> None:
         """Give the mails that were here before, files by their UIDs, the labels that they have there now.
 
         Those that changed since the mod-sequence of the last fetch are asked for; all if the server counts none."""
@@ -213,27 +206,21 @@ class ImapFolder:
             return
         if uids and listed.modseq and last.get("key") == listed.key and last.get("modseq"):
             what = f"changes in the folder {self.remote.folder!r}"
-            uids &= self._searched(client, what, listed.count, f" MODSEQ {last['modseq'] + 1}")
+            uids &= self._searched(what, listed.count, f" MODSEQ {last['modseq'] + 1}")
         for start in range(0, len(uids), _LABELS_AT_ONCE):
             batch = sorted(uids)[start : start + _LABELS_AT_ONCE]
-
-            def call(batch: list[int] = batch) -> dict[int, list[str]]:
-                answer = client.fetch(batch, self.label_items)
-                return {uid: flag_labels(parts) for uid, parts in answer.items() if b"FLAGS" in parts}
-
-            by_uid = self._ask(f"flags of {self._in_words(batch)}", call, _LABEL_BYTES)
-            for uid, labels in sorted(by_uid.items()):
-                maildir.relabel(here[uid], labels)
+            for uid, labels in self._fetched("flags of ", batch, self.label_items, _flags, _LABEL_BYTES):
+                if labels is not None:
+                    maildir.relabel(here[uid], labels)
         self.landing.items["labels"] = now
 
-    def _batches(self, client: IMAPClient, maildir: Maildir, uids: Sequence[int]) -> Iterator[list[int]]:
+    def _batches(self, maildir: Maildir, uids: Sequence[int]) -> Iterator[list[int]]:
         """The mails to be fetched, so many at once that a batch stays small; too large ones are left out."""
         for start in range(0, len(uids), _BATCH_MAILS):
-            sizes = self._sizes(client, uids[start : start + _BATCH_MAILS])
-            batch: list[int] = []
-            filled = 0
-            for uid in sorted(sizes, reverse=True):
-                size = sizes[uid]
+            some, items = uids[start : start + _BATCH_MAILS], [b"RFC822.SIZE"]
+            sizes = self._fetched("sizes of ", some, items, lambda parts: int(parts.get(b"RFC822.SIZE", 0)))
+            batch, filled = list[int](), 0
+            for uid, size in sizes:
                 if maildir.is_too_large(uid, size):
                     continue
                 if batch and filled + size > _BATCH_BYTES:
@@ -244,34 +231,28 @@ class ImapFolder:
             if batch:
                 yield batch
 
-    def _sizes(self, client: IMAPClient, uids: Sequence[int]) -> dict[int, int]:
-        def call() -> dict[int, int]:
-            answer = client.fetch(uids, [b"RFC822.SIZE"])
-            return {uid: int(parts.get(b"RFC822.SIZE", 0)) for uid, parts in answer.items()}
-
-        return self._ask(f"sizes of {self._in_words(uids)}", call)
-
-    def _store(self, client: IMAPClient, maildir: Maildir, key: str, uids: list[int]) -> None:
+    def _store(self, maildir: Maildir, key: str, uids: list[int]) -> None:
         """Fetch mails and give each its file."""
         most = max(self.remote.max_bytes, _BATCH_BYTES) + _LABEL_BYTES
-
-        def call() -> dict[int, tuple[bytes | None, datetime, list[str]]]:
-            answer = client.fetch(uids, [b"BODY.PEEK[]", b"INTERNALDATE", *self.label_items])
-            return {uid: (_body(parts), _arrival(parts), flag_labels(parts)) for uid, parts in answer.items()}
-
-        for uid, (data, arrived, labels) in sorted(
-            self._ask(self._in_words(uids), call, most).items(), reverse=True
-        ):
+        items = [b"BODY.PEEK[]", b"INTERNALDATE", *self.label_items]
+        for uid, (data, arrived, labels) in self._fetched("", uids, items, _mail, most):
             if data is None:  # expunged by somebody since it was listed
                 continue
             self.landing.bytes += len(data)
             if not maildir.is_too_large(uid, len(data)):
                 maildir.put(f"{key}.{uid:010d}", data, arrived, labels)
 
-    def _in_words(self, uids: Sequence[int]) -> str:
-        """The mails to fetch, in words for a fault."""
-        some = str(uids[0]) if len(uids) == 1 else f"{min(uids)} to {max(uids)}"
-        return f"UID {some} of the folder {self.remote.folder!r}"
+    def _fetched(
+        self, what: str, uids: Sequence[int], items: list[bytes], read: Callable[[Mapping[bytes, Any]], _Answer],
+        literals: int = 0,
+    ) -> list[tuple[int, _Answer]]:  # fmt: skip
+        """The result of `read` for the parts of each mail, the highest UID first."""
+
+        def call() -> dict[int, _Answer]:
+            return {uid: read(parts) for uid, parts in self.client.fetch(uids, items).items()}
+
+        place = f"UID {min(uids)} to {max(uids)} of the folder {self.remote.folder!r}"
+        return sorted(self._ask(f"{what}{place}", call, literals).items(), reverse=True)
 
 
 def _number_ranges(count: int) -> Iterator[str]:
@@ -288,15 +269,15 @@ def _number_ranges(count: int) -> Iterator[str]:
         end = str(start - 1)
 
 
-def _body(parts: Mapping[bytes, Any]) -> bytes | None:
-    """The mail itself; None without one. ValueError for bytes that cannot be a mail."""
-    data = parts.get(b"BODY[]")
+def _flags(parts: Mapping[bytes, Any]) -> list[str] | None:
+    """The labels of a mail; None if the answer is of other facts, which a server may send at any time."""
+    return flag_labels(parts) if b"FLAGS" in parts else None
+
+
+def _mail(parts: Mapping[bytes, Any]) -> tuple[bytes | None, datetime, list[str]]:
+    """A mail, None without one, its arrival by the server's clock, now without one, and its labels. ValueError if wrong."""
+    data, date = parts.get(b"BODY[]"), parts.get(b"INTERNALDATE")
     if data is not None and not isinstance(data, bytes):
         raise ValueError(f"a mail that is {type(data).__name__}")
-    return data
-
-
-def _arrival(parts: Mapping[bytes, Any]) -> datetime:
-    """When a mail arrived on the server, by its own clock; now, if it does not say so."""
-    date = parts.get(b"INTERNALDATE")
-    return date.astimezone(UTC) if isinstance(date, datetime) else datetime.now(UTC)
+    arrived = date.astimezone(UTC) if isinstance(date, datetime) else datetime.now(UTC)
+    return data, arrived, flag_labels(parts)

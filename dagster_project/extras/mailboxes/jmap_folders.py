@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 from dagster_project.extras.mailboxes.labels import clean_labels
 from dagster_project.extras.mailboxes.maildir import Maildir
 from dagster_project.extras.mailboxes.settings import JmapRemote
-from dagster_project.remotes.http_requests import HttpRequests
+from dagster_project.remotes.http_requests import HttpRequests, body_of
 from dagster_project.remotes.landing import Landing
 from dagster_project.remotes.redirects import next_hop
 from dagster_project.system.masking import Credentials, shown_address
@@ -240,13 +240,9 @@ class JmapFolder:
         async def receive(response: httpx2.Response) -> bytes:
             if response.status_code not in (200, 404, 410):
                 raise self.requests.refused(response, address)
-            data = bytearray()
-            async for block in response.aiter_raw():
-                data += block
-                if len(data) > most:
-                    break
+            data = await body_of(response, most)
             self.landing.bytes += len(data)
-            return bytes(data) if response.status_code == 200 else b""
+            return data if response.status_code == 200 else b""
 
         for _ in range(_ATTEMPTS):
             try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from datetime import date
 from typing import ClassVar, Literal
 from urllib.parse import urlsplit
@@ -27,11 +29,22 @@ class FolderRemote(RemoteSettings):
         "delete", description="treatment of a mail here that is no longer there"
     )
 
+    def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """As those of every remote; a sign-in has the token."""
+        if not environment.get(f"{self.credentials}_OAUTH"):
+            return super().variables(environment)
+        return {part.lower(): f"{self.credentials}_{part}" for part in self.token_login if part != "TOKEN"}
+
+    def remedy(self, source: str) -> str:
+        """As that of every remote, or the command that signs in again."""
+        has_sign_in = os.environ.get(f"{self.credentials}_OAUTH")
+        return f"sign in by `weft build --sign-in {source}`" if has_sign_in else super().remedy(source)
+
     @model_validator(mode="after")
     def _has_credentials(self) -> FolderRemote:
         if not self.credentials:
             raise ValueError(
-                "a mailbox needs credentials, as `MAIL` of MAIL_USER and MAIL_PASSWORD or MAIL_TOKEN"
+                "a mailbox needs credentials, as `MAIL` of MAIL_USER and MAIL_PASSWORD, MAIL_TOKEN or MAIL_OAUTH"
             )
         return self
 

@@ -129,7 +129,8 @@ def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple
 
 HERE = ("--config", "CONFIG")
 CALLS: dict[str, list[tuple[str, ...]]] = {
-    "build": [HERE, (*HERE, "--verify"), (*HERE, "--fetch-only", f"none{NAMED}"), (*HERE, "--backfill", f"none{NAMED}")],
+    "build": [HERE, (*HERE, "--verify"), (*HERE, "--fetch-only", f"none{NAMED}"), (*HERE, "--backfill", f"none{NAMED}"),
+              (*HERE, "--sign-in", f"none{NAMED}")],
     "backup": [
         (*HERE, f"WORK/copy{NAMED}"), ("--verify", f"WORK/none{NAMED}"), ("--restore", f"WORK/{NAMED}", f"WORK/copy{NAMED}"),
     ],

@@ -5,6 +5,7 @@ import pwd
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from imapclient import IMAPClient
 
+from tests.processes import free_port
 from tests.timing import HUNG, until
 
 USER, PASSWORD = "reader", "pa55word"
@@ -45,42 +47,39 @@ class ImapServer:
             yield client
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
-
-
 @contextmanager
-def served_mail(folder: Path) -> Iterator[ImapServer]:
-    """A server over an empty mailbox below `folder`, ended on leaving."""
-    account = pwd.getpwnam("nobody")
-    port, tls_port = _free_ports(2)
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
-         "-keyout", str(key), "-out", str(certificate)],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    for name in ("mail", "home"):
-        (folder / name).mkdir()
-        os.chown(folder / name, account.pw_uid, account.pw_gid)
-    configuration = folder / "dovecot.conf"
-    facts = {
-        "folder": folder, "certificate": certificate, "key": key, "port": port, "tls_port": tls_port, "name": USER,
-        "password": PASSWORD, "user": "nobody", "group": "nogroup", "uid": account.pw_uid, "gid": account.pw_gid,
-    }  # fmt: skip
-    configuration.write_text(Path(__file__).with_name("dovecot.conf").read_text().format(**facts))
-    process = subprocess.Popen(["dovecot", "-F", "-c", str(configuration)], start_new_session=True)
-    try:
-        _wait_for(port, process, folder / "dovecot.log")
-        yield ImapServer(port, tls_port, certificate)
-    finally:
-        process.terminate()
-        process.wait(HUNG)
+def served_mail(issuer: str = "http://127.0.0.1:9", mechanism: str = "xoauth2") -> Iterator[ImapServer]:
+    """A server over an empty mailbox, ended on leaving; it takes the tokens that an issuer calls active."""
+    with tempfile.TemporaryDirectory(prefix="weft-imap-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        account = pwd.getpwnam("nobody")
+        port, tls_port = free_port(), free_port()
+        certificate, key = folder / "cert.pem", folder / "key.pem"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+             "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+             "-keyout", str(key), "-out", str(certificate)],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        for name in ("mail", "home"):
+            (folder / name).mkdir()
+            os.chown(folder / name, account.pw_uid, account.pw_gid)
+        facts = {
+            "folder": folder, "certificate": certificate, "key": key, "port": port, "tls_port": tls_port, "name": USER,
+            "password": PASSWORD, "user": "nobody", "group": "nogroup", "uid": account.pw_uid, "gid": account.pw_gid,
+            "issuer": issuer, "mechanism": mechanism,
+        }  # fmt: skip
+        for name in ("dovecot.conf", "oauth2.conf"):
+            (folder / name).write_text(Path(__file__).with_name(name).read_text().format(**facts))
+        command = ["dovecot", "-F", "-c", str(folder / "dovecot.conf")]
+        process = subprocess.Popen(command, start_new_session=True)
+        try:
+            _wait_for(port, process, folder / "dovecot.log")
+            yield ImapServer(port, tls_port, certificate)
+        finally:
+            process.terminate()
+            process.wait(HUNG)
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -25,6 +25,7 @@ class Account:
     keywords: dict[str, tuple[str, ...]] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     forgotten: int = 0
+    tokens: set[str] = field(default_factory=lambda: {TOKEN})
     lies: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
@@ -90,7 +91,7 @@ class _Handler(WholeAnswers):
     def reply(self, what: str, true: Any) -> None:
         self.account.asked.append(what)
         given = self.account.lies.get(what, lambda answer: answer)(true)
-        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+        if self.headers.get("Authorization", "").removeprefix("Bearer ") not in self.account.tokens:
             given = 401, {}
         status, headers = given if isinstance(given, tuple) else (200, {})
         self.send(status, b"" if isinstance(given, tuple) else given, headers)

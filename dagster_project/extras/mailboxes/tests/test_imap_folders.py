@@ -2,7 +2,6 @@
 
 import itertools
 import shutil
-import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,10 +29,8 @@ ARRIVED = datetime(2004, 1, 20, 12, tzinfo=UTC)
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ImapServer]:
-    with tempfile.TemporaryDirectory(prefix="weft-imap-") as folder:
-        Path(folder).chmod(0o755)
-        with served_mail(Path(folder)) as running:
-            yield running
+    with served_mail() as running:
+        yield running
 
 
 class Folder:

@@ -154,26 +154,6 @@ def test_a_server_that_is_busy_is_asked_again_when_it_says(folder: Folder):
     assert (folder.fetch().added, answers) == (5, [])
 
 
-COMMANDS = [
-    (f"printf ' {TOKEN}\\n'", ""), ("false", "fails or prints"), ("true", "fails or prints"),
-    ("/no/such 'x", "MAIL_TOKEN_COMMAND fails"), ("echo wrong", "check MAIL_TOKEN_COMMAND"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("command", "reason"), COMMANDS)
-def test_a_command_gives_the_token_of_each_fetch(
-    folder: Folder, command: str, reason: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("MAIL_TOKEN", "of yesterday")
-    monkeypatch.setenv("MAIL_TOKEN_COMMAND", command)
-    if not reason:
-        assert folder.fetch().added == 5
-        return
-    with pytest.raises(FetchError, match=reason) as fault:
-        folder.fetch()
-    assert not isinstance(fault.value, FetchInterruptedError)
-
-
 def test_no_token_goes_to_another_host_and_a_wrong_folder_is_named(folder: Folder):
     with served_archives("127.0.0.2") as elsewhere:
         for lie in (
