@@ -24,7 +24,7 @@ def help_(topic: str | None) -> None:
 
     TOPIC is the name of a page, as `sources`, or a heading, as `exit-codes`. For a command, ask `weft COMMAND --help`.
     """
-    pages = {file.stem: file.read_text(encoding="utf-8") for file in _files()}
+    pages = {file.stem: file.read_text(encoding="utf-8") for file in sorted(documentation().glob("*.md"))}
     if topic is None:
         click.echo("\n".join(f"{name:<14}{_title(text)}" for name, text in pages.items()))
         click.echo(
@@ -39,10 +39,6 @@ def help_(topic: str | None) -> None:
 def documentation() -> Path:
     """The folder of the pages, and of the notebook that asks a published index."""
     return _INSTALLED if _INSTALLED.is_dir() else _OF_REPOSITORY
-
-
-def _files() -> list[Path]:
-    return sorted(documentation().glob("*.md"))
 
 
 def _title(text: str) -> str:

@@ -140,7 +140,7 @@ def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
         queries = [Standalone(name, name)]
         click.echo(json.dumps(result.as_json(queries, version), ensure_ascii=False))
     else:
-        print_hits([name], result, version)
+        print_hits([name], result, version, Details())
     if not result.hits.num_rows:
         sys.exit(NO_RESULTS)
 

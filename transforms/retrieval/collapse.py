@@ -57,18 +57,14 @@ def unlike(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     best score of those that it replaces. Lists that lack the original keep the copy."""
     if hits.is_empty():
         return Step(hits, nothing_dropped())
-    dropped = []
     quoted = hits.select("query", quoted_from="doc_id", _into="chunk_no").unique(
         ["query", "quoted_from"], keep="first", maintain_order=True
     )
     marked = hits.join(quoted, on=["query", "quoted_from"], how="left", maintain_order="left")
-    step = _gathered(marked, pl.coalesce("_into", "chunk_no"), "repeats the mail it answers")
-    dropped.append(step.dropped)
+    quotes = _gathered(marked, pl.coalesce("_into", "chunk_no"), "repeats the mail it answers")
     first = pl.col("chunk_no").first().over("query", "checksum")
-    step = _gathered(
-        step.hits, pl.when(pl.col("checksum").is_null()).then("chunk_no").otherwise(first), "the same text"
-    )
-    dropped.append(step.dropped)
+    distinct = pl.when(pl.col("checksum").is_null()).then("chunk_no").otherwise(first)
+    equals = _gathered(quotes.hits, distinct, "the same text")
     latest = (
         pl.col("chunk_no")
         .sort_by("is_latest", "version", descending=True, nulls_last=True, maintain_order=True)
@@ -76,9 +72,9 @@ def unlike(hits: pl.DataFrame, settings: SearchSettings) -> Step:
         .over("query", "revision")
     )
     newest = pl.when(pl.col("revision").is_null()).then("chunk_no").otherwise(latest)
-    step = _gathered(step.hits, newest, "an earlier posting of the same patch")
-    dropped.append(step.dropped)
-    return Step(best_first(step.hits.select(hits.columns)), pl.concat(dropped))
+    patches = _gathered(equals.hits, newest, "an earlier posting of the same patch")
+    dropped = pl.concat([quotes.dropped, equals.dropped, patches.dropped])
+    return Step(best_first(patches.hits.select(hits.columns)), dropped)
 
 
 def _gathered(hits: pl.DataFrame, into: pl.Expr, reason: str) -> Step:

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -116,23 +117,16 @@ def _tags(report: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _left_out(report: Mapping[str, Any]) -> list[str]:
-    counts = {"unanswerable": 0, "missing": 0}
+def _left_out(report: Mapping[str, Any]) -> Iterator[str]:
+    counts: Counter[str] = Counter()
     for row in report["entries"]["counts"]:
-        if row["status"] in counts:
-            counts[row["status"]] += row["entries"]
-    lines = []
-    if counts["unanswerable"]:
-        lines.append(
-            f"{counts['unanswerable']} right answers are chat, and no conversation is published: left out"
-        )
-    if counts["missing"]:
-        lines.append(f"{counts['missing']} right answers are not in the index: they count as not found")
-    if report["not_measured"]:
-        lines.append(
-            f"not measured, without an answer that could be found: {', '.join(report['not_measured'])}"
-        )
-    return lines
+        counts[row["status"]] += row["entries"]
+    if count := counts["unanswerable"]:
+        yield f"{count} right answers are chat, and no conversation is published: left out"
+    if count := counts["missing"]:
+        yield f"{count} right answers are not in the index: they count as not found"
+    if names := report["not_measured"]:
+        yield f"not measured, without an answer that could be found: {', '.join(names)}"
 
 
 def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:

@@ -33,10 +33,7 @@ class Details(NamedTuple):
     more: bool = False
 
 
-_PLAIN = Details()
-
-
-def print_hits(queries: list[str], result: SearchResult, version: str, details: Details = _PLAIN) -> None:
+def print_hits(queries: list[str], result: SearchResult, version: str, details: Details) -> None:
     """Hits as people read them, those of one thread together: subject, author, text, the quote that it answers, citation."""
     console = terminal()
     rows = result.hits.to_pylist()

@@ -32,7 +32,8 @@ def update_arrays(
 
     They say the same as after a full rebuild; only the place of a chunk depends on when it came. Returns the
     numbers of the chunks that came or changed, which ascend. ValueError if they do not fit each other."""
-    old_no, new_no, is_recounted = _numbers(connection)
+    rows = connection.execute(_NUMBERS).fetchnumpy()
+    old_no, new_no, is_recounted = (rows[name] for name in ("old_no", "new_no", "is_recounted"))
     was_there = old_no >= 0
     stays = was_there & ~is_recounted
     require_intact(before, [*before.glob("*.npy"), *(before / "gone").iterdir()])
@@ -46,12 +47,6 @@ def update_arrays(
         update_hit_rows(connection, aside, before)
         write_narrow(connection, aside, slots)
     return came
-
-
-def _numbers(connection: duckdb.DuckDBPyConnection) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each chunk its number before (-1 for none) and now, and whether its terms or its vector are others."""
-    rows = connection.execute(_NUMBERS).fetchnumpy()
-    return rows["old_no"], rows["new_no"], rows["is_recounted"]
 
 
 def _write_segments(
@@ -124,6 +119,7 @@ def _require_postings(folder: Path, count: int) -> None:
 _NUMBERS = """
 SELECT coalesce(old_no, -1) AS old_no, new_no, chunk_key IN (SELECT chunk_key FROM recounted) AS is_recounted FROM numbers
 """
+"""For each chunk its number before (-1 for none) and now, and whether its terms or its vector are others."""
 _GONE = "SELECT term, df FROM gone_from_terms"
 _CAME = "SELECT term, df FROM came_to_terms ORDER BY term"
 _ADDED = f"SELECT chunk_no, {FREQUENCIES} FROM added JOIN chunks USING (chunk_key) ORDER BY term, chunk_no"

@@ -194,7 +194,8 @@ def write_narrow(connection: duckdb.DuckDBPyConnection, folder: Path, slots: np.
     """Write the small arrays, of a few bytes for each chunk and id; `slots` are those of all chunks."""
     np.save(folder / "slots.npy", slots)
     _write_chunks(connection, folder, _count(connection, "chunks"))
-    posting_arrays.write_id_hashes(connection, folder)
+    hashes = connection.execute(posting_arrays.ID_HASHES).fetchnumpy()["hash"]
+    np.save(folder / "ids.npy", np.sort(hashes).astype(np.uint64))
 
 
 def _identity(facts: dict[str, str]) -> dict[str, str]:
@@ -261,10 +262,6 @@ def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
     return int(count)
 
 
-def _batches(connection: duckdb.DuckDBPyConnection, statement: str) -> Iterator[pa.RecordBatch]:
-    yield from connection.execute(statement).to_arrow_reader(_ROWS)
-
-
 def _write_terms(connection: duckdb.DuckDBPyConnection, segment: Path) -> None:
     """The sorted bytes of all terms, where each ends, and where its postings begin."""
     table = connection.execute("SELECT term, df FROM terms ORDER BY term").to_arrow_table()
@@ -286,7 +283,7 @@ def write_gone(folder: Path, counts: pl.DataFrame) -> None:
 def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """The arrays of postings, which the file has by chunk."""
     with posting_arrays.PostingArrays(folder) as arrays:
-        for batch in _batches(connection, _SQL("postings")):
+        for batch in connection.execute(_SQL("postings")).to_arrow_reader(_ROWS):
             arrays.add(batch.column("chunk_no").to_numpy(), posting_arrays.frequencies(batch))
 
 
@@ -294,7 +291,7 @@ def write_lengths(connection: duckdb.DuckDBPyConnection, segment: Path, chunks: 
     """Field lengths of the chunks of a segment, whose numbers ascend."""
     lengths = np.zeros((len(bm25.FIELDS), len(chunks)), dtype=np.int32)
     connection.register("segment_chunks", pa.table({"chunk_no": chunks.astype(np.int32)}))
-    for batch in _batches(connection, _SQL("lengths")):
+    for batch in connection.execute(_SQL("lengths")).to_arrow_reader(_ROWS):
         rows = np.searchsorted(chunks, batch.column("chunk_no").to_numpy())
         for row, field in enumerate(bm25.FIELDS):
             lengths[row, rows] = batch.column(f"{field}_length").to_numpy()

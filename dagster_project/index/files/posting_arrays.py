@@ -189,19 +189,15 @@ def id_hash(name: str) -> int:
     return int.from_bytes(hashlib.md5(name.encode(), usedforsecurity=False).digest()[8:], "little")
 
 
-def write_id_hashes(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Write the hashes of `KnownIds`; its keys are an array of chunks."""
-    np.save(folder / "ids.npy", np.sort(connection.execute(_HASHES).fetchnumpy()["hash"]).astype(np.uint64))
-
-
 def _holds(ascending: np.ndarray, value: int) -> bool:
     place = int(np.searchsorted(ascending, np.uint64(value)))
     return place < len(ascending) and int(ascending[place]) == value
 
 
-_HASHES = """
+ID_HASHES = """
 SELECT md5_number_lower(message_id) AS hash FROM messages
 UNION ALL SELECT md5_number_lower(doc_id) FROM documents
 UNION ALL SELECT md5_number_lower(doc_id) FROM conversation_windows
 UNION ALL SELECT md5_number_lower(node_id) FROM nodes
 """
+"""The statement that selects the hashes of `KnownIds`, in any order."""

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dagster_project.index.publish.versions import version_of
+from transforms.embedding.vectors import matrix
 
 DROP = "DROP INDEX IF EXISTS embeddings_hnsw"
 """The statement before rows of `embeddings` change: deletes spoil the index, so each version has one of its own."""
@@ -61,23 +62,19 @@ def measured(file: Path) -> dict[str, Any]:
         if manifest["vector_search"] != HNSW:
             return facts
         use(connection)
-        queries = _vectors(
-            connection.execute(
-                "SELECT vector FROM embeddings WHERE chunk_no % $step = 0 ORDER BY chunk_no LIMIT $most",
-                {"step": max(1, vectors // _QUERIES), "most": _QUERIES},
-            ).to_arrow_table()
+        rows = connection.execute(
+            "SELECT vector FROM embeddings WHERE chunk_no % $step = 0 ORDER BY chunk_no LIMIT $most",
+            {"step": max(1, vectors // _QUERIES), "most": _QUERIES},
         )
+        queries = matrix(rows.to_arrow_table().column("vector"))
         k = min(_K, vectors)
         least = _least_of_best(connection, queries, k) - _EQUAL
         statement = nearest(queries.shape[1], "vector", k)
         # As a text: at each number of a list DuckDB looks for pandas.
-        hits = [
-            (
-                _vectors(connection.execute(statement, [str(query.tolist())]).to_arrow_table()) @ query
-                >= bound
-            ).sum()
-            for query, bound in zip(queries, least, strict=True)
-        ]
+        hits = []
+        for query, bound in zip(queries, least, strict=True):
+            neighbours = connection.execute(statement, [str(query.tolist())]).to_arrow_table()
+            hits.append((matrix(neighbours.column("vector")) @ query >= bound).sum())
         plan = str(connection.execute(f"EXPLAIN {statement}", [str(queries[0].tolist())]).fetchall())
     return {
         **facts,
@@ -93,16 +90,9 @@ def _least_of_best(connection: duckdb.DuckDBPyConnection, queries: np.ndarray, k
     """For each query the cosine of its `k`th nearest vector, by comparing all."""
     best = np.empty((len(queries), 0), dtype=np.float32)
     for batch in connection.execute("SELECT vector FROM embeddings").to_arrow_reader(_ROWS_AT_ONCE):
-        scores = np.hstack([best, queries @ _vectors(batch).T])
+        scores = np.hstack([best, queries @ matrix(pa.chunked_array([batch.column("vector")])).T])
         best = -np.partition(-scores, min(k, scores.shape[1]) - 1, axis=1)[:, :k]
     return best.min(axis=1)
-
-
-def _vectors(rows: pa.Table | pa.RecordBatch) -> np.ndarray:
-    """The column `vector`, float32 of shape (rows, dimensions)."""
-    column = rows.column("vector")
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return np.asarray(column.flatten()).reshape(len(column), -1)
 
 
 def load_vss(connection: duckdb.DuckDBPyConnection) -> None:

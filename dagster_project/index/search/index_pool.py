@@ -91,5 +91,5 @@ class _Question(Generic[_Answer]):
             with self._lock:
                 if self._index is not None and not self._over.is_set():
                     self._index.connection.interrupt()
-                    for further in list(self._index.further):
-                        further.interrupt()
+                    for end in list(self._index.further):
+                        end()

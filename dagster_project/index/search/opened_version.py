@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 import duckdb
 import numpy as np
@@ -42,13 +41,6 @@ _OTHERS, _USUAL, _REACHED = 300, 0.1, 0.92
 cosine that such texts have; and the share of both above which a cosine is unusual, .9 of a large index alone."""
 
 
-class Interruptible(Protocol):
-    """Work for a question that can be ended."""
-
-    def interrupt(self) -> None:
-        """End the work."""
-
-
 class OpenedVersion:
     """One published version, opened read-only; arrays that are often read stay in memory.
 
@@ -58,8 +50,8 @@ class OpenedVersion:
         self.path, self.term_settings = path, term_settings
         self.published = path
         """The published file that this one is, or was narrowed from."""
-        self.further: list[Interruptible] = []
-        """Work of a question beside `connection`, to be interrupted with it."""
+        self.further: list[Callable[[], None]] = []
+        """Functions that end the work of a question beside `connection`, called if that is interrupted."""
         with faults_translated(path):
             self.connection = duckdb.connect(str(path), read_only=True)
             try:

@@ -33,14 +33,11 @@ class QueryRewriter:
         prompt = query_rewriting.rewriting_prompt(query, turns)
         try:
             (answer,) = self.model.answers([prompt], Rewritten, query_rewriting.REWRITING)
+            if answer.value is not None:
+                return query_rewriting.by_model(query, answer.value, self.model.model)
+            reason = answer.refusal or "no answer"
         except WeftError as fault:
-            return self._ruled(ruled, str(fault))
-        if answer.value is None:
-            return self._ruled(ruled, answer.refusal or "no answer")
-        return query_rewriting.by_model(query, answer.value, self.model.model)
-
-    def _ruled(self, ruled: Standalone, reason: str) -> Standalone:
-        assert self.model is not None
+            reason = str(fault)
         return Standalone(ruled.original, ruled.used, f"rules ({self.model.model}: {reason[:_REASON_CHARS]})")
 
 

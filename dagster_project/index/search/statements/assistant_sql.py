@@ -68,15 +68,15 @@ def bounded_rows(
     statement: str,
     most: int,
     most_characters: int,
-    on_start: Callable[[Apart], None] = lambda apart: None,
+    on_start: Callable[[Callable[[], None]], None] = lambda end: None,
 ) -> pa.Table:
     """`most` rows of one SELECT on a published file, which takes a bounded memory; QueryError for another statement.
 
     All but numbers and truth values are text, of `most_characters` + 1 characters at most. QueryError, too, if it asks for
-    paths or settings of the machine. No fault quotes a value of a row. `on_start` gets the process before it is asked.
+    paths or settings of the machine. No fault quotes a value of a row. `on_start` gets the function that ends its process.
     """
     apart = Apart()
-    on_start(apart)
+    on_start(apart.interrupt)
     answer = apart.answer(
         {"file": str(file), "statement": statement, "most": most, "most_characters": most_characters}
     )
