@@ -67,8 +67,6 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
         partitions_def=partitions_def(source_type) if source_type else None,
         backfill_policy=BACKFILL if source_type else None,
         group_name=source_type.name if source_type else stage.shown.group,
-        # In a run that makes both, tables over the whole lake come after all partitions.
-        op_tags={"dagster/priority": "1"} if source_type else None,
         # Read in the step itself: of each input that Dagster loads it stores two events.
         deps=[*inputs, *stage.needs.deps, *(["search_index"] if stage.asks_index else [])],
         outs={name: _out(stage, name) for name in stage.outputs},

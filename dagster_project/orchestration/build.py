@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -30,7 +29,7 @@ from dagster_project.orchestration.plan import Plan, make_plan
 from dagster_project.orchestration.reconcile import Runs, Tried, reconcile, tried_by
 from dagster_project.orchestration.upkeep import erasure
 from dagster_project.orchestration.work import Phase, Work
-from dagster_project.orchestration.workers import OWN_ENGINE, Workers, most_of_run, workers_for
+from dagster_project.orchestration.workers import Workers, most_of_run, workers_for
 from dagster_project.system.disk_space import is_of_full_disk, may_be_written, require_writable
 from dagster_project.system.disk_watch import translate_disk_faults
 from dagster_project.system.locks import only_build
@@ -180,14 +179,9 @@ class _Build:
         with contextlib.ExitStack() as beside:
             stale = [partition for partition in plan.partitions if partition.key in plan.stale]
             workers = beside.enter_context(workers_for(self.settings, self.instance, self.progress, stale))
-            is_here = self.settings.engine.kind == OWN_ENGINE
             most = most_of_run(workers, len(stale)) if workers else self.engine.run_partitions
             # Work that others have begun counts for nothing: nobody knows whether a daemon lives that goes on with it.
             while works := reconcile(self.settings, self.instance, plan, Runs(tried=tried), most)[0]:
-                if len(works) == 1 and works[0].phase is Phase.PARTITIONS and is_here and not workers:
-                    # All that follows over the whole lake, too: one run in place of two.
-                    tables = dict.fromkeys(chain(works[0].tables, *whole_phases(self.settings)))
-                    works = [replace(works[0], tables=tuple(tables))]
                 if works[0].phase not in (Phase.PARTITIONS, Phase.SLOW):
                     beside.close()  # their memory is needed
                     workers = None
@@ -208,7 +202,7 @@ class _Build:
             workers.run(works, self.tags)
             return
         for work in works:
-            if work.first is None or "search_index" in work.tables:
+            if work.first is None:
                 self.make_whole(work)
             else:
                 runs.run_here(self.definitions, self.instance, work, self.tags)

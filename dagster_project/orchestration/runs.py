@@ -11,14 +11,7 @@ from typing import Any
 import dagster as dg
 
 from assets.partitions import CONTEXT, SOURCE_TYPES
-from dagster_project.orchestration.names import (
-    COMMAND_TAG,
-    REFRESH_TAG,
-    SCOPE_TAG,
-    WHOLE,
-    WHOLE_LAKE,
-    partitions_job,
-)
+from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG, WHOLE_LAKE, partitions_job
 from dagster_project.orchestration.outcomes import Interrupted
 from dagster_project.orchestration.work import PARTITION, RANGE_END, RANGE_START, Work, job_of
 from dagster_project.system.dagster_internals import listed
@@ -156,13 +149,8 @@ def run_here(
 
     The fault of the first failed step is raised as the WeftError that it is, unless the run is not `checked`."""
     selected = list(keys or work.keys)
-    tags = {**work.tags, **tags}
-    if work.first is not None and "search_index" in work.tables:
-        job = definitions.resolve_implicit_global_asset_job_def()
-        tags[SCOPE_TAG] = WHOLE
-    else:
-        job = definitions.resolve_job_def(job_of(selected))
-    result = run_job_here(job, instance, tags, selected)
+    job = definitions.resolve_job_def(job_of(selected))
+    result = run_job_here(job, instance, {**work.tags, **tags}, selected)
     if checked and not result.success:
         fault = _failure(result)
         fault.run_id = result.run_id

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-import dagster as dg
 import duckdb
 import pytest
 
@@ -13,7 +12,6 @@ from dagster_project.composition import objects
 from dagster_project.index.files.arrays import FIRST, folder_of
 from dagster_project.index.publish.full_build import IndexBuild
 from dagster_project.orchestration import asset_graph
-from dagster_project.orchestration.runs import run_tables
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, rebuilt
 from tests.timing import HUNG
 
@@ -56,22 +54,6 @@ def test_a_second_build_of_files_that_are_written_again_runs_nothing_and_embeds_
     assert contents(built.index) == before
     with built.instance() as instance:
         assert instance.get_runs_count() == runs
-
-
-def test_little_mail_and_all_that_follows_from_it_are_one_run_with_the_partitions_first(built: Workspace):
-    with built.instance() as instance:
-        before = instance.get_runs_count()
-    built.write("dev/dev.2004-03.mbox", [Mail(800, "A third month.", "News")])
-    assert built.build().as_json()["outcome"] == "PUBLISHED"
-    with built.instance() as instance:
-        assert instance.get_runs_count() == before + 1
-        for table in ("messages", "threads", "search_index"):
-            event = instance.get_latest_materialization_event(dg.AssetKey(table))
-            (run,) = instance.get_runs(limit=1)
-            assert event and event.run_id == run.run_id and table in run_tables(run)
-        steps = sorted(instance.get_run_step_stats(run.run_id), key=lambda step: step.start_time or 0)
-        names = [step.step_key for step in steps]
-    assert names.index("mail") == 0 and names.index("memberships") == names.index("message_terms") + 1
 
 
 NEWS = "The release is planned for the first week of May.\nPlease test the candidate on your own machines."
