@@ -48,7 +48,7 @@ class SQLiteCache(Generic[Value]):
 
     def known(self, keys: Sequence[str]) -> dict[str, Value]:
         """The answers to those of `keys` that have one."""
-        if not self.path.exists():
+        if not self._has_table():
             return {}
         answers: dict[str, Value] = {}
         with self._read() as connection:
@@ -61,14 +61,14 @@ class SQLiteCache(Generic[Value]):
 
     def all_keys(self) -> list[str]:
         """All keys, sorted."""
-        if not self.path.exists():
+        if not self._has_table():
             return []
         with self._read() as connection:
             return [row[0] for row in connection.execute("SELECT key FROM answers ORDER BY key")]
 
     def count(self) -> int:
         """How many answers there are."""
-        if not self.path.exists():
+        if not self._has_table():
             return 0
         with self._read() as connection:
             return int(connection.execute("SELECT count(*) FROM answers").fetchone()[0])
@@ -88,7 +88,7 @@ class SQLiteCache(Generic[Value]):
     def drop(self, keys: Iterable[str]) -> int:
         """Forget the answers to `keys` and give their room back; returns how many there were."""
         rows = [(key,) for key in sorted(set(keys))]
-        if not rows or not self.path.exists():
+        if not rows or not self._has_table():
             return 0
         with self._open() as connection:
             with connection:
@@ -131,6 +131,10 @@ class SQLiteCache(Generic[Value]):
         """Write the answers of this moment to a new file; others may store meanwhile."""
         with self._read() as connection, closing(sqlite3.connect(place)) as new:
             connection.backup(new)
+
+    def _has_table(self) -> bool:
+        """False before the first answer: another process may have created the file, and not its table yet."""
+        return self.path.exists() and self.path.stat().st_size > 0
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:

@@ -1,10 +1,11 @@
 """What `weft doctor` finds, and what it says to do."""
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 
 import duckdb
 import pytest
@@ -55,10 +56,9 @@ def _index_with_fewer_rows(work: Workspace) -> None:
 
 
 def _damaged_vectors(work: Workspace) -> None:
-    file = next((work.settings.root / "cache" / "embeddings").rglob("*.parquet"))
-    whole = bytearray(file.read_bytes())
-    whole[len(whole) // 2] ^= 0xFF
-    file.write_bytes(whole)
+    file = next((work.settings.root / "cache" / "embeddings").rglob("vectors.sqlite"))
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE answers SET answer = zeroblob(8) WHERE rowid = 1")
 
 
 def _no_index(work: Workspace) -> None:
