@@ -33,10 +33,14 @@ from dagster_project.system.durable import write_durably
 from dagster_project.system.masking import Credentials, shown_address
 from transforms.errors import FetchError
 
-_SECRETS = ("client_secret", "refresh_token", "code", "code_verifier")
+_SECRETS = ("client_secret", "refresh_token", "code", "code_verifier", "device_code")
+_DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+_PENDING = ("authorization_pending", "slow_down")
+_SLOWER_SECONDS = 5.0
+"""The longer pause after `slow_down` (RFC 8628, section 3.5)."""
 _ANSWER_BYTES = 256 << 10
 _PATIENCE_SECONDS = 600.0
-"""Time for a person to sign in by a browser."""
+"""Time for a person to sign in."""
 _OLD_SECONDS = 1200
 """A token that expires sooner is renewed: a fetch may take so long."""
 _PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nYou may close this page.\n"
@@ -44,12 +48,17 @@ _Token = Annotated[str, Field(pattern=r"^[!-~]*$", max_length=16_384)]
 
 
 class _Facts(BaseModel):
-    """The words of an authorization server: its metadata, tokens, or an error (RFC 6749, RFC 8414).
+    """The words of an authorization server: its metadata, a code for a device, tokens, or an error (RFC 6749, 8414, 8628).
 
     A sign-in is stored in the same words, with its settings and the time from which its token is renewed."""
 
     token_endpoint: str = ""
     authorization_endpoint: _Token = ""
+    device_authorization_endpoint: str = ""
+    device_code: _Token = ""
+    user_code: str = ""
+    verification_uri: str = ""
+    interval: float = Field(5, ge=0, le=300)
     scope: str = ""
     parameters: dict[str, str] = {}
     access_token: _Token = ""
@@ -61,6 +70,10 @@ class _Facts(BaseModel):
     oauth: str = ""
     client_id: str = ""
     renew_at: float = 0.0
+
+
+class _PendingError(Exception):
+    """The person has not entered the code yet; the text is the server's word, which may be `slow_down`."""
 
 
 def log_in(
@@ -125,12 +138,34 @@ class _SignIn:
         return FetchError(f"{reason}; {self.remote.remedy(self.landing.source)}")
 
     async def by_person(self, say: Callable[[str], None]) -> _Facts:
-        """The tokens after a browser came back to this machine with a code (RFC 8252, 7636), to be stored."""
+        """The tokens after a person entered a code on any device if the server has these, else used a browser."""
         server = self.known
         if not server.token_endpoint:
             first = httpx2.URL(self.oauth)
             server = await self._answer(self.oauth, None, "token_endpoint", "authorization_endpoint")
-            await next_hop(first, first, server.token_endpoint)
+            for place in filter(None, (server.token_endpoint, server.device_authorization_endpoint)):
+                await next_hop(first, first, place)
+        by = self._by_device if server.device_authorization_endpoint else self._by_browser
+        return await by(server, say)
+
+    async def _by_device(self, server: _Facts, say: Callable[[str], None]) -> _Facts:
+        """The tokens after a person entered a code on any device (RFC 8628), to be stored."""
+        needs = ("device_code", "user_code", "verification_uri")
+        code = await self._answer(server.device_authorization_endpoint, {"scope": self.scope}, *needs)
+        shown = Credentials().hidden
+        say(f"Open {shown(code.verification_uri)} and enter the code {shown(code.user_code)}")
+        form = {"grant_type": _DEVICE_GRANT, "device_code": code.device_code}
+        pause, ends_at = code.interval, time.monotonic() + min(code.expires_in, _PATIENCE_SECONDS)
+        while time.monotonic() < ends_at:
+            await asyncio.sleep(pause)
+            try:
+                return await self._tokens(server.token_endpoint, form)
+            except _PendingError as answer:
+                pause += _SLOWER_SECONDS if str(answer) == "slow_down" else 0.0
+        raise self._ended("nobody entered the code in time")
+
+    async def _by_browser(self, server: _Facts, say: Callable[[str], None]) -> _Facts:
+        """The tokens after a browser came back to this machine with a code (RFC 8252, 7636), to be stored."""
         verifier, state = token_urlsafe(64), token_urlsafe(32)
         challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -188,6 +223,8 @@ class _SignIn:
         except ValidationError as error:
             reason = secrets.hidden(faults_of(error))
             raise FetchError(f"{here}: the answer cannot be read ({reason}); check its address") from None
+        if answer.error in _PENDING:
+            raise _PendingError(answer.error)
         if answer.error:
             text = secrets.hidden(f"{here}: {answer.error} {answer.error_description}".strip())
             raise self._ended(text)

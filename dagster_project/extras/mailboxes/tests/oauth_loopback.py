@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 from tests.http_loopback import WholeAnswers, served
 
 USER, CLIENT, SECRET, SCOPE = "reader", "weft-of-Ada", "s3cret-of-the-client", "mail offline_access"
-CODE = "authorization-code-4711"
+DEVICE, CODE = "device-code-4711", "authorization-code-4711"
 
 
 @dataclass
@@ -33,7 +33,11 @@ class Issuer:
             return {"active": form["token"] in self.valid, "email": USER, "username": USER}
         if path == "/token":
             return self.tokens(form) if self.may(form) else (400, {"error": "invalid_grant"})
-        return {"token_endpoint": f"{self.url}/token", "authorization_endpoint": f"{self.url}/authorize"}
+        if path == "/device":
+            facts = {"device_code": DEVICE, "user_code": "ABCD-EFGH", "interval": 0.01}
+            return facts | {"verification_uri": f"{self.url}/activate"}
+        places = ["token", "authorization", *(["device_authorization"] if path == "/devices" else [])]
+        return {f"{name}_endpoint": f"{self.url}/{name.partition('_')[0]}" for name in places}
 
     def may(self, form: dict[str, str]) -> bool:
         """True for a grant that is valid; a refresh token is not valid any more then."""
@@ -42,6 +46,8 @@ class Issuer:
             is_valid = form["refresh_token"] in self.valid
             self.valid.discard(form["refresh_token"])
             return is_valid
+        if form["grant_type"].endswith(":device_code"):
+            return form["device_code"] == DEVICE
         coded = urlsafe_b64encode(sha256(form["code_verifier"].encode()).digest()).decode().rstrip("=")
         return (form["code"], coded) == (CODE, self.challenge)
 

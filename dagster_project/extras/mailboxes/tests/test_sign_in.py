@@ -10,6 +10,7 @@ from urllib.request import urlopen
 import pytest
 
 from assets.protocols.sources import Fetched
+from dagster_project.extras.mailboxes import sign_in
 from dagster_project.extras.mailboxes.tests import oauth_loopback as server
 from dagster_project.extras.mailboxes.tests.imap_loopback import USER, missing, served_mail
 from dagster_project.extras.mailboxes.tests.jmap_loopback import Account, served_account
@@ -78,6 +79,17 @@ def test_a_person_signs_in_once_and_fetches_renew_alone(mailbox: Mailbox):
     below = [path for path in mailbox.work.folder.rglob("*") if path.is_file()]
     assert [path for path in below if b"-token-" in path.read_bytes()] == [mailbox.file]
     assert mailbox.file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_person_enters_a_code_on_any_device(mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MAIL_OAUTH", f"{mailbox.issuer.url}/devices")
+    monkeypatch.setattr(sign_in, "_SLOWER_SECONDS", 0.01)
+    waits = iter([(400, {"error": code}) for code in ("authorization_pending", "slow_down")])
+    mailbox.issuer.lies["/token"] = lambda true: next(waits, true)
+    lines: list[str] = []
+    mailbox.remotes().log_in("inbox", lines.append)
+    assert lines[0].endswith("/activate and enter the code ABCD-EFGH")
+    assert (mailbox.fetch().added, next(waits, None)) == (1, None)
 
 
 def test_of_many_processes_one_renews(mailbox: Mailbox):
