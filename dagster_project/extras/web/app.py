@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from dagster_project.config.settings import Settings
-from dagster_project.extras.web import api, browse, files, results, searches, views
+from dagster_project.extras.web import api, browse, contents, files, results, searches, views
 from dagster_project.extras.web.site import FOLDER, SECONDS, Site, View
 from dagster_project.extras.web.tokens import LENS_OF, PersonRequired
 from dagster_project.servers.guards import BODY_SECONDS, OwnPages, SafeHeaders, WholeBody
@@ -38,7 +38,7 @@ _VIEWS = {
     "/series/{id:id}": views.series, "/diff": views.diff, "/d/{id:id}": views.document,
     "/c/{id:id}": views.chat, "/p/{id:id}": views.person, "/picture/{id:id}": views.picture,
     "/corpus": views.corpus_page, "/quarantine": views.quarantine, "/feed": results.feed, "/browse": browse.browse,
-    "/searches": searches.searches_page, "/verify": views.verify,
+    "/searches": searches.searches_page, "/verify": views.verify, "/contents/{id:id}": contents.contents_page,
     "/api/search": api.search, "/api/get": api.get, "/api/context": api.context, "/api/thread": api.thread,
     "/api/sources": api.sources,
 }  # fmt: skip

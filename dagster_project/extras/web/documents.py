@@ -29,13 +29,6 @@ WHERE (b.to_id = $id OR b.to_id IN (SELECT node_id FROM nodes WHERE doc_id = $id
   AND coalesce(n.doc_id, b.from_id) <> $id
 ORDER BY title, b.from_id LIMIT 100
 """
-_BESIDE = """
-SELECT before_id, before_title, after_id, after_title FROM (
-  SELECT doc_id, lag(doc_id) OVER places AS before_id, lag(title) OVER places AS before_title,
-    lead(doc_id) OVER places AS after_id, lead(title) OVER places AS after_title
-  FROM documents WHERE source = $source WINDOW places AS (ORDER BY regexp_replace(path, '/?[^/]*$', ''), path)
-) WHERE doc_id = $id
-"""
 _WINDOW = "SELECT * FROM conversation_windows WHERE doc_id = $id"
 _WINDOWS = """
 SELECT doc_id, "window", first_at, last_at FROM conversation_windows
@@ -58,8 +51,7 @@ _HUES = 8
 class _Document(NamedTuple):
     """A document: its row, the HTML of its text, of a PDF by its pages, the headings of its outline, the links to it.
 
-    `properties` are those of its frontmatter, `embedded` the ids and texts of the notes that it shows in place,
-    `beside` the documents before and after it in its source, by folder and path."""
+    `properties` are those of its frontmatter, `embedded` the ids and texts of the notes that it shows in place."""
 
     row: Mapping[str, Any]
     pages: list[Markup]
@@ -67,7 +59,6 @@ class _Document(NamedTuple):
     backlinks: list[dict[str, Any]]
     properties: list[tuple[str, Markup]]
     embedded: list[tuple[str, str]]
-    beside: dict[str, str | None]
 
 
 class Turn(NamedTuple):
@@ -108,9 +99,8 @@ def document_page(
         of = doc_id if has_files else None
         pages = [markdown_html(text, slugs, links.targets, of, span, links.embeds) for span in spans]
     backlinks = ask(_BACKLINKS, {"id": doc_id}).to_pylist()
-    (beside,) = ask(_BESIDE, {"id": doc_id, "source": row["source"]}).to_pylist()
     own = properties(row["frontmatter"], links.named)
-    return _Document(row, pages, outline, backlinks, own, links.texts, beside)
+    return _Document(row, pages, outline, backlinks, own, links.texts)
 
 
 def chat_page(ask: Ask, doc_id: str, cited: tuple[int, int] | None) -> _Chat:

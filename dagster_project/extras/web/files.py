@@ -167,7 +167,7 @@ def document_file(site: Site, request: Request, index: SearchIndex) -> Response:
     root, path = site.settings.place(source), row["path"]
     if (name := request.query_params.get("embeds")) is not None:
         path = _picture_path(root, path, unquote(name))
-    file = _inside(root, path, matcher((*USUALLY_EXCLUDED, *source.exclude))) if path else None
+    file = inside(root, path, matcher((*USUALLY_EXCLUDED, *source.exclude))) if path else None
     if file is None:
         raise SourceError(f"source {source.name}: {shortened(name or row['path'])} is not there to be shown")
     return _sent(site, request, file, file.name, only="image/" if name is not None else "")
@@ -243,7 +243,7 @@ def _picture_path(root: Path, beside: str, name: str) -> str | None:
     return None
 
 
-def _inside(root: Path, path: str, excluded: Any) -> Path | None:
+def inside(root: Path, path: str, excluded: Any) -> Path | None:
     """The file at a path below the root; None if it is not there, hidden, excluded or behind a link out of the root."""
     parts = PurePosixPath(path).parts
     folders = ["/".join(parts[:n]) + "/" for n in range(1, len(parts))]

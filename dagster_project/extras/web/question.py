@@ -21,7 +21,7 @@ CITED = "cited"
 """Fragment of the first cited byte on a page."""
 _PAGES = {
     "message": "/m/", "document": "/d/", "node": "/d/", "conversation": "/c/", "attachment": "/a/",
-    "thread": "/t/", "person": "/p/", "chunk": "/open/",
+    "thread": "/t/", "person": "/p/", "chunk": "/open/", "contents": "/contents/",
 }  # fmt: skip
 
 

@@ -122,6 +122,7 @@ class Site:
         self.sources = FileSources(settings, cache / "files.json", self.chats, lambda *_: [])
         drawn = settings.documents.model_copy(update={"ocr": None, "read_seconds": seconds})
         self.readers = DocumentReaders(drawn, cache / "documents")
+        self.contents: dict[tuple[str, str], list[Any]] = {}
         self.new_texts: dict[tuple[str, str, datetime], int] = {}
         self.drawing, self.reading_chats = BoundedSemaphore(_DRAWN_AT_ONCE), Lock()
         loader = FileSystemLoader(FOLDER / "templates")

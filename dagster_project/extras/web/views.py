@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from dagster_project.extras.registry import extra_parts
-from dagster_project.extras.web import corpus, documents, files, mails, patches, results, searches
+from dagster_project.extras.web import contents, corpus, documents, files, mails, patches, results, searches
 from dagster_project.extras.web.mail_parts import plain_parts
 from dagster_project.extras.web.mails import card
 from dagster_project.extras.web.marks import Marked, markdown_html
@@ -181,13 +181,14 @@ def document(site: Site, request: Request, index: SearchIndex) -> Response:
     page = documents.document_page(index.ask, parameter(request), cited_bytes(request), has_files=has_files)
     _note(request, [(page.row["doc_id"], page.row["text"]), *page.embedded])
     _note(request, ((row["from_id"], row["title"]) for row in page.backlinks))
-    beside = page.beside
-    _note(request, ((beside[f"{n}_id"] or "", beside[f"{n}_title"]) for n in ("before", "after")))
+    before, after = contents.beside(site, index, page.row["source"], page.row["doc_id"])
+    _note(request, ((entry.doc_id, entry.title) for entry in (before, after) if entry))
     opens, source = None, next((s for s in site.settings.sources if s.name == page.row["source"]), None)
     if has_files and source and source.kind == "vault":
         path = site.settings.place(source).absolute() / page.row["path"]
         opens = f"obsidian://open?path={quote(str(path), safe='')}"
-    return site.page("document.html", request, index, document=page, has_file=has_files, obsidian=opens)
+    values = {"before": before, "after": after, "has_file": has_files, "obsidian": opens}
+    return site.page("document.html", request, index, document=page, **values)
 
 
 def picture(site: Site, request: Request, index: SearchIndex) -> Response:

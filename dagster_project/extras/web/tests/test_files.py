@@ -151,8 +151,9 @@ def test_a_note_shows_its_properties_what_it_embeds_and_which_links_lead_nowhere
     assert (
         f'rel="prev" href="{page_of("document", "notes:art/plan.pdf")}"' in page and 'rel="next"' not in page
     )
-    assert "Kiln.md" in web.get("/browse?view=folders&source=notes").text
-    assert 'view=folders&amp;source=notes">contents</a>' in web.get("/corpus").text
+    assert "Kiln.md" in web.get("/browse?view=folders&source=notes").text and 'href="/contents/notes"' in page
+    titles = re.findall("data-item [^>]*>([^<]*)", web.get("/contents/notes").text)
+    assert titles[-1] == "Kiln" and len(titles) == 3 and web.get("/contents/x").status_code == 404
     (draft,) = re.findall(r'href="(/\?q=meta\.status[^"]*)"', page)
     assert "Kiln.md" in web.get(draft).text and 'class="is-chosen"' in web.get(f"{draft}+kind:document").text
     lenses = {"kiln": LensSettings(where="path:Kiln")}
