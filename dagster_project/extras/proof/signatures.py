@@ -17,6 +17,7 @@ from transforms.errors import SettingsError
 _RECORD = re.compile(r"(\S+?)\.?\s+(?:\d+\s+)?(?:IN\s+)?(?:TXT\s+)?(.+)", re.I)
 _SHOWN = (b"from", b"subject", b"date", b"message-id", b"content-type", b"content-transfer-encoding")
 """Headers that Weft shows, or decodes the text by."""
+_RESULTS = b"authentication-results"
 _MOST = 20
 """Signatures or seals of a mail that are looked at."""
 _BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
@@ -83,7 +84,8 @@ def _signature(signature: Any, number: int, keys: Keys, author: str, faults: tup
     fields = {name: value.decode("utf-8", "replace") for name, value in signature.signature_fields.items()}
     domain = fields.get(b"d", "").lower()
     if len(keys.missing) > missing:
-        return ProofLink("dkim", UNKNOWN, f"the key {keys.missing[-1]} is needed: give --keys FILE or --dns")
+        needs = f"the key {keys.missing[-1]} is needed: give --keys FILE or --dns"
+        return ProofLink("dkim", UNKNOWN, needs + _recorded(signature.headers))
     if not is_valid:
         is_other = getattr(signature, "pk", None) and fault.startswith(("its headers", "body hash"))
         has_key = getattr(signature, "pk", None) or fault.startswith("x=")
@@ -104,6 +106,13 @@ def _signature(signature: Any, number: int, keys: Keys, author: str, faults: tup
     return ProofLink(
         "dkim", PROVED, f"{by} for the body{f'; not signed: {bare}' if bare else ' and all headers shown'}"
     )
+
+
+def _recorded(headers: list[tuple[bytes, bytes]]) -> str:
+    """The result that a receiving server recorded in the mail (RFC 8601). It proves nothing: senders can write it, too."""
+    values = (value.decode("utf-8", "replace") for name, value in headers if name.lower() == _RESULTS)
+    records = (re.match(r"\s*([\w.-]+)[^;]*;.*?\bdkim=(\w+)", value, re.S) for value in values)
+    return next((f"; when it came, {one[1]} recorded dkim={one[2]}" for one in records if one), "")
 
 
 def _seals(chain: Any, keys: Keys, faults: tuple[Any, ...]) -> ProofLink:

@@ -234,6 +234,7 @@ def test_the_command_asks_the_keys_of_a_file(made: Workspace, keys: Path):
 def test_seals_of_relays_and_openpgp(keys: Path, monkeypatch: pytest.MonkeyPatch):
     mail = b"Authentication-Results: relay.example; dkim=pass; arc=none\n" + signed(1)
     mail = b"".join(dkim.arc_sign(mail, b"s1", b"relay.example", private_key()[0], b"relay.example")) + mail
+    assert "relay.example recorded dkim=pass" in next(signature_links(mail, Keys(None))).detail
     with TemporaryDirectory(dir="/tmp") as home:  # names of sockets are short
         monkeypatch.setenv("GNUPGHOME", home)
         gpg = partial(subprocess.run, check=True, stdout=subprocess.PIPE)
