@@ -180,10 +180,12 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
     fields = {name.lower(): value for name, value in properties.items()}
     created, modified = (_time(fields, names, defects) for names in (_CREATED, _MODIFIED))
     title = _text_field(fields.get("title")) or _title(parsed, stored, kind, file.path)
+    # The shown text of a wiki link; any other text as it is.
+    types = [t.removeprefix("[[").removesuffix("]]").rpartition("|")[2] for t in _listed(fields.get("type"))]
     return {
         "doc_id": f"{source}:{file.path}", "path": file.path, "title": title or file_name(file.path),
         "has_own_title": bool(title), "format": kind,
-        "doc_type": ", ".join(map(_unlinked, _listed(fields.get("type")))) or None,
+        "doc_type": ", ".join(types) or None,
         "description": _text_field(fields.get("description")),
         "tags": list(_tags(fields, stored.text, front.body_start, parsed if kind == "markdown" else None)),
         "aliases": _listed(fields.get("aliases", fields.get("alias"))),
@@ -286,11 +288,6 @@ def _is_of(title: str, path: str, text: str) -> bool:
 
 def _text_field(value: Any) -> str | None:
     return " ".join(value.split()) or None if isinstance(value, str) else None
-
-
-def _unlinked(name: str) -> str:
-    """The shown text of a wiki link; any other text as it is."""
-    return name.removeprefix("[[").removesuffix("]]").rpartition("|")[2]
 
 
 def _listed(value: Any) -> list[str]:

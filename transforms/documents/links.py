@@ -203,12 +203,13 @@ class _Vault:
         origin = self.docs.get(doc_id)
         if origin is None:
             return None
-        is_wiki = kind in ("wiki", "embed")
-        if is_wiki:
-            name, mark, fragment = _wiki_parts(target)
-            doc = self._wiki(origin, name) if name else origin
+        name, mark, fragment = target.partition("#")
+        if kind in ("wiki", "embed"):
+            if not mark and "^" in name:  # `Note^block`
+                name, mark, block = name.partition("^")
+                fragment = f"^{block}"
+            doc = self._wiki(origin, name.strip()) if name.strip() else origin
         else:
-            name, mark, fragment = target.partition("#")
             fragment = percent_decoded(fragment)
             path = percent_decoded(name.partition("?")[0])
             doc = self._path(origin, path) if path else origin
@@ -282,15 +283,6 @@ class _Names:
 def _folded(text: str) -> str:
     """The form in which names are compared: composed characters, case-folded, single blanks."""
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
-
-
-def _wiki_parts(target: str) -> tuple[str, str, str]:
-    """The name, the mark and the fragment of a wiki target; `Note^block` has no `#`."""
-    name, mark, fragment = target.partition("#")
-    if not mark and "^" in name:
-        name, mark, fragment = name.partition("^")
-        fragment = f"^{fragment}"
-    return name.strip(), mark, fragment
 
 
 def _resolved_path(folder: tuple[str, ...], path: str) -> str | None:

@@ -28,6 +28,7 @@ _KINDS = {
     "List": "list", "Item": "item", "Table": "table", "FootnoteDefinition": "footnote",
 }  # fmt: skip
 _CONTAINERS = frozenset({"quote", "list", "item", "footnote"})
+_CODE_SIGNS = (b"    ", b"```", b"~~~", b"\t")
 _NESTED_LINKS = 4
 """Nested images that get a text; each level repeats the text of the levels inside."""
 _BREAKS = frozenset({"SoftBreak", "HardBreak"})
@@ -159,7 +160,7 @@ def outline(text: str, body_start: int = 0) -> Outline:
                 start -= 1
             result.starts.append(start + body_start)
             result.kinds.append(kind)
-            if kind in _CONTAINERS and _may_hold_code(body, start, end):
+            if kind in _CONTAINERS and any(body.find(sign, start, end) >= 0 for sign in _CODE_SIGNS):
                 inner_end = end
         if start >= inner_end or kind not in _CONTAINERS:
             skip_to = end
@@ -195,11 +196,6 @@ def _is_too_deep(body: bytes) -> bool:
     edges = np.flatnonzero(np.frombuffer(body + b"\n", np.uint8) == ord("\n"))
     longest = max(int(edges[0]), int((edges[1:] - edges[:-1]).max(initial=0)))
     return longest >= MAX_NESTING and _TOO_DEEP.search(body) is not None
-
-
-def _may_hold_code(body: bytes, start: int, end: int) -> bool:
-    """True if a fence, or an indented line, may stand in a container."""
-    return any(body.find(sign, start, end) >= 0 for sign in (b"    ", b"```", b"~~~", b"\t"))
 
 
 def masked(data: bytes, ranges: list[tuple[int, int]]) -> bytes:

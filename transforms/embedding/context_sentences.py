@@ -41,7 +41,7 @@ _TEXT_CHARS = 2000
 """Characters of the chunk that are shown."""
 _LONG_CHARS, _MOST_CHARS = 16_000, 200_000
 """Characters from which the service holds a document, some 4,096 tokens, and of it that are read at most."""
-_SCRIPT_SHARE = 0.5
+_FEW_LETTERS, _SCRIPT_SHARE = 20, 0.5
 
 
 @dataclass(frozen=True)
@@ -233,21 +233,11 @@ def usable(sentence: str, text: str) -> str | None:
     line = " ".join(sentence.split())
     if not 10 <= len(line) <= SENTENCE_CHARS or not re.search(r"[^\W\d_]", line):
         return None
-    script = _script(text[:_TEXT_CHARS])
-    return line if script is None or _share(line, script) >= _SCRIPT_SHARE else None
-
-
-def _script(text: str) -> str | None:
-    """The script that most letters of a text are of; None if it has hardly any letters."""
-    letters = _scripts(text)
-    if sum(letters.values()) < 20:
-        return None
-    return max(sorted(letters), key=lambda name: letters[name])
-
-
-def _share(text: str, script: str) -> float:
-    letters = _scripts(text)
-    return letters[script] / max(1, sum(letters.values()))
+    in_text, in_line = _scripts(text[:_TEXT_CHARS]), _scripts(line)
+    if in_text.total() < _FEW_LETTERS:
+        return line
+    script = max(sorted(in_text), key=lambda name: in_text[name])
+    return line if in_line[script] >= _SCRIPT_SHARE * max(1, in_line.total()) else None
 
 
 def _scripts(text: str) -> Counter[str]:

@@ -247,8 +247,11 @@ def draft_queries(
     names, the text of a link the place it leads to) and `answered` (a question finds the reply
     that its author thanked for)."""
     headings = nodes.filter(pl.col("depth") > 0).select("title", "node_id", pl.lit("node")).rows()
+    roots = mails.sort("effective_at", "message_id").unique("thread_id", keep="first", maintain_order=True)
+    subjects = roots.select(pl.col("subject").fill_null(""), "message_id").rows()
+    threads = [(plain_subject(subject), mail, "thread") for subject, mail in subjects]
     kinds = {
-        "subject": _subjects(mails), "heading": _unique(headings), "link": _links(links),
+        "subject": _unique(threads), "heading": _unique(headings), "link": _links(links),
         "answered": _answered(mails),
     }  # fmt: skip
     queries, relevance = [], []
@@ -270,12 +273,6 @@ def plain_subject(subject: str) -> str:
     while previous != subject:
         previous, subject = subject, _MARKS.sub("", subject)
     return subject.strip()
-
-
-def _subjects(mails: pl.DataFrame) -> list[tuple[str, str, str]]:
-    roots = mails.sort("effective_at", "message_id").unique("thread_id", keep="first", maintain_order=True)
-    rows = [(plain_subject(s or ""), m, "thread") for m, s in roots.select("message_id", "subject").rows()]
-    return _unique(rows)
 
 
 def _links(links: pl.DataFrame) -> list[tuple[str, str, str]]:

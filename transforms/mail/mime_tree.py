@@ -286,7 +286,11 @@ def is_body(leaf: MimeLeaf) -> bool:
         return leaf.declared.kind.startswith(("text/", "multipart/"))
     if not leaf.declared.kind.startswith(("text/plain", "text/html", "multipart/")):
         return False
-    return _disposition(leaf.part) != "attachment" and filename(leaf.part) is None
+    try:
+        disposition = leaf.part.get_content_disposition()
+    except MIME_FAULTS:
+        disposition = None
+    return disposition != "attachment" and filename(leaf.part) is None
 
 
 def payload_text(part: Message) -> str:
@@ -322,13 +326,6 @@ def declared(raw: str, default: str) -> Declared:
 def encoding_name(raw: str) -> str:
     """The transfer encoding that a header names, without comments and parameters."""
     return _COMMENT.sub("", raw).lower().partition(";")[0].strip(" \t\r\n\"'")
-
-
-def _disposition(part: Message) -> str | None:
-    try:
-        return part.get_content_disposition()
-    except MIME_FAULTS:
-        return None
 
 
 def _param(part: Message, name: str) -> str:

@@ -40,7 +40,8 @@ def people(uses: pa.Table, aliases: Mapping[str, Sequence[str]]) -> pa.Table:
     shared = set(_shared(frame)) - owner.keys()
     parents: dict[str, str] = {}
     evidence: dict[str, tuple[str, str]] = {}
-    for join in (*_of_aliases(aliases), *_named(frame, shared), *_signatures(frame, shared)):
+    by_alias = (Join(addrs[0].lower(), a.lower(), "alias") for addrs in aliases.values() for a in addrs[1:])
+    for join in (*by_alias, *_named(frame, shared), *_signatures(frame, shared)):
         first, second = _root(parents, join.first), _root(parents, join.second)
         if first != second:
             parents[second] = first
@@ -108,12 +109,6 @@ def _shared(frame: pl.DataFrame) -> Iterator[str]:
             groups = [group for group in groups if not group & words] + [words.union(*near)]
         if len(groups) > _MOST_NAMES:
             yield addr
-
-
-def _of_aliases(aliases: Mapping[str, Sequence[str]]) -> Iterator[Join]:
-    for addrs in aliases.values():
-        for addr in addrs[1:]:
-            yield Join(addrs[0].lower(), addr.lower(), "alias")
 
 
 def _named(frame: pl.DataFrame, shared: set[str]) -> Iterator[Join]:

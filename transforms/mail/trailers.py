@@ -45,7 +45,8 @@ def message_trailers(messages: pa.Table) -> pa.Table:
         if kind in ("cc", "author") and _is_header(data, match):
             continue
         value, end = _value(data, match)
-        commit, title = _commit(value) if kind in _NAMES_COMMITS else (None, None)
+        named = _COMMIT.match(value) if kind in _NAMES_COMMITS else None
+        commit, title = (named[1], named[2] or None) if named else (None, None)
         for name, addr in [(None, None)] if kind in _NAMES_NOBODY else _people(value):
             begins.append(match.start(1))
             rows.append((match.start(1), end, kind, value, name, addr, commit, title))
@@ -77,11 +78,6 @@ def _value(data: bytes, match: re.Match[bytes]) -> tuple[str, int]:
     ):
         value, end = value + b" " + following.strip(), end + 1 + len(following)
     return value.strip().decode()[:_MOST_CHARS], end
-
-
-def _commit(value: str) -> tuple[str | None, str | None]:
-    match = _COMMIT.match(value)
-    return (match[1], match[2] or None) if match else (None, None)
 
 
 @lru_cache(maxsize=8192)

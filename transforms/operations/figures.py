@@ -88,15 +88,11 @@ def lags(readiness: pa.Table) -> pl.DataFrame:
     )
 
 
-def newest_rows(readiness: pa.Table) -> pa.Table:
-    """The rows that the last version with anything new brought, without texts that still wait."""
-    rows = pl.DataFrame(readiness).filter(pl.col("waits_for").is_null())
-    return rows.filter(pl.col("published_at") == pl.col("published_at").max()).to_arrow()
-
-
 def late_sources(readiness: pa.Table, max_lag_minutes: float) -> dict[str, float]:
     """The sources whose newest texts have a 95th percentile beyond the bound, with it in minutes."""
-    late = lags(newest_rows(readiness)).filter(pl.col("p95") > max_lag_minutes * 60)
+    rows = pl.DataFrame(readiness).filter(pl.col("waits_for").is_null())
+    newest = rows.filter(pl.col("published_at") == pl.col("published_at").max()).to_arrow()
+    late = lags(newest).filter(pl.col("p95") > max_lag_minutes * 60)
     return {source: round(p95 / 60, 1) for source, p95 in late.select("source", "p95").iter_rows()}
 
 

@@ -86,7 +86,7 @@ def _row(document: Document, position: int, body: _Body) -> dict[str, Any]:
         "identity": ("document", document.doc_id, "node", node.title), "source_kind": "document",
         "source": document.source, "partition": document.partition, "doc_id": document.doc_id,
         "parent_id": node.node_id, "chunk_kind": "node", "chunk_index": position,
-        "heading_path": document.headings(position), "title": title, "text_display": display or node.title,
+        "heading_path": document.headings[position], "title": title, "text_display": display or node.title,
         "text_embed": "\n\n".join(filter(None, (document.embedded_trail(position), prose))) or title,
         "text_lex": "\n".join(filter(None, (display, *(document.names if not position else ())))), "spans": [
         {"byte_start": start, "byte_end": end, "role": "own"}

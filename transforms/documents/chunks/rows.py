@@ -93,7 +93,7 @@ class ChunkRows:
         """The headings above each segment; the segments of one section share them."""
         headers: dict[int, _Header] = {}
         for node in dict.fromkeys(p.node if p.under is None else p.under for p in segments):
-            headings, title = document.headings(node), document.nodes[node].trail
+            headings, title = document.headings[node], document.nodes[node].trail
             scope = text_hash("\0".join((document.doc_id, self.kind, *headings)))
             trail = document.embedded_trail(node)
             prefix = f"{trail}\n\n" if trail else ""

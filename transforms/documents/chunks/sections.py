@@ -45,7 +45,8 @@ def _section_segments(document: Document, settings: DocumentChunkSettings) -> li
         for s, kind in zip(document.outline.starts, document.outline.kinds, strict=True)
         if kind == "heading"
     )
-    edges = sorted({*_block_starts(document), *headings, last})
+    paragraphs = (match.end() for match in _PARAGRAPH.finditer(text, document.body_start))
+    edges = sorted({*(document.outline.starts or paragraphs), *headings, last})
     segments: list[Segment] = []
     for start, end in _branches(document, settings.min_chars):
         inside = edges[bisect_right(edges, start) : bisect_right(edges, end)]
@@ -57,13 +58,6 @@ def _section_segments(document: Document, settings: DocumentChunkSettings) -> li
             segments.append(Segment(a, b, document.main_section(a, b), lead))
             previous = a
     return segments
-
-
-def _block_starts(document: Document) -> list[int]:
-    """Where the outermost blocks begin; in plain text the paragraphs."""
-    if document.outline.starts:
-        return document.outline.starts
-    return [match.end() for match in _PARAGRAPH.finditer(document.text, document.body_start)]
 
 
 def _branches(document: Document, min_chars: int) -> list[tuple[int, int]]:

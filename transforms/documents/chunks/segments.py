@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,12 +111,9 @@ class Document:
         edges = [start, *self.section_starts[first + 1 : last + 1], end]
         return first + max(range(last - first + 1), key=lambda n: edges[n + 1] - edges[n])
 
-    def headings(self, node: int) -> list[str]:
-        """The titles of the headings down to a node, without the document's own."""
-        return self._paths[node]
-
     @cached_property
-    def _paths(self) -> list[list[str]]:
+    def headings(self) -> list[list[str]]:
+        """The titles of the headings down to each node, without the document's own."""
         paths: list[list[str]] = [[]]
         for node in self.nodes[1:]:
             paths.append([*paths[node.parent], node.title])
@@ -123,24 +121,20 @@ class Document:
 
     def embedded_trail(self, node: int) -> str:
         """The titles down to a node; without the file's name, so that a renamed file keeps its vectors."""
-        return self.nodes[node].trail if self.has_own_title else BREADCRUMB_JOINT.join(self.headings(node))
+        return self.nodes[node].trail if self.has_own_title else BREADCRUMB_JOINT.join(self.headings[node])
 
     def visible(self, start: int, end: int) -> list[tuple[int, int]]:
         """A range without the comments in it."""
         if not self.comments:
             return [(start, end)]
         ranges = []
-        for index in range(bisect_right(self._comment_ends, start), len(self.comments)):
+        for index in range(bisect_right(self.comments, start, key=itemgetter(1)), len(self.comments)):
             comment_start, comment_end = self.comments[index]
             if comment_start >= end:
                 break
             ranges.append((start, comment_start))
             start = min(comment_end, end)
         return [(a, b) for a, b in [*ranges, (start, end)] if a < b]
-
-    @cached_property
-    def _comment_ends(self) -> list[int]:
-        return [end for _, end in self.comments]
 
     def display(self, start: int, end: int) -> str:
         """The visible text of a range: without comments and surrounding blank lines."""

@@ -158,10 +158,9 @@ def _sealed(lines: _Lines, headings: list[_Heading], settings: DocumentChunkSett
         at = heading.line if heading else 0
         if heading is not None:
             tokens = before[at] - before[first]
-            if tokens and (
-                (level == 1 and heading.level == 2 and has_h2)
-                or tokens >= _least(heading.level, level, deepest, settings)
-            ):
+            is_deeper = heading.level > max(level, deepest)
+            least = settings.semantic_deep_tokens if is_deeper else settings.semantic_min_tokens
+            if tokens and ((level == 1 and heading.level == 2 and has_h2) or tokens >= least):
                 yield _Chunk(first, at, tokens, _above(above, level))
                 first, level, deepest, has_h2 = at, heading.level, heading.level, False
             elif not tokens:
@@ -177,12 +176,6 @@ def _sealed(lines: _Lines, headings: list[_Heading], settings: DocumentChunkSett
             has_h2 = False
     if first < total:
         yield _Chunk(first, total, before[total] - before[first], _above(above, level))
-
-
-def _least(level: int, start: int, deepest: int, settings: DocumentChunkSettings) -> int:
-    """The tokens from which a heading of this level ends a chunk."""
-    is_deeper = level > start and level > deepest
-    return settings.semantic_deep_tokens if is_deeper else settings.semantic_min_tokens
 
 
 def _above(path: list[_Heading], level: int) -> list[_Heading]:

@@ -20,7 +20,8 @@ def document_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChun
     expansion to its surroundings; spans are UTF-8 bytes of the stored text, those with the role
     overlap repeat the end of the previous chunk. A list of keywords has no chunks, a picture that has a vector has one.
     """
-    is_list, is_seen = _are_word_lists(documents), pc.is_valid(documents.column("picture"))
+    paths, is_seen = documents.column("path"), pc.is_valid(documents.column("picture"))
+    is_list = pc.or_(pc.equal(paths, WORD_LIST), pc.ends_with(paths, f"/{WORD_LIST}"))
     chunks, exclusions = _chunks(documents.filter(pc.invert(pc.or_(is_list, is_seen))), nodes, settings)
     chunks = pa.concat_tables([chunks, pictures.picture_chunks(documents.filter(is_seen))])
     lists = documents.filter(is_list)
@@ -30,11 +31,6 @@ def document_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChun
     ]
     excluded = EXCLUSIONS.from_rows([dict(zip(EXCLUSIONS.names, row, strict=True)) for row in rows])
     return ChunkTables(chunks, pa.concat_tables([exclusions, excluded]))
-
-
-def _are_word_lists(documents: pa.Table) -> pa.Array:
-    paths = documents.column("path")
-    return pc.or_(pc.equal(paths, WORD_LIST), pc.ends_with(paths, f"/{WORD_LIST}"))
 
 
 def _chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:

@@ -71,7 +71,8 @@ def mark_signatures(lines: Lines, words: Words, diff: Mask) -> None:
     signature &= author | lines.blank | (lines.kind == QUOTE)
     lines.mark(signature, SIGNATURE)
     lines.depth[signature] = 0
-    _free_last_blanks(lines)
+    # Blank lines behind a signature are blank again, unless the mail ends there.
+    lines.kind[lines.blank & (lines.kind == SIGNATURE) & (lines.kind[lines.next_filled] != SIGNATURE)] = BLANK
 
 
 def _drawn_rules(lines: Lines, author: Mask) -> Mask:
@@ -171,9 +172,3 @@ def _armour(lines: Lines, author: Mask) -> Mask:
         return signed
     end = np.minimum(next_at(lines.matches(rules.PGP_END, armour), begin) + 1, lines.message_end[begin])
     return signed | rows_within(begin, end, lines.n)
-
-
-def _free_last_blanks(lines: Lines) -> None:
-    """Makes blank lines behind a signature blank again, unless the mail ends there."""
-    ends = lines.blank & (lines.kind == SIGNATURE) & (lines.kind[lines.next_filled] != SIGNATURE)
-    lines.kind[ends] = BLANK

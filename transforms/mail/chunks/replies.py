@@ -152,7 +152,10 @@ class Body:
         self._anchor(pending, unused=True)
         replies = self._join_greeting(replies)
         if CODE in self.kinds:
-            replies = self._review_replies(self._without_binaries(replies))
+            replies = self._without_binaries(replies)
+            if self.is_reply or (CODE in self.kinds[:2] and self.kinds[0] != AUTHOR):
+                # An unquoted hunk that a comment follows is the anchor of that comment.
+                replies = [pair for reply in replies for pair in self._split_reviews(reply)]
             for one in replies:
                 one.sections = list(self._split_at_diffs(one.sections))
         return self._join_salutations(replies)
@@ -198,13 +201,6 @@ class Body:
             replies[1].sections[:0] = first.sections
             return replies[1:]
         return replies
-
-    def _review_replies(self, replies: list[Reply]) -> list[Reply]:
-        """Make an unquoted hunk that a comment follows the anchor of that comment."""
-        opens_with_patch = CODE in self.kinds[:2] and self.kinds[0] != AUTHOR
-        if not (self.is_reply or opens_with_patch):
-            return replies
-        return [pair for reply in replies for pair in self._split_reviews(reply)]
 
     def _split_reviews(self, reply: Reply) -> Iterator[Reply]:
         current = Reply(reply.anchor)

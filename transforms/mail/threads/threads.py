@@ -1,7 +1,6 @@
 """Memberships and threads, which need the messages of all partitions."""
 
 from collections import Counter
-from collections.abc import Iterable
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -269,9 +268,6 @@ def _tree(parents: dict[str, str | None], methods: dict[str, str], times: dict[s
         if parent is not None:
             children.setdefault(parent, []).append(node)
 
-    def order(nodes: Iterable[str]) -> list[str]:
-        return sorted(nodes, key=lambda n: (times.get(n, _NEVER), n), reverse=True)
-
     rows: list[tuple[str, str, str | None, int, int, str, bool]] = []
     for root in (n for n, parent in parents.items() if parent is None):
         position = 0
@@ -281,8 +277,8 @@ def _tree(parents: dict[str, str | None], methods: dict[str, str], times: dict[s
             method = "root" if depth == 0 and node in times else methods[node]
             rows.append((node, root, parents[node], depth, position, method, node not in times))
             position += 1
-            if node in children:
-                stack.extend((child, depth + 1) for child in order(children[node]))
+            below = sorted(children.get(node, ()), key=lambda n: (times.get(n, _NEVER), n), reverse=True)
+            stack.extend((child, depth + 1) for child in below)
     columns = list(zip(*rows, strict=True)) or [()] * len(THREAD_TREE.names)
     table = pa.table(dict(zip(THREAD_TREE.names, columns, strict=True)), schema=THREAD_TREE.arrow)
     return table.sort_by([("message_id", "ascending")])

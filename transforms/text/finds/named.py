@@ -126,13 +126,10 @@ def _is_password(value: _Value, before: bytes, sign: bytes) -> bool:
         return True
     if b" " not in sign and b"\t" not in sign and b"=" in sign:
         return value.after not in (b",", b")", b";", b".") or not value.after
-    return value.is_last and value.after != b";" and _begins_line(before)
-
-
-def _begins_line(before: bytes) -> bool:
-    """True if nothing but a name and marks of lists or quotes is on the line so far."""
+    # Nothing but a name and marks of lists or quotes may be on the line so far.
     line = before[before.rfind(b"\n") + 1 :]
-    return re.fullmatch(rb"[\s>|*+\"'-]*(?:export |set |mot de |[\w-]{1,20} )?[\w.-]*", line) is not None
+    begins_line = re.fullmatch(rb"[\s>|*+\"'-]*(?:export |set |mot de |[\w-]{1,20} )?[\w.-]*", line)
+    return value.is_last and value.after != b";" and begins_line is not None
 
 
 def _is_secret(value: _Value, before: bytes, sign: bytes) -> bool:
