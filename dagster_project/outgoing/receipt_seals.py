@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from platformdirs import user_state_path
 
-from dagster_project.system.durable import put, sync
+from dagster_project.system.durable import make_private, put, sync
 from dagster_project.system.globs import write_atomically
 from transforms.errors import ReceiptError
 from transforms.hashing import bytes_sha256
@@ -48,7 +48,7 @@ class ReceiptKey:
         self.next.unlink(missing_ok=True)
         self.next.touch(0o600, exist_ok=False)
         self.next.write_text(key.private_bytes_raw().hex())
-        sync([self.next])
+        sync([self.next, self.next.parent])
         return public(key)
 
     def faults(self, expected: str) -> list[str]:
@@ -134,6 +134,6 @@ class Heads:
             *earlier,
             head | {"at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "storage": str(self.root)},
         ]
-        self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.file.parent)
         write_atomically(self.file, "".join(f"{json.dumps(line)}\n" for line in lines))
         self.file.chmod(0o600)

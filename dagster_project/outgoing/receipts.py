@@ -5,12 +5,11 @@ that was changed by a byte, taken out between others, put in or signed by somebo
 that were cut off at the end, and a chain that somebody wrote over. A file that is begun while there are more than
 `_MOST_FILES` begins with a receipt of the numbers that are dropped with the oldest files, and the hash of the last."""
 
-import fcntl
 import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from io import BytesIO
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 from dagster_project.outgoing.receipt_seals import Heads, ReceiptKey, is_place, is_signed, public
 from dagster_project.system.disk_space import may_be_written
 from dagster_project.system.durable import put, remove, sync
+from dagster_project.system.locks import alone
 from transforms.errors import ReceiptError
 from transforms.hashing import bytes_sha256
 
@@ -111,13 +111,9 @@ class Receipts:
                 "writable, or set `receipts = false` in [mcp]"
             ) from error
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Nobody appends a receipt while the context lasts."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self.path.parent / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
-            yield
+    def locked(self) -> AbstractContextManager[None]:
+        """A context in which nobody else appends a receipt."""
+        return alone(self.path.parent / ".lock")
 
     def _size(self) -> int:
         return sum(path.stat().st_size for path in self.files())

@@ -11,16 +11,13 @@ from dagster_project.config.settings import Settings
 from dagster_project.context.conversation_context import context_of, read_conversation
 from dagster_project.index.search.completeness import Completeness
 from dagster_project.index.search.conditions.field_values import DATED
-from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.hit_table import SearchResult
 from dagster_project.index.search.lookup import reading, resolved_name
 from dagster_project.index.search.search_index import SearchIndex
-from dagster_project.index.search.similar import similar
 from dagster_project.index.search.statements.assistant_sql import bounded_rows
 from dagster_project.outgoing.receipts import Disclosed
 from dagster_project.system.sql_files import SqlFile
 from transforms.errors import QueryError
-from transforms.settings.search import SearchSettings
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
 _OTHERS = "text by others"
@@ -161,20 +158,8 @@ def within(name: str, number: int | None, usual: int, most: int, least: int = 1)
     return min(usual, most) if number is None else number
 
 
-def hits(
-    index: SearchIndex, query: str, filters: Filters, limit: int, plain: bool,
-    settings: SearchSettings | None = None,
-) -> Shown[Hits]:  # fmt: skip
-    """The hits of a query; `settings` replace those of the index."""
-    return _hits(index, index.search([query], filters, limit, plain, settings))
-
-
-def near(index: SearchIndex, name: str, limit: int) -> Shown[Hits]:
-    """The nearest hits to the thing that `name` means."""
-    return _hits(index, similar(index, name, limit))
-
-
-def _hits(index: SearchIndex, result: SearchResult) -> Shown[Hits]:
+def hits(index: SearchIndex, result: SearchResult) -> Shown[Hits]:
+    """The hits of a search for one query, or of the texts near to one."""
     items = [
         Hit(
             title=row["subject"],

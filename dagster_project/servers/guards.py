@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -72,36 +73,27 @@ class WholeBody:
         if scope["type"] != "http" or scope["method"] not in ("POST", "PUT", "PATCH"):
             await self.app(scope, receive, send)
             return
+        body = bytearray()
         try:
             async with asyncio.timeout(self.seconds):
-                body = await _body(receive)
+                async for part in Request(scope, receive).stream():
+                    body += part
+                    if len(body) > _MOST_BODY:
+                        break
+        except ClientDisconnect:
+            return
         except TimeoutError:
             await _refused(408, f"the request was not there in {self.seconds:g} s")(scope, receive, send)
-            return
-        if body is None:
             return
         if len(body) > _MOST_BODY:
             await _refused(413, f"the request is longer than {_MOST_BODY:,} bytes")(scope, receive, send)
             return
-        first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        first: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
         async def again() -> Message:
             return first.pop() if first else await receive()
 
         await self.app(scope, again, send)
-
-
-async def _body(receive: Receive) -> bytes | None:
-    """The body of a request, cut off where it is too long; None if its sender is gone."""
-    body = bytearray()
-    while len(body) <= _MOST_BODY:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        body += message.get("body", b"")
-        if not message.get("more_body", False):
-            break
-    return bytes(body)
 
 
 def _refused(status: int, error: str) -> JSONResponse:

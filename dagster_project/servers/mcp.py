@@ -27,6 +27,7 @@ from dagster_project.index.search.index_pool import AllBusyError, IndexPool
 from dagster_project.index.search.lookup import document_bytes
 from dagster_project.index.search.opened_index import open_index, with_options
 from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.index.search.similar import similar
 from dagster_project.models.static import PackagedTokenCounter
 from dagster_project.outgoing.receipts import Receipts, Seen
 from dagster_project.outgoing.screen import Disclosures, fault_text
@@ -160,7 +161,7 @@ class _Tools:
             settings = with_options(self.settings, options).search
             days = bound("since", since), bound("until", until, is_end=True)
             filters = Filters(list_id, source, kind, *days)
-            return answers.hits(index, query, filters, most, plain, settings)
+            return answers.hits(index, index.search([query], filters, most, plain, settings))
 
         return await self.answered("search", query, hits)
 
@@ -194,7 +195,7 @@ class _Tools:
     async def similar(self, id: _Name, limit: _Limit = None) -> answers.Hits:
         """Find the nearest texts to a mail, thread, document, section, chunk or window of a chat, itself left out."""
         most = self._results(limit, 10)
-        return await self.answered("similar", id, lambda index: answers.near(index, id, most))
+        return await self.answered("similar", id, lambda index: answers.hits(index, similar(index, id, most)))
 
     @tool
     async def thread(

@@ -21,6 +21,14 @@ def write_durably(place: Path, text: str, aside: Path) -> None:
     put(aside, place)
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder that only the owner can enter, and the missing ones above it; durable when the call returns."""
+    for place in (*reversed(folder.parents), folder):
+        if not place.exists():
+            place.mkdir(mode=0o700, exist_ok=True)
+            sync([place.parent])
+
+
 def sync(paths: Iterable[Path]) -> None:
     """Bring files, or the names in folders, to the disk."""
     for path in dict.fromkeys(paths):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dagster_project.extras.registry import store_part
+from dagster_project.system.durable import make_private
 from transforms.errors import BusyError
 
 _TRIES, _PAUSE = 3, 0.02
@@ -93,6 +94,15 @@ def lake_lock(
                 fcntl.flock(file, kind)
         with _store_lock(lake, "lake", exclusive=exclusive, on_wait=on_wait):
             yield
+
+
+@contextlib.contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Hold a lock file, in a folder of the owner's, as soon as nobody else does."""
+    make_private(lock.parent)
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 `files/` has each content once, named after its SHA-256; `snapshots/` the names and hashes of each backup. A snapshot is
 written last, so that an interrupted backup changes no earlier one."""
 
-import fcntl
 import json
 import os
 import re
@@ -27,7 +26,8 @@ from dagster_project.lake.parquet_files import is_local
 from dagster_project.models.answer_cache import SQLiteAnswerCache
 from dagster_project.orchestration.upkeep.erasure import MADE_ON_REQUEST
 from dagster_project.outgoing.receipts import FOLDER, Receipts
-from dagster_project.system.durable import put, remove, sync
+from dagster_project.system.durable import make_private, put, remove, sync
+from dagster_project.system.locks import alone
 from transforms.errors import CheckFailedError, ServiceError, SettingsError, WeftError
 from transforms.hashing import bytes_sha256
 from transforms.settings.models import BUNDLED
@@ -184,9 +184,7 @@ def _digest(file: Path) -> str:
 def back_up(settings: Settings, config: Path, place: str, keep: int) -> dict[str, Any]:
     """Store the files that no build can make again, while builds and searches go on; the output of `weft backup --json`."""
     backups, aside = Backups(place), settings.root / _COPIES
-    settings.root.mkdir(parents=True, exist_ok=True)
-    with (settings.root / ".backup.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(settings.root / ".backup.lock"):
         for _ in range(_TRIES):
             remove([aside])  # a killed backup left it
             aside.mkdir(mode=0o700, parents=True)
@@ -254,9 +252,7 @@ def _stable(name: str, path: Path | UPath, copy: Path) -> Path:
 
 def _write_privately(content: BinaryIO, place: Path) -> None:
     """Write a file that only the owner can read, with the missing folders above; durable when the call returns."""
-    for folder in reversed(place.parents):
-        if not folder.exists():
-            folder.mkdir(mode=0o700)
+    make_private(place.parent)
     aside = place.with_name(f".tmp-{os.getpid()}-{place.name}"[:200])
     with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         shutil.copyfileobj(content, file)

@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import fcntl
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from dagster_project.extras.graph.transforms.hal_export import INDEX, Folder, file_table
 from dagster_project.system.durable import put, remove, sync
+from dagster_project.system.locks import alone
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -96,8 +96,7 @@ class FileGraphExporter:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """One export at a time, in an empty folder aside."""
-        with self.folder.with_name(f".{self.folder.name}.lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with alone(self.folder.with_name(f".{self.folder.name}.lock")):
             remove([self.aside])
             self.aside.mkdir()
             try:

@@ -5,7 +5,6 @@ next one before they use the access token. No backup has the file: of two copies
 sign-in of the other."""
 
 import asyncio
-import fcntl
 import os
 import socket
 import time
@@ -30,6 +29,7 @@ from dagster_project.remotes.http_requests import HttpRequests, body_of
 from dagster_project.remotes.landing import Landing
 from dagster_project.remotes.redirects import next_hop
 from dagster_project.system.durable import write_durably
+from dagster_project.system.locks import alone
 from dagster_project.system.masking import Credentials, shown_address
 from transforms.errors import FetchError
 
@@ -87,9 +87,7 @@ def log_in(
         return credentials
     here = _SignIn(remote, landing, root)
     answer = asyncio.run(here.by_person(say)) if say else None
-    here.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with here.file.with_suffix(".lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(here.file.with_suffix(".lock")):
         tokens = here.saved(answer) if answer else asyncio.run(here.renewed())
     if say:
         say(f"Signed in; the tokens are in {here.file}")

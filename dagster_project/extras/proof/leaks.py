@@ -14,7 +14,6 @@ import click
 from dagster_project.cli.options import CONFIG, JSON, QUERY_FILES, explained
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.evaluation.evaluate import drafted, make_evaluator
-from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.servers import answers
 from transforms.errors import CheckFailedError, QueryError, WeftError
@@ -116,7 +115,7 @@ def _answers(
         yield answers.sources(index).answer.model_dump_json()
         for query in queries:
             try:
-                hits = answers.hits(index, query, Filters(), _HITS, plain=False).answer
+                hits = answers.hits(index, index.search([query], limit=_HITS)).answer
                 block = answers.block(settings, index, query, settings.context.budget_tokens, "").answer
             except QueryError as fault:
                 yield str(fault)

@@ -120,7 +120,9 @@ def search(site: Site, request: Request, index: SearchIndex) -> Response:
     question, params = question_of(request.query_params), _read(SearchRequest, request)
     limit = answers.within("limit", params.limit, index.settings.limit, site.settings.mcp.max_results)
     settings = _valid(lambda: with_options(site.settings, params).search)
-    result = answers.hits(index, question.query, question.filters, limit, question.plain, settings)
+    result = answers.hits(
+        index, index.search([question.query], question.filters, limit, question.plain, settings)
+    )
     site.note("/api/search", question.query, index, result.passages)
     return _json(result.answer)
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from fcntl import LOCK_EX, flock
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -17,6 +16,7 @@ from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.outgoing.receipts import ASKER
 from dagster_project.system.disk_space import may_be_made
 from dagster_project.system.durable import write_durably
+from dagster_project.system.locks import alone
 from transforms.errors import DisclosureLimitError, QueryError, SettingsError, shortened
 from transforms.retrieval.query_language import storable
 
@@ -161,9 +161,7 @@ def _read(file: Path) -> dict[str, _Search]:
 def _changed(site: Site) -> Iterator[dict[str, _Search]]:
     """The searches of the person who asks by name, to be changed and then written."""
     file = _file(site)
-    file.parent.mkdir(mode=0o700, exist_ok=True)
-    with (file.parent / ".lock").open("a") as lock:
-        flock(lock, LOCK_EX)
+    with alone(file.parent / ".lock"):
         searches = _read(file)
         yield searches
         write_durably(file, _SEARCHES.dump_json(searches, indent=1).decode(), file.with_suffix(".part"))

@@ -7,14 +7,12 @@ from contextlib import closing, nullcontext
 from datetime import timedelta
 from pathlib import Path
 
-import anyio
 import dagster as dg
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from mcp import Client
 
 from assets.partitions import CONTEXT
 from assets.protocols.search import Asker
@@ -26,8 +24,8 @@ from dagster_project.index.search.opened_index import open_index
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.runs import run_here
 from dagster_project.orchestration.work import Work
-from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Once, Workspace, differences, mbox
+from tests.assistants import called
 from tests.format_files import zipped
 from tests.pages import pages
 from transforms.settings.conversations import ContextSettings
@@ -301,12 +299,8 @@ def test_each_door_gives_a_window_the_same_block(made_once: Workspace):
     context = made_once.settings.context.model_copy(update={"where": "source:notes"})
     settings = made_once.settings.model_copy(update={"context": context})
     compiled = next(row["compiled"] for row in contexts(made_once) if row["window_id"] == first)
-
-    async def tool() -> str:
-        async with Client(mcp_server(settings)) as client:
-            return (await client.call_tool("context", {"text": text})).structured_content["block"]
-
-    blocks = [context_of(settings, ConversationText(text)).block, anyio.run(tool)]
+    (tool,) = called(settings, ("context", {"text": text}))
+    blocks = [context_of(settings, ConversationText(text)).block, tool.structured_content["block"]]
     with pages(settings) if "serve" in COMMANDS else nullcontext() as client:
         blocks += [client.get("/api/context", params={"text": text}).json()["block"]] if client else []
     assert set(blocks) == {compiled}

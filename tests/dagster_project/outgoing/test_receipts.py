@@ -1,7 +1,9 @@
 """Receipts show each byte that was changed and each that is gone, and no receipt stops those after it."""
 
 import json
+import os
 import shutil
+import stat
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -189,6 +191,29 @@ def test_a_kill_between_two_writes_is_told_from_a_change(tmp_path: Path, monkeyp
     assert "no note" in receipts.unknown({}, 5)[0]
     with pytest.raises(ReceiptError, match="ends within an answer"):
         list(receipts.read())
+
+
+def test_receipt_key_and_note_are_on_the_disk_when_the_answer_may_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    synced: dict[int, int | dict[str, int]] = {}
+
+    def noted(handle: int, real: Callable[[int], None] = os.fsync) -> None:
+        facts = os.fstat(handle)
+        is_folder = stat.S_ISDIR(facts.st_mode)
+        synced[facts.st_ino] = {e.name: e.inode() for e in os.scandir(handle)} if is_folder else facts.st_size
+        real(handle)
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "states"))
+    monkeypatch.setattr(os, "fsync", noted)
+    receipts = Receipts(tmp_path / "root")
+    for change in (added, added, Receipts.renew_key, added):
+        change(receipts)
+        for file in (receipts.path, receipts.key.file, receipts.heads.file):
+            assert synced[file.stat().st_ino] == file.stat().st_size
+            for place in (file, *file.parents):
+                if tmp_path in place.parents:
+                    assert synced[place.parent.stat().st_ino][place.name] == place.stat().st_ino
 
 
 def test_an_answer_with_many_long_places_stops_no_later_one(tmp_path: Path):

@@ -7,23 +7,19 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-import anyio
 import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
-from mcp import Client
-from mcp.shared.exceptions import MCPError
 
 from dagster_project.cli.main import COMMANDS, main
 from dagster_project.composition.objects import temporary_sweep
 from dagster_project.config.settings import Settings
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.outgoing.receipts import Receipts
-from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace
+from tests.assistants import Call, called
 from tests.examples import examples
 from tests.pages import BROWSED, pages
 from tests.processes import forked
@@ -114,28 +110,18 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 def served(work: Workspace, lens: str, queries: Sequence[str]) -> Iterator[str]:
     """What the servers answer under a lens."""
-
-    async def tools() -> list[str]:
-        calls: list[tuple[str, dict[str, Any]]] = [("list_sources", {})]
-        for query in queries:
-            calls += [
-                ("search", {"query": query}), ("context", {"text": f"What of {query}? And the quorum?"}),
-                *((name, {"id": query}) for name in ("get", "similar", "thread")),
-                ("search", {"query": query, "options": {"expand": ["parent", "section", "links"], "weak": True}}),
-            ]  # fmt: skip
-        calls += [("sql", {"statement": EVERY_TABLE})] if "quorum" in queries else []
-        async with Client(mcp_server(work.settings, lens, has_sql=True)) as client:
-            answers = [await client.call_tool(*call) for call in calls]
-            assert "quorum" not in queries or not answers[-1].is_error, answers[-1].content
-            said = [str(a.content) + json.dumps(a.structured_content, default=str) for a in answers]
-            for place in (f"{kind}/{query}" for kind in ("document", "thread") for query in queries):
-                try:
-                    said.append(str((await client.read_resource(f"weft://{place}")).contents))
-                except MCPError as fault:
-                    said.append(str(fault))
-        return said
-
-    yield from anyio.run(tools)
+    calls: list[Call] = [("list_sources", {})]
+    for query in queries:
+        calls += [
+            ("search", {"query": query}), ("context", {"text": f"What of {query}? And the quorum?"}),
+            *((name, {"id": query}) for name in ("get", "similar", "thread")),
+            ("search", {"query": query, "options": {"expand": ["parent", "section", "links"], "weak": True}}),
+        ]  # fmt: skip
+    calls += [(f"weft://{kind}/{query}", {}) for kind in ("document", "thread") for query in queries]
+    calls += [("sql", {"statement": EVERY_TABLE})] if "quorum" in queries else []
+    answers = called(work.settings, *calls, lens=lens)
+    assert "quorum" not in queries or not answers[-1].is_error, answers[-1].content
+    yield from map(repr, answers)
     if "serve" in COMMANDS:
         yield from paged(work, lens, queries)
 
@@ -212,13 +198,10 @@ def test_a_lens_is_like_an_index_of_nothing_else(work: Workspace):
 
 @pytest.mark.parametrize("lens", [None, "notes"])
 def test_every_answer_says_what_was_searched_and_under_a_lens_of_it_alone(work: Workspace, lens: str | None):
-    async def tools() -> list[Any]:
-        async with Client(mcp_server(work.settings, lens)) as client:
-            calls = (("search", {"query": "quorum"}), ("similar", {"id": "notes:noteshut.md"}),
-                ("context", {"text": "The quorum of noteopen?"}))  # fmt: skip
-            return [(await client.call_tool(*call)).structured_content["completeness"] for call in calls]
-
-    said, under = anyio.run(tools), ["--config", str(work.config)]
+    calls = (("search", {"query": "quorum"}), ("similar", {"id": "notes:noteshut.md"}),
+        ("context", {"text": "The quorum of noteopen?"}))  # fmt: skip
+    answers, under = called(work.settings, *calls, lens=lens), ["--config", str(work.config)]
+    said = [answer.structured_content["completeness"] for answer in answers]
     context = ["context", "--stdin", "--json", *under, *(["--lens", lens] if lens else [])]
     said.append(json.loads(CliRunner().invoke(main, context, input="quorum").output)["completeness"])
     if lens is None:
@@ -332,13 +315,8 @@ def test_faults_and_state_under_a_lens_name_no_path_and_no_other_source(
     if is_damaged:
         for version in copy.index.glob("weft-*.duckdb"):
             version.write_bytes(b"nothing")
-
-    async def called() -> str:
-        async with Client(mcp_server(copy.settings, "public", has_sql=True)) as client:
-            calls = (("search", {"query": "quorum"}), ("sql", {"statement": "FROM nosuch"}))  # fmt: skip
-            return str([await client.call_tool(*call) for call in calls])
-
-    answers = anyio.run(called)
+    calls = (("search", {"query": "quorum"}), ("sql", {"statement": "FROM nosuch"}))
+    answers = str(called(copy.settings, *calls, lens="public"))
     if "serve" in COMMANDS:
         with pages(copy.settings, lens="public") as client:
             paths = ("/", "/?q=quorum", "/m/m9", "/api/search?q=quorum")
@@ -350,14 +328,8 @@ def test_faults_and_state_under_a_lens_name_no_path_and_no_other_source(
 def test_a_lens_bounds_what_an_assistant_is_shown(work: Workspace):
     few = LensSettings(where="l:public", passages=2, tokens=60, share=0.5)
     changed = work.settings.model_copy(update={"lenses": {"few": few}})
-
-    async def asked() -> list[Any]:
-        async with Client(mcp_server(changed, "few")) as client:
-            calls = (("search", {"query": "quorum", "limit": 1}), ("search", {"query": "quorum", "limit": 1}),
-                ("search", {"query": "quorum", "limit": 9}), ("list_sources", {}))  # fmt: skip
-            return [await client.call_tool(*call) for call in calls]
-
-    first, again, more, sources = anyio.run(asked)
+    searches = (("search", {"query": "quorum", "limit": n}) for n in (1, 1, 9))
+    first, again, more, sources = called(changed, *searches, ("list_sources", {}), lens="few")
     assert not first.is_error and not again.is_error and not sources.is_error
     assert more.is_error and "DisclosureLimitError" in more.content[0].text
     assert "ask for less" in more.content[0].text

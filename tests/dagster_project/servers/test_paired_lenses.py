@@ -4,18 +4,14 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any
 
-import anyio
 import pytest
 from click.testing import CliRunner
-from mcp import Client
-from mcp.shared.exceptions import MCPError
 
 from dagster_project.cli.main import main
 from dagster_project.index.search.opened_index import open_index
-from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace
+from tests.assistants import Call, called
 from tests.pages import BROWSED, pages
 
 LENSES = {
@@ -159,27 +155,17 @@ def tables(work: Workspace, lens: str) -> Iterator[tuple[str, str]]:
 
 def told(work: Workspace, lens: str, queries: Sequence[str], ids: Sequence[str]) -> Iterator[tuple[str, str]]:
     """What the servers and the command line answer."""
-
-    async def asked() -> list[tuple[str, str]]:
-        calls: list[tuple[str, dict[str, Any]]] = [
-            ("list_sources", {}),
-            ("sql", {"statement": "SELECT * EXCLUDE (database_oid, schema_oid, table_oid) FROM duckdb_tables()"}),
-            *(("search", {"query": q, "options": OPTIONS}) for q in queries),
-            ("context", {"text": "What of the quarry? And of the mill, the bridge and the canal?"}),
-            *((name, {"id": i}) for i in ids for name in ("get", "similar", "thread")),
-        ]  # fmt: skip
-        async with Client(mcp_server(work.settings, lens, has_sql=True)) as client:
-            results = [(f"{n} {a}", (await client.call_tool(n, a)).content) for n, a in calls]
-            answers = [(call, str([part.text for part in content])) for call, content in results]
-            for i in ids:
-                try:
-                    resource = await client.read_resource(f"weft://document/{i}")
-                    answers.append((f"weft {i}", str(resource.contents)))
-                except MCPError as fault:
-                    answers.append((f"weft {i}", str(fault)))
-        return answers
-
-    yield from anyio.run(asked)
+    calls: list[Call] = [
+        ("list_sources", {}),
+        ("sql", {"statement": "SELECT * EXCLUDE (database_oid, schema_oid, table_oid) FROM duckdb_tables()"}),
+        *(("search", {"query": q, "options": OPTIONS}) for q in queries),
+        ("context", {"text": "What of the quarry? And of the mill, the bridge and the canal?"}),
+        *((name, {"id": i}) for i in ids for name in ("get", "similar", "thread")),
+        *((f"weft://document/{i}", {}) for i in ids),
+    ]  # fmt: skip
+    for call, said in zip(calls, called(work.settings, *calls, lens=lens), strict=True):
+        parts = getattr(said, "content", None) or getattr(said, "contents", None)
+        yield str(call), str([part.text for part in parts] if parts else said)
     with pages(work.settings, lens=lens) as client:
         addresses = ["/", "/corpus", "/feed?q=mill", "/why?q=mill&id=m10@example.org", "/api/sources"]
         addresses += [f"{page}?q={q}" for q in queries for page in ("/", "/api/search")] + BROWSED

@@ -6,20 +6,17 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-import anyio
 import dagster as dg
 import pytest
 from click.testing import Result
-from mcp import Client
 
 from assets import vector_parts
 from assets.publish import REUSE
 from dagster_project.composition.objects import make_embedding_cache, make_publisher
-from dagster_project.servers.mcp import mcp_server
 from tests import gemini_loopback as server
 from tests.archives import Mail, Workspace, differences, discussion, embedded, mbox, rebuilt
+from tests.assistants import called
 from tests.gemini_loopback import KEY, Loopback
 from tests.pages import pages
 from tests.timing import until
@@ -166,14 +163,9 @@ def test_a_text_that_is_refused_is_published_without_a_vector(built: Workspace, 
 
 def statements_of_all_doors(work: Workspace, text: str) -> list[list[str]]:
     """The legs that each door says it lacked for a text."""
-
-    async def tools() -> list[Any]:
-        async with Client(mcp_server(work.settings)) as client:
-            calls = (("search", {"query": text}), ("context", {"text": text}))
-            return [(await client.call_tool(*call)).structured_content for call in calls]
-
+    of_tools = called(work.settings, ("search", {"query": text}), ("context", {"text": text}))
     command = ("context", "--stdin", "--json")
-    given = [*anyio.run(tools), answer(work.weft("search", text, "--json"))]
+    given = [*(said.structured_content for said in of_tools), answer(work.weft("search", text, "--json"))]
     given.append(answer(work.weft(*command, input=text)))
     with pages(work.settings) as client:
         params = {"q": text, "text": text}

@@ -3,7 +3,6 @@
 Whatever reads it, a ranking, a suggestion, an id or SQL, reads the mails, documents and windows of the lens alone, and the
 dictionary, the frequencies and the threads that these make. A table that is not named here has no rows."""
 
-import fcntl
 import json
 import os
 import secrets
@@ -33,6 +32,7 @@ from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.lake_texts import texts_of
 from dagster_project.lake.text_references import PLACE, TEXTS
 from dagster_project.system.durable import put, remove
+from dagster_project.system.locks import alone
 from dagster_project.system.long_work import LoggedProgress, Phases
 from dagster_project.system.sql_files import SqlFile, literal
 from transforms.embedding.sign_codes import CodedVectors
@@ -116,9 +116,7 @@ class LensBuild(IndexBuild):
 
     def write(self) -> None:
         """Write the file to its place, unless it is there; those of older versions go."""
-        self.place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self.place.parent / ".lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with alone(self.place.parent / ".lock"):
             if self.place.exists():
                 return
             try:
