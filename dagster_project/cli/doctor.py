@@ -33,6 +33,7 @@ from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.parquet_files import CORRUPT, is_local
 from dagster_project.orchestration.instance import MOVE_AWAY, damages, instance_place, require_valid
 from dagster_project.orchestration.outcomes import Finding
+from dagster_project.sources.document_readers import missing_program
 from dagster_project.sources.seen_partitions import fingerprint_in_lake
 from dagster_project.system.locks import runs_of
 from transforms.errors import CheckFailedError, HistoryError, WeftError
@@ -174,6 +175,8 @@ def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[
         return
     for broken in sources.broken.values():
         yield Finding("sources", "fault", broken, "mend what the message names; the index keeps its rows")
+    if missing := missing_program(file.name for p in partitions for file in sources.stored_files(p)):
+        yield Finding("sources", "warning", *missing.split("; "))
     waiting = [u.key for u in partitions if fingerprint_in_lake(u, lake) != u.fingerprint]
     if waiting:
         names = ", ".join(waiting[:3])

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -110,15 +111,10 @@ class ChatFiles:
         roots = [pattern] if globs.is_there(pattern) else globs.matching_paths(pattern, self.settings.base)
         is_around = globs.is_folder(pattern) and not chat_exports.is_slack(pattern)
         base = pattern if is_around else globs.fixed_folder(pattern)
-        exports = sorted(
-            (
-                (globs.valid_text(p.relative_to(base)), format_, files)
-                for r in roots
-                for p, format_, files in chat_exports.exports_at(r, source)
-            ),
-            key=lambda item: item[0],
-        )
-        exports = [f for f in exports if not any(self.settings.is_generated(p) for p in f[2])]
+        places = (export for root in roots for export in chat_exports.exports_at(root, source))
+        named = ((globs.valid_text(p.relative_to(base)), format_, files) for p, format_, files in places)
+        own = (export for export in named if not any(map(self.settings.is_generated, export[2])))
+        exports = sorted(own, key=itemgetter(0))
         if not exports:
             raise SourceError(
                 f"source {source.name}: no chat at {pattern}; mend `path` in the settings, or remove the source "

@@ -1,25 +1,20 @@
 """The kind of source of a file or folder, by names and first bytes; it never reads files whole."""
 
-import bz2
 import glob
-import gzip
 import json
-import lzma
 import os
 import re
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
 
 from dagster_project.config.settings import USUALLY_EXCLUDED
 from dagster_project.sources.chat_exports import FILE_PROGRAMS, is_slack, program_of_folder, zipped_format
 from dagster_project.sources.mail_places import begins_as_mail, month_of
 from dagster_project.sources.public_inbox import is_inbox, repositories
-from dagster_project.sources.reading_files import open_file
+from dagster_project.sources.reading_files import open_file, part
 from dagster_project.sources.trees import CONFLUENCE_XML, NO_CONFLUENCE_XML
 from dagster_project.sources.zip_exports import ZippedExport
 from dagster_project.system.globs import is_file, is_folder
@@ -44,8 +39,7 @@ _SAMPLED, _SAMPLED_BYTES, _SAMPLED_MAILS = 60, 1 << 17, 10
 _HEAD = 4096
 _HEAD_OF_JSON = 1 << 16
 """As _HEAD, of files that may have the text of a whole issue before the sign of one."""
-_UNPACKED: dict[str, Callable[[IO[bytes]], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, ChatFormatError)
+_BROKEN = (OSError, ChatFormatError)
 _CHATS = (*FILE_PROGRAMS, "whatsapp", "slack", "table")
 _TYPES = ("mail", "chat", "issues", "wiki", "document")
 """Types of files; of two with as many files the first counts."""
@@ -90,9 +84,7 @@ def _of_file(file: Path) -> list[Detected]:
     if file.suffix.lower() == ".zip":
         return [_zipped(file)]
     kind = _kind_of(file)
-    if kind is None or kind == "document":
-        return []
-    return [_source(kind, file, 1)]
+    return [_source(kind, file, 1)] if kind and kind != "document" else []
 
 
 def _zipped(file: Path) -> Detected:
@@ -162,7 +154,7 @@ def _kind_of(file: Path) -> str | None:
             return "eml"
         if suffix == ".zip":
             return zipped_format(file)
-        head = _head(file, _HEAD_OF_JSON if suffix.removeprefix(".") in ISSUE_FORMATS else _HEAD)
+        head = part(file, 0, _HEAD_OF_JSON if suffix.removeprefix(".") in ISSUE_FORMATS else _HEAD)
     except _BROKEN:
         return None
     if head.startswith(b"From ") or suffix == ".mbox":
@@ -180,13 +172,6 @@ def _kind_of(file: Path) -> str | None:
     if file.name.isdigit() and begins_as_mail(file):  # a folder of MH
         return "maildir"
     return "document" if suffix.removeprefix(".") in DOCUMENT_FORMATS else None
-
-
-def _head(file: Path, count: int) -> bytes:
-    with open_file(file) as stream:
-        unpacked = _UNPACKED.get(file.suffix.lower())
-        data: bytes = (unpacked(stream) if unpacked else stream).read(count)
-    return data
 
 
 def files_of(source: Detected) -> Iterator[Path]:
@@ -229,7 +214,7 @@ def _texts_of(file: Path) -> Iterator[str]:
         with ZippedExport(file, _SAMPLED_BYTES) as archive:
             heads = [archive.head(name, _SAMPLED_BYTES) for name in archive.names[:_SAMPLED_MAILS]]
     else:
-        heads = [_head(file, _SAMPLED_BYTES)]
+        heads = [part(file, 0, _SAMPLED_BYTES)]
     if kind == "mbox":
         heads = [mail.data for head in heads for mail in islice(split_mbox(head, name="")[0], _SAMPLED_MAILS)]
     if kind in ("mbox", "maildir", "eml"):
@@ -241,9 +226,8 @@ def _texts_of(file: Path) -> Iterator[str]:
 def _is_chat_table(line: str, suffix: str) -> bool:
     """True if the first line of a table names a time, an author and a text."""
     try:
-        chat_columns(
-            [name.strip('" \r') for name in line.split(",")] if suffix == ".csv" else list(json.loads(line))
-        )
+        names = [n.strip('" \r') for n in line.split(",")] if suffix == ".csv" else list(json.loads(line))
+        chat_columns(names)
     except (ChatFormatError, ValueError, TypeError):
         return False
     return True

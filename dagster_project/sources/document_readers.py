@@ -15,9 +15,12 @@ import threading
 import time
 import weakref
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from dagster_project.sources.asciidoc import NO_ASCIIDOCTOR
+from transforms.documents.files import document_format
 from transforms.errors import SourceError
 from transforms.formats.converted import VERSION, Converted, FormatError
 from transforms.hashing import parts_hash
@@ -110,13 +113,17 @@ def refuse_missing_ocr(settings: DocumentSettings) -> None:
         listed = subprocess.run([program, "--list-langs"], capture_output=True, text=True, check=False)
         available = listed.stdout.split()
     if missing := [language for language in languages if language not in available]:
-        packages = " ".join(
-            ["tesseract-ocr", *(f"tesseract-ocr-{name.replace('_', '-').lower()}" for name in missing)]
-        )
+        packages = " ".join(f"tesseract-ocr-{name.replace('_', '-').lower()}" for name in missing)
         raise SourceError(
             f"documents.ocr is {settings.ocr!r}, and Tesseract has no {' or '.join(missing)} here; install it (Debian: "
-            f"apt install {packages}), or remove documents.ocr from the settings"
+            f"apt install tesseract-ocr {packages}), or remove documents.ocr from the settings"
         )
+
+
+def missing_program(names: Iterable[str]) -> str:
+    """Why files of these names are read as plain text: one is AsciiDoc, and Asciidoctor is missing; else empty."""
+    is_one = any(document_format(name) == "asciidoc" for name in names)
+    return NO_ASCIIDOCTOR if is_one and not shutil.which("asciidoctor") else ""
 
 
 class _Reader:
@@ -167,20 +174,22 @@ class _Reader:
 
     def _answer(self, deadline: float) -> dict[str, Any]:
         """The answer to a file; FormatError if there is none within the limits."""
-        limit = self.settings.max_document_bytes * _JSON_RATIO + _BLOCK
-        received, pages = bytearray(), 0
+        settings, received, pages = self.settings, bytearray(), 0
+        too_much = f"too_large: its text has more than {settings.max_document_bytes:,} bytes, the cap"
         while True:
             received += self._block(deadline)
             while b"\n" in received[-_BLOCK:]:
                 line, _, received = received.partition(b"\n")
                 answer: dict[str, Any] = json.loads(line)
+                if len(str(answer.get("text", "")).encode("utf-8", "replace")) > settings.max_document_bytes:
+                    raise FormatError(too_much)
                 if "page" not in answer:
-                    return self._checked(answer)
-                deadline, pages = time.monotonic() + self.settings.read_seconds, pages + 1
+                    return answer
+                deadline, pages = time.monotonic() + settings.read_seconds, pages + 1
                 if pages > _OCR_PAGES:
                     raise FormatError(f"too_large: more than {_OCR_PAGES} scanned pages")
-            if len(received) > limit:
-                raise FormatError(self._too_much())
+            if len(received) > settings.max_document_bytes * _JSON_RATIO + _BLOCK:
+                raise FormatError(too_much)
 
     def _block(self, deadline: float) -> bytes:
         """Some bytes of the process's answer; FormatError if there is nothing by the deadline, or if the process ended."""
@@ -193,14 +202,6 @@ class _Reader:
         if has_answer and (code := self._process.wait()) != -signal.SIGXCPU:
             raise FormatError(f"ended: the process that reads it ended ({code})")
         raise FormatError(f"too_slow: reading it takes more than {self.settings.read_seconds:g} seconds")
-
-    def _checked(self, answer: dict[str, Any]) -> dict[str, Any]:
-        if len(str(answer.get("text", "")).encode("utf-8", "replace")) > self.settings.max_document_bytes:
-            raise FormatError(self._too_much())
-        return answer
-
-    def _too_much(self) -> str:
-        return f"too_large: its text has more than {self.settings.max_document_bytes:,} bytes, the cap"
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -230,8 +231,8 @@ def _end_all(readers: list[_Reader]) -> None:
 
 _KEPT_SECONDS = 30 * 24 * 3600
 """Seconds after which a reading that nobody asked for is deleted."""
-_FLEETING = ("too_slow", "out_of_memory", "ended", "needs_package")
-"""Codes of faults that another try may not have."""
+_FLEETING = ("too_slow", "out_of_memory", "ended", "needs_package", "needs_program")
+"""Codes of faults and defects that another try may not have."""
 
 
 class ConvertedFiles:
@@ -259,7 +260,8 @@ class ConvertedFiles:
 
     def put(self, place: Path, converted: Converted | FormatError) -> None:
         """Keep the reading of a file; a disk that is full, or may not be written, keeps nothing."""
-        if str(converted if isinstance(converted, FormatError) else "").partition(":")[0] in _FLEETING:
+        reasons = [str(converted)] if isinstance(converted, FormatError) else converted.defects
+        if any(reason.partition(":")[0] in _FLEETING for reason in reasons):
             return
         record = {"fault": str(converted)} if isinstance(converted, FormatError) else converted._asdict()
         beside = place.with_name(f"{place.name}.{secrets.token_hex(4)}")

@@ -19,7 +19,7 @@ from dagster_project.config.settings import (
 from dagster_project.remotes.landing import Landing
 from dagster_project.sources import mail_places
 from dagster_project.sources.chats import ChatFiles
-from dagster_project.sources.document_readers import DocumentReaders, refuse_missing_ocr
+from dagster_project.sources.document_readers import DocumentReaders, missing_program, refuse_missing_ocr
 from dagster_project.sources.public_inbox import InboxMail, blobs, inbox_mails, is_corrupt
 from dagster_project.sources.reading_files import (
     UNPACK_FAULTS,
@@ -294,7 +294,8 @@ class FileSources:
         tree = tree_files(source, root, self.settings.root, reads_pictures=reads_pictures)
         grain = "whole" if source.kind in ("issues", "wiki") else source.grain
         for partition, part in sorted(tree_parts(tree, grain).items()):
-            files = [_File(f.path, f.name, f.fault or self.identify(f.path)[0], f.fault) for f in part]
+            digests = [f.fault or self.identify(f.path)[0] + missing_program([f.name]) for f in part]
+            files = [_File(f.path, f.name, digest, f.fault) for f, digest in zip(part, digests, strict=True)]
             fingerprint = parts_hash([source.kind, *(p for file in files for p in (file.name, file.digest))])
             yield SourcePartition(source.name, partition, None, fingerprint, source.source_type), files
 
@@ -303,12 +304,8 @@ class FileSources:
         assigned: list[tuple[_File, str | None]] = []
         for path, name, fault, folder in mail_places.mail_paths(source, self.settings):
             digest, month = (fault, None) if fault else self.identify(path, dated=source.kind != "mbox")
-            assigned.append(
-                (
-                    _File(path, name, digest, fault, folder),
-                    mail_places.month_of(name) if source.kind == "mbox" else month,
-                )
-            )
+            month = mail_places.month_of(name) if source.kind == "mbox" else month
+            assigned.append((_File(path, name, digest, fault, folder), month))
         youngest = mail_places.youngest_year(month for _, month in assigned if month)
         for file, month in assigned:
             period = month and mail_places.period_of(month, source.grain, youngest)

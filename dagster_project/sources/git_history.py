@@ -147,10 +147,8 @@ def git(repository: Path, *arguments: str, stdin: bytes = b"") -> bytes:
     printed, complaint = output_of(process, stdin)
     if process.returncode:
         lines = complaint.decode(errors="replace").strip().splitlines()
-        raise GitFailedError(
-            f"repository {repository} cannot be read: git {arguments[0]} says: {lines[0] if lines else 'nothing'}; look at "
-            "it with `git fsck`, or fetch it again"
-        )
+        reason = f"git {arguments[0]} says: {lines[0] if lines else 'nothing'}"
+        raise GitFailedError(str(_broken(repository, reason)))
     return printed
 
 
@@ -224,24 +222,17 @@ def _walked(repository: Path, head: str) -> Iterator[Change]:
         before: dict[str, str] | None = {}
         if lost:
             at = commits[-1][1] if commits else None
-            yield Change(
-                lost[0],
-                at,
-                fault=f"{lost[1]}_history: commit {lost[0]} of repository {repository.name} is "
-                f"{lost[1]}, earlier commits cannot be read; {_AGAIN}",
-            )
+            what = f"commit {lost[0]} of repository {repository.name} is {lost[1]}"
+            why = f"{lost[1]}_history: {what}, earlier commits cannot be read; {_AGAIN}"
+            yield Change(lost[0], at, fault=why)
             before = None
         mail = ""
         absent = missing_objects(repository, [tree for _, _, tree in commits])
         for commit, at, tree in reversed(commits):
             now, fault = (None, MISSING) if tree in absent else _entries(objects, tree)
             if now is None:
-                yield Change(
-                    commit,
-                    at,
-                    fault=f"{fault}_object: tree {tree} of commit {commit} of repository "
-                    f"{repository.name} is {fault}; {_AGAIN}",
-                )
+                what = f"tree {tree} of commit {commit} of repository {repository.name} is {fault}"
+                yield Change(commit, at, fault=f"{fault}_object: {what}; {_AGAIN}")
             else:
                 came, removed, mail = _meaning(_changed(before or {}, now), mail)
                 if came or removed:

@@ -1,10 +1,10 @@
 """Mail on disk: which files a source has, and which partition each belongs to by its name or its month."""
 
-import base64
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import starmap
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -61,16 +61,10 @@ def _matching_files(source: SourceSettings, pattern: Path, roots: list[Path]) ->
             inside = _maildir(root)
         else:
             inside = _single_mails(root)
-        files = [
-            MailPath(path, globs.valid_text(path.relative_to(base)), fault, folder)
-            for path, fault, folder in inside
-        ]
-        folders = ("cur", "new")
-        if (
-            source.kind == "maildir"
-            and not files
-            and all(p.name not in folders for p, _ in globs.entries_below(root))
-        ):
+        named = ((p, globs.valid_text(p.relative_to(base)), fault, folder) for p, fault, folder in inside)
+        files = list(starmap(MailPath, named))
+        is_empty = source.kind == "maildir" and not files
+        if is_empty and all(p.name not in ("cur", "new") for p, _ in globs.entries_below(root)):
             raise SourceError(
                 f"source {source.name}: {root} is not a Maildir: neither it nor a folder in it has cur/ or new/"
             )
@@ -160,11 +154,8 @@ def _folder_name(place: Path) -> str:
 
 
 def _utf7_letters(match: re.Match[str]) -> str:
-    encoded = match[1].replace(",", "/")
-    if not encoded:
-        return "&"
     try:
-        return base64.b64decode(encoded + "=" * (-len(encoded) % 4)).decode("utf-16-be")
+        return f"+{match[1].replace(',', '/')}-".encode().decode("utf-7") if match[1] else "&"
     except ValueError:
         return match[0]
 

@@ -74,9 +74,8 @@ def inbox_mails(inbox: Path, name: str) -> list[InboxMail]:
                 key = (label, change.commit)
                 fault = change.fault or absent.get(change.came)
                 number = epoch[1] if epoch else "0"
-                mails[key] = InboxMail(
-                    f"{label}:{change.commit}", repository, change.came, _month(change.at), number, fault
-                )
+                place, month = f"{label}:{change.commit}", _month(change.at)
+                mails[key] = InboxMail(place, repository, change.came, month, number, fault)
             if change.came:
                 places.setdefault(change.came, []).append(key)
     return list(mails.values())
@@ -88,9 +87,8 @@ def mail_at(inbox: Path, name: str, place: str, limit: int) -> Iterator[tuple[Pa
     for repository in repositories(inbox):
         if _label(repository, name) == label and commit.isalnum():
             with suppress(git_history.GitFailedError), git_history.Objects(repository) as objects:
-                if data := objects.read(
-                    git_history.named_object(repository, f"{commit}:m"), "blob", limit
-                ).data:
+                blob = git_history.named_object(repository, f"{commit}:m")
+                if data := objects.read(blob, "blob", limit).data:
                     yield repository, data
 
 
@@ -129,13 +127,12 @@ def blobs(mails: Iterable[InboxMail], limit: int) -> Iterator[RawMail]:
     """The mails with their bytes; one over `limit` bytes, or that cannot be read, with its fault and without them."""
     for repository, some in groupby(mails, key=attrgetter("repository")):
         with git_history.Objects(repository) as objects:
-            for mail in some:
-                yield (
-                    RawMail(mail.place, b"", fault=mail.fault) if mail.fault else _read(mail, objects, limit)
-                )
+            yield from (_read(mail, objects, limit) for mail in some)
 
 
 def _read(mail: InboxMail, objects: git_history.Objects, limit: int) -> RawMail:
+    if mail.fault:
+        return RawMail(mail.place, b"", fault=mail.fault)
     blob = objects.read(mail.blob, "blob", limit)
     if blob.fault == git_history.TOO_LARGE:
         fault = f"too_large: {blob.size} bytes, mail.max_message_bytes is {limit}"

@@ -1,6 +1,7 @@
 """The bytes of one mail as its source holds them now, by the place at which a build read it."""
 
 from collections.abc import Iterable, Iterator
+from glob import escape
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -76,11 +77,5 @@ def _now(path: Path) -> list[Path]:
     if is_there(path):
         return [path]
     unique = path.name.partition(":")[0]
-    folders = (path.parent.with_name(name) for name in ("cur", "new"))
-    return [
-        f
-        for folder in folders
-        if is_folder(folder)
-        for f in folder.iterdir()
-        if f.name.partition(":")[0] == unique
-    ]
+    files = (f for name in ("cur", "new") for f in path.parent.with_name(name).glob(f"{escape(unique)}*"))
+    return [file for file in files if file.name.partition(":")[0] == unique]

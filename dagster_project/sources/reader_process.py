@@ -1,4 +1,4 @@
-"""The process that reads PDF, office, book, notebook and picture files: their content can harm it and nothing else.
+"""The process that reads PDF, office, book, notebook, AsciiDoc, picture files: their content can harm it and nothing else.
 
 It gets files on its standard input, each after a line of JSON (`kind`, `bytes`, `ocr`, `is_seen`, `seconds`), and
 answers each with lines of JSON: `{"page": n}` as often as a page is given to OCR, then the text with its facts
@@ -12,6 +12,7 @@ import subprocess
 import sys
 from typing import Any
 
+from dagster_project.sources.asciidoc import asciidoc_markdown
 from transforms.formats.converted import FormatError
 from transforms.formats.pdf import Ocr
 from transforms.formats.read import read_format
@@ -38,9 +39,12 @@ def _answer(request: dict[str, Any]) -> None:
     """Read the file that follows its request, and answer."""
     data = sys.stdin.buffer.read(request["bytes"])
     _limit_time(request["seconds"])
+    kind, seconds = request["kind"], request["seconds"]
     try:
-        ocr = _ocr(request["ocr"], request["seconds"])
-        converted = read_format(data, request["kind"], ocr, is_seen=request["is_seen"])
+        if kind == "asciidoc":
+            converted = asciidoc_markdown(data, seconds)
+        else:
+            converted = read_format(data, kind, _ocr(request["ocr"], seconds), is_seen=request["is_seen"])
     except FormatError as fault:
         _say({"fault": str(fault)})
     else:
@@ -68,10 +72,8 @@ def _ocr(languages: str | None, seconds: float) -> Ocr | None:
         command = ["tesseract", "stdin", "stdout", "-l", languages, "--dpi", "300"]
         done = subprocess.run(command, input=picture, capture_output=True, timeout=seconds, check=False)
         if done.returncode:
-            complaint = done.stderr.decode(errors="replace").strip().splitlines()
-            raise FormatError(
-                f"ocr_failed: tesseract says: {complaint[-1] if complaint else done.returncode}"
-            )
+            complaint = [str(done.returncode), *done.stderr.decode(errors="replace").strip().splitlines()]
+            raise FormatError(f"ocr_failed: tesseract says: {complaint[-1]}")
         return done.stdout.decode(errors="replace").replace("\f", "").strip()
 
     return text

@@ -60,11 +60,8 @@ class SeenPartitions:
 def partitions_in_lake(lake: ParquetLake, source: str, source_type: str) -> list[SourcePartition]:
     """The partitions of a source that the lake has, with the fingerprints of the files that they were made from."""
     keys = (key.partition("/") for key in lake.partitions(_FIRST_TABLE[source_type]))
-    partitions = [
-        SourcePartition(name, partition, None, "", source_type)
-        for name, _, partition in keys
-        if name == source
-    ]
+    own = (partition for name, _, partition in keys if name == source)
+    partitions = (SourcePartition(source, partition, None, "", source_type) for partition in own)
     return [replace(partition, fingerprint=fingerprint_in_lake(partition, lake)) for partition in partitions]
 
 

@@ -28,15 +28,11 @@ def epub_markdown(data: bytes) -> Converted:
     parts, defects = [], []
     for reference in package.iterfind(f"{_OPF}spine/{_OPF}itemref"):
         item = items.get(reference.get("idref"))
-        if (
-            item is None
-            or item.get("media-type") not in _PAGES
-            or "nav" in item.get("properties", "").split()
-        ):
+        is_page = item is not None and item.get("media-type") in _PAGES
+        if item is None or not is_page or "nav" in item.get("properties", "").split():
             continue
-        name = posixpath.normpath(
-            posixpath.join(posixpath.dirname(package_name), percent_decoded(item.get("href", "")))
-        )
+        place = posixpath.join(posixpath.dirname(package_name), percent_decoded(item.get("href", "")))
+        name = posixpath.normpath(place)
         if name not in zipped.names:
             defects.append(f"missing_chapter: {name}")
             continue

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-VERSION = "9"
+VERSION = "10"
 """Version of all readers of formats."""
 PAGE = "page "
 """A kind that begins so asks for the picture of one page of a PDF; the number of the page follows."""

@@ -24,7 +24,7 @@ def document_kind(data: bytes, filename: str, declared_type: str) -> str | None:
     if data.startswith(CALENDAR.encode()):
         return "calendar"
     by_name = DOCUMENT_FORMATS.get(filename.rpartition(".")[2].lower())
-    if by_name == "notebook" and data.lstrip().startswith(b"{"):
+    if by_name == "asciidoc" or (by_name == "notebook" and data.lstrip().startswith(b"{")):
         return by_name
     if data.startswith(_OLD_OFFICE):
         return by_name if by_name == "sheet" else None

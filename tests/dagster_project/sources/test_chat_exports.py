@@ -117,13 +117,6 @@ def test_a_zip_that_is_no_export_is_refused_with_the_reason(
         chats(tmp_path / "in", format_)
 
 
-def test_one_broken_file_of_a_zip_leaves_the_others(tmp_path: Path):
-    written(tmp_path / "in", {"x.zip": zipped({"bad.json": b"{", "good.json": DISCORD})})
-    bad, good = chats(tmp_path / "in")
-    assert [f.reason.split(":")[0] for f in bad.faults] == ["no_chat"]
-    assert good.entries[0].text == "from Discord"
-
-
 def test_a_zip_reads_as_the_folder_it_was_made_of(tmp_path: Path):
     folder = written(tmp_path / "a" / "export", SLACK)
     written(tmp_path / "b", {"export.zip": zipped(SLACK)})
@@ -139,14 +132,6 @@ def test_no_two_exports_of_a_source_make_one_chat(tmp_path: Path):
     written(tmp_path / "in", files | zips | {f"export/{n}": d for n, d in SLACK.items()})
     names = [c.name for c in chats(tmp_path / "in")]
     assert len(names) == len(set(names)) == 7
-
-
-def test_discord_is_named_by_its_file_and_titled_by_its_channel(tmp_path: Path):
-    written(tmp_path / "in", {"one.json": DISCORD, "two.json": DISCORD})
-    assert [(c.name, c.title) for c in chats(tmp_path / "in")] == [
-        ("in/one", "general"),
-        ("in/two", "general"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -207,11 +192,14 @@ def test_a_file_that_is_neither_text_nor_export_is_refused(tmp_path: Path, name:
         read_conversation(Settings(sources=()), tmp_path / name, None)
 
 
-def test_of_files_with_one_name_in_a_zip_the_others_are_named(tmp_path: Path):
-    data = zipped({"one.json": DISCORD, "two.json": DISCORD}).replace(b"two.json", b"one.json")
+@pytest.mark.parametrize(("first", "reason"), [(DISCORD, "duplicate"), (b"{", "no_chat")])
+def test_a_file_of_a_zip_that_is_not_read_leaves_the_others(tmp_path: Path, first: bytes, reason: str):
+    name = b"one.json" if reason == "duplicate" else b"two.json"
+    data = zipped({"one.json": first, "two.json": DISCORD}).replace(b"two.json", name)
     written(tmp_path / "in", {"x.zip": data})
-    assert [e.text for chat in chats(tmp_path / "in") for e in chat.entries] == ["from Discord"]
-    assert faults(tmp_path / "in") == {"in/x/one.json": "duplicate"}
+    read = [(chat.title, e.text) for chat in chats(tmp_path / "in") for e in chat.entries]
+    assert read == [("general", "from Discord")]
+    assert [*faults(tmp_path / "in").values()] == [reason]
 
 
 @pytest.mark.parametrize(

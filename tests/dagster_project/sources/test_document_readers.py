@@ -16,8 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from dagster_project.composition.objects import make_sources
+from dagster_project.sources.asciidoc import NO_ASCIIDOCTOR
 from dagster_project.sources.document_readers import DocumentReaders, refuse_missing_ocr
 from tests import format_files as made
+from tests.archives import Workspace
 from tests.cases import some
 from tests.format_files import Text, paragraph, pdf, picture
 from tests.timing import HUNG
@@ -25,9 +28,10 @@ from transforms.errors import SourceError
 from transforms.formats.converted import FormatError
 from transforms.settings.documents import DocumentSettings
 
-HAS_TESSERACT = shutil.which("tesseract") is not None
-
-
+ADOC = (
+    b"= The weir\nAnn Lee <ann@example.org>; Bob Roe\nv1.0, 2024-05-06\n:river: Isar\n\n== Gates\n\n"
+    b"NOTE: Shutfootnote:[in spring].\n\n"
+)
 Open = Callable[..., DocumentReaders]
 
 
@@ -206,12 +210,37 @@ def test_one_process_reads_many_files(readers: DocumentReaders):
     assert len(readers._idle) == 1
 
 
-@pytest.mark.skipif(not HAS_TESSERACT, reason="needs the program tesseract")
+@pytest.mark.skipif(not shutil.which("tesseract"), reason="needs the program tesseract")
 def test_a_picture_and_a_scanned_page_are_read(readers: DocumentReaders):
     print_ = picture("The compactor keeps its pace", "by looking at the queue.", kind="JPEG")
     assert "keeps its pace\n\nby looking" in readers.read(print_, "picture").text
     scanned = readers.read(pdf([[Text("This page has a text layer.")], print_]), "pdf")
     assert scanned.page_starts == [0, 29] and "queue" in scanned.text[29:]
+
+
+@pytest.mark.skipif(not shutil.which("asciidoctor"), reason="needs the program asciidoctor")
+def test_asciidoctor_reads_a_document_and_no_other_file(readers: DocumentReaders, tmp_path: Path):
+    (secret := tmp_path / "secret.adoc").write_text("A secret.")
+    read = [readers.read(ADOC + f"include::{secret}[]\n{n}".encode(), "asciidoc") for n in range(3)]
+    text = f"# The weir\n\n## Gates\n> **Note**\n>\n> Shut (in spring).\n\n[{secret}]({secret}) "
+    assert [one.text.strip() for one in read] == [f"{text}{n}" for n in range(3)]
+    assert (read[0].title, read[0].modified, read[0].defects) == ("The weir", "2024-05-06", [])
+    assert {"author": "Ann Lee, Bob Roe", "river": "Isar"}.items() <= (read[0].fields or {}).items()
+
+
+def test_asciidoc_without_its_program_is_text_until_it_is_there(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    read = opened().read(ADOC, "asciidoc")
+    assert "= The weir" in read.text and read.defects == [NO_ASCIIDOCTOR]
+    assert not list((tmp_path / "kept").glob("*/*"))
+    work = Workspace(tmp_path / "work").configure({"name": "docs", "kind": "tree", "path": "docs"})
+    work.put("docs/a.adoc", ADOC.decode())
+    (before,) = make_sources(work.settings).discover()
+    work.put("../asciidoctor", "#!/bin/sh\n").chmod(0o755)
+    (after,) = make_sources(work.settings).discover()
+    assert before.fingerprint != after.fingerprint
 
 
 def test_languages_that_tesseract_has_not_stop_the_build():

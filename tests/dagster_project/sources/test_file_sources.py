@@ -14,15 +14,16 @@ from dagster_project.sources.reading_files import TooLargeError, bounded
 from tests.archives import Mail, Workspace, mbox
 from tests.broken_files import PACKERS, UNREADABLE
 from transforms.errors import SourceError
+from transforms.mail.messages import RawMail
 
 
 def partitions(work: Workspace) -> dict[str, str | None]:
     return {u.key: u.list_id for u in make_sources(work.settings).discover()}
 
 
-def places(work: Workspace, partition: str) -> list[str]:
+def mails(work: Workspace, partition: str = "dev/2004-01") -> list[RawMail]:
     sources = make_sources(work.settings)
-    return [m.place for m in sources.mails(sources.partition(partition))]
+    return [*sources.mails(sources.partition(partition))]
 
 
 def source(**given: str) -> dict[str, str]:
@@ -65,7 +66,7 @@ def test_a_file_name_that_is_no_utf8_makes_a_partition(workspace: Workspace):
     path = os.fsencode(workspace.folder / "mail") + b"/caf\xe9.mbox"
     Path(os.fsdecode(path)).write_bytes(mbox([Mail(1)]))
     assert partitions(workspace) == {"dev/caf%5cxe9": "dev"}
-    assert places(workspace, "dev/caf%5cxe9")[0].startswith("caf\\xe9.mbox")
+    assert mails(workspace, "dev/caf%5cxe9")[0].place.startswith("caf\\xe9.mbox")
 
 
 @pytest.mark.parametrize(("given", "names", "expected"), [
@@ -84,7 +85,9 @@ def test_archives_share_a_partition_by_list_and_month(
     for number, name in enumerate(names.split()):
         workspace.write(name, [Mail(number)])
     assert partitions(workspace) == {f"dev/{name}": list_id for name, list_id in expected.items()}
-    assert len({place for p in partitions(workspace) for place in places(workspace, p)}) == len(names.split())
+    assert len({mail.place for p in partitions(workspace) for mail in mails(workspace, p)}) == len(
+        names.split()
+    )
 
 
 def test_partitions_of_two_lists_never_share_a_name(workspace: Workspace):
@@ -93,7 +96,7 @@ def test_partitions_of_two_lists_never_share_a_name(workspace: Workspace):
     workspace.write("lkml.2004-05.mbox", [Mail(2)])
     found = partitions(workspace)
     assert sorted(filter(None, found.values())) == ["dev", "lkml"]
-    assert sum(len(places(workspace, p)) for p in found) == 2
+    assert sum(len(mails(workspace, p)) for p in found) == 2
 
 
 def test_signs_of_a_pattern_in_a_folder_name_are_taken_as_they_are(tmp_path: Path):
@@ -134,14 +137,6 @@ def test_single_mails_are_put_together_by_their_date(
     workspace.write(f"box/cur/undated{ending}", b"From: a@example.org\nSubject: x\n\nbody\n")
     workspace.write("box/cur/.hidden.eml", b"")
     assert list(partitions(workspace)) == expected
-
-
-def test_mails_being_delivered_to_a_maildir_are_left_alone(workspace: Workspace):
-    workspace.configure(source(kind="maildir", path="mail/box"))
-    workspace.write("box/cur/1:2,S", Mail(1).text().encode())
-    workspace.write("box/tmp/2", Mail(2).text().encode())
-    assert partitions(workspace) == {"dev/2004-01": "dev"}
-    assert places(workspace, "dev/2004-01") == ["cur/1:2,S"]
 
 
 def test_any_changed_byte_changes_the_fingerprint_of_its_partition_alone(workspace: Workspace):
@@ -216,8 +211,7 @@ def test_a_file_that_vanishes_while_it_is_read_goes_to_quarantine(workspace: Wor
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
 def test_a_file_without_permission_goes_to_quarantine(workspace: Workspace):
     workspace.write("dev.2004-01.mbox", [Mail(1)]).chmod(0)
-    sources = make_sources(workspace.settings)
-    (mail,) = sources.mails(sources.partition("dev/2004-01"))
+    (mail,) = mails(workspace)
     assert mail.fault == "unreadable: no permission to read the file"
 
 
@@ -238,9 +232,9 @@ def test_whatever_lies_where_mail_does_all_else_is_read(
     workspace.write(sound, [Mail(1)] if sound.endswith("mbox") else Mail(1).text().encode())
     put(workspace.folder / "mail" / odd)
     sources = make_sources(workspace.settings)
-    mails = [m for partition in sources.discover() for m in sources.mails(partition)]
-    assert [m.data.strip() for m in mails if not m.fault] == [Mail(1).text().encode().strip()]
-    assert [m.place for m in mails if m.fault] == [odd]
+    read = [m for partition in sources.discover() for m in sources.mails(partition)]
+    assert [m.data.strip() for m in read if not m.fault] == [Mail(1).text().encode().strip()]
+    assert [m.place for m in read if m.fault] == [odd]
 
 
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".bz2"])
@@ -262,17 +256,15 @@ def test_what_stands_before_the_break_of_an_archive_is_read_and_the_rest_is_name
 ):
     one, two = (PACKERS[ending](mbox([Mail(number)])) for number in (1, 2))
     workspace.write(f"dev.2004-01.mbox{ending}", damage(one, two))
-    sources = make_sources(workspace.settings)
-    mails = list(sources.mails(sources.partition("dev/2004-01")))
-    assert len([m for m in mails if not m.fault]) == read
-    assert [m.fault.partition(":")[0] for m in mails if m.fault] == ([reason] if reason else [])
+    faults = [mail.fault for mail in mails(workspace)]
+    assert faults.count(None) == read
+    assert [fault.partition(":")[0] for fault in faults if fault] == ([reason] if reason else [])
 
 
 def test_an_archive_of_xz_that_asks_for_gigabytes_is_named(workspace: Workspace):
     packed = lzma.compress(mbox([Mail(1)]), format=lzma.FORMAT_ALONE)
     workspace.write("dev.2004-01.mbox.xz", packed[:1] + (1 << 30).to_bytes(4, "little") + packed[5:])
-    sources = make_sources(workspace.settings)
-    (mail,) = sources.mails(sources.partition("dev/2004-01"))
+    (mail,) = mails(workspace)
     assert mail.fault == "broken_archive: Memory usage limit exceeded"
 
 
@@ -294,22 +286,18 @@ def lists(workspace: Workspace) -> dict[str, str | None]:
 
 def test_folders_of_a_maildir_are_lists_and_loose_mails_are_read(workspace: Workspace):
     workspace.configure(source(kind="maildir", path="mail/box"))
+    workspace.write("box/Inbox/cur/0", Mail(1).text().encode())
+    assert lists(workspace) == {"dev/Inbox.2004-01": "dev/Inbox: 1"}
     own = "cur/1:2,S .Sent/new/2 .Work.Doors/cur/3 Nested/Deep/cur/4 .Entw&APw-rfe/cur/5 loose Nested/6"
     for number, place in enumerate(own.split()):
         workspace.write(f"box/{place}", Mail(number).text().encode())
     workspace.write("box/dovecot-uidlist", b"3 V1 N2\n")
     workspace.write("box/.Sent/tmp/7", Mail(7).text().encode())
     assert lists(workspace) == {
-        "dev/2004-01": "dev: 2", "dev/Entw%c3%bcrfe.2004-01": "dev/Entwürfe: 1",
+        "dev/2004-01": "dev: 2", "dev/Inbox.2004-01": "dev/Inbox: 1", "dev/Entw%c3%bcrfe.2004-01": "dev/Entwürfe: 1",
         "dev/Nested%2fDeep.2004-01": "dev/Nested/Deep: 1", "dev/Nested.2004-01": "dev/Nested: 1",
         "dev/Sent.2004-01": "dev/Sent: 1", "dev/Work%2fDoors.2004-01": "dev/Work/Doors: 1",
     }  # fmt: skip
-
-
-def test_a_folder_that_holds_only_folders_is_a_maildir(workspace: Workspace):
-    workspace.configure(source(kind="maildir", path="mail/box"))
-    workspace.write("box/Inbox/cur/1", Mail(1).text().encode())
-    assert lists(workspace) == {"dev/Inbox.2004-01": "dev/Inbox: 1"}
 
 
 def test_folders_of_thunderbird_are_lists_and_deleted_mails_are_left_out(workspace: Workspace):

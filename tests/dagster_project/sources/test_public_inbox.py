@@ -65,6 +65,7 @@ def test_grains(workspace: Workspace, epoch: Epoch, grain: str, expected: dict[s
 @pytest.mark.parametrize(
     ("changes", "left"),
     [
+        pytest.param([], [], id="empty"),
         pytest.param([1, 2, -1], [2], id="removed"),
         pytest.param([1, 2, -1, 1], [2, 1], id="added again"),
         pytest.param([1, -1, 1, -1], [], id="removed again"),
@@ -134,10 +135,6 @@ def test_one_bare_repository_without_epochs(workspace: Workspace):
     configure(workspace, path="mail/one.git", list_id="list", grain="archive")
     Epoch(workspace.folder / "mail" / "one.git").add(1)
     assert held(workspace) == {"dev/0": [mail(1)]}
-
-
-def test_an_empty_repository_has_no_partitions(workspace: Workspace, epoch: Epoch):
-    assert held(workspace) == {}
 
 
 def test_other_names_and_kinds_of_entries_are_passed_over(workspace: Workspace, epoch: Epoch):
