@@ -123,7 +123,6 @@ def _of_attachment(attachment: Mapping[str, Any]) -> str:
 
 
 def _of_blocks(blocks: object) -> Iterator[str]:
-    """The text of each block of Block Kit."""
     for block in map(fields, list_of(blocks)):
         text = "".join(_of_element(block))
         if text.strip():

@@ -138,7 +138,6 @@ def file_name(path: str) -> str:
 
 
 def _check(file: RawFile, printable: str, paths: set[str], settings: DocumentSettings) -> None:
-    """Raise `_FileFaultError` for a file that is not read."""
     if file.fault is not None:
         raise _FileFaultError(file.fault)
     if printable != file.path:

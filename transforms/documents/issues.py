@@ -120,7 +120,6 @@ def _is_comment(record: Any) -> bool:
 
 
 def _fault(record: Any) -> str | None:
-    """Why a record is not an issue; None if it is one."""
     if not isinstance(record, Mapping):
         return "no_issue: the record is no object"
     if not isinstance(record.get("title"), str) or not record["title"].strip():

@@ -37,8 +37,6 @@ _ID_EDGES = "<>/ "
 
 
 class _Doc(NamedTuple):
-    """A document as links see it."""
-
     doc_id: str
     path: str
     folder: tuple[str, ...]

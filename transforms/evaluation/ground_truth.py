@@ -78,14 +78,9 @@ def from_retrieval_files(queries: str, qrels: str, form: str, file: str, prefix:
         fields = line.split("\t") if "\t" in line else line.split()
         if not line.strip() or (number == 1 and not _is_integer(fields[-1])):
             continue
-        if len(fields) not in (3, 4) or not _is_integer(fields[-1]):
-            raise GroundTruthError(
-                f"{file} qrels line {number}: neither `query item grade` nor `query 0 item grade`"
-            )
-        if fields[0] not in texts:
-            raise GroundTruthError(
-                f"{file} qrels line {number}: query {fields[0]!r} is not among the queries"
-            )
+        place, is_grade = f"{file} qrels line {number}", len(fields) in (3, 4) and _is_integer(fields[-1])
+        _require(is_grade, place, "neither `query item grade` nor `query 0 item grade`")
+        _require(fields[0] in texts, place, f"query {fields[0]!r} is not among the queries")
         grades.setdefault(fields[0], {})[fields[-2]] = int(float(fields[-1]))
     query_rows, relevance = [], []
     for query_id, text in texts.items():
@@ -124,7 +119,6 @@ def as_yaml(truth: GroundTruth, note: str = "") -> str:
 
 
 def _query(item: Any, file: str, number: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Row of a query and rows of its entries."""
     place = f"{file}: query {number}"
     _require(isinstance(item, dict), place, "is not a mapping with `id`, `query` and `relevant`")
     query_id = str(item.get("id", ""))
@@ -177,18 +171,16 @@ def _query_texts(text: str, file: str) -> dict[str, str]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
+        place = f"{file} queries line {number}"
         if line.lstrip().startswith("{"):
             try:
                 row = json.loads(line)
                 query_id, query_text = str(row["_id"]), str(row["text"])
             except (ValueError, KeyError) as error:
-                raise GroundTruthError(
-                    f"{file} queries line {number}: no JSON with `_id` and `text`"
-                ) from error
+                raise GroundTruthError(f"{place}: no JSON with `_id` and `text`") from error
         else:
             query_id, _, query_text = line.partition("\t")
-        if not query_id.strip() or not query_text.strip():
-            raise GroundTruthError(f"{file} queries line {number}: no id, tab and text")
+        _require(bool(query_id.strip() and query_text.strip()), place, "no id, tab and text")
         texts[query_id.strip()] = query_text.strip()
     return texts
 

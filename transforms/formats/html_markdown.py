@@ -104,7 +104,6 @@ def _group(node: dict[str, Any], groups: Sequence[dict[str, Any]]) -> str | None
 
 
 def _text(node: dict[str, Any]) -> str:
-    """A card as Markdown."""
     if node["type"] == "file":
         return f"![[{node['file']}{node.get('subpath', '')}]]"
     return f"<{node['url']}>" if node["type"] == "link" else str(node.get("text", ""))

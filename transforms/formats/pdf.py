@@ -13,7 +13,7 @@ import pypdfium2.raw as pdfium
 from PIL import Image
 
 from transforms.formats.converted import Converted, FormatError, heading, is_section, own_title, paged, plain
-from transforms.formats.pdf_lines import LIGATURES, Line, page_lines
+from transforms.formats.pdf_lines import LIGATURES, SAME_BASELINE, Line, page_lines
 from transforms.text.visible import Picture, picture_text
 
 MAX_PAGES = 20_000
@@ -28,8 +28,6 @@ MAX_PIXELS = 30_000_000
 _RUNNING_PAGES = 3
 """Pages whose first or last line is the same from which the line is a running head and is kept once."""
 _FEW_LINES = 8
-_SAME_BASELINE = 1.0
-"""Points by which baselines may differ for texts to stand beside each other."""
 _NUMBER_LETTERS = 12
 """Letters and digits that a heading may have before its title in the outline, as `Chapter 12`."""
 _TITLE_HEIGHT = 0.5
@@ -146,7 +144,6 @@ def _time(value: str | None) -> str | None:
 
 
 def _picture(page: pypdfium2.PdfPage) -> bytes:
-    """The page as a grey picture."""
     width, height = page.get_size()
     scale = min(_DPI / 72, math.sqrt(MAX_PIXELS / max(width * height, 1)))
     return pnm(page.render(scale=scale, grayscale=True).to_pil())
@@ -185,7 +182,7 @@ def _edges(lines: list[Line]) -> list[Line]:
     return [
         line
         for line in lines
-        if min(line.baseline - min(heights), max(heights) - line.baseline) < _SAME_BASELINE
+        if min(line.baseline - min(heights), max(heights) - line.baseline) < SAME_BASELINE
         and (len(lines) >= _FEW_LINES or _key(line) == "#")
     ]
 
@@ -309,7 +306,6 @@ def _stands_alone(lines: list[Line], at: int, pitch: float) -> bool:
 
 
 def _usual_size(pages: list[list[Line]]) -> float:
-    """The size of most letters."""
     letters: Counter[float] = Counter()
     for lines in pages:
         for line in lines:
@@ -329,7 +325,6 @@ def _usual_pitch(pages: list[list[Line]]) -> float:
 
 
 def _page_text(lines: list[Line], headings: _Headings, pitch: float) -> str:
-    """The Markdown of a page."""
     parts: list[str] = []
     end, above = 0, None
     for at in range(len(lines) + 1):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-_SAME_BASELINE = 1.0
+SAME_BASELINE = 1.0
 """Points by which baselines may differ for texts to stand beside each other."""
 _COLUMN_LINES = 3
 """Lines that a column of a table has at least."""
@@ -80,7 +80,7 @@ def page_lines(page: pypdfium2.PdfPage, solid: set[str]) -> list[Line]:
         lines = [line._replace(size=0.0) if n in turned else line for n, line in enumerate(lines)]
     rows: list[Line] = []
     for line in lines:
-        if rows and abs(rows[-1].baseline - line.baseline) < _SAME_BASELINE:
+        if rows and abs(rows[-1].baseline - line.baseline) < SAME_BASELINE:
             above = rows[-1]
             rows[-1] = above._replace(text=f"{above.text} {line.text}", bold=above.bold and line.bold)
         else:
@@ -137,7 +137,7 @@ def _rows_of_columns(lines: list[Line]) -> list[Line]:
 
     Columns are runs of short lines on the same heights, one run after another; columns of prose have long lines."""
     starts = [
-        n for n in range(len(lines)) if n == 0 or lines[n].baseline > lines[n - 1].baseline + _SAME_BASELINE
+        n for n in range(len(lines)) if n == 0 or lines[n].baseline > lines[n - 1].baseline + SAME_BASELINE
     ]
     runs = [lines[a:b] for a, b in pairwise([*starts, len(lines)])]
     result: list[Line] = []
@@ -154,7 +154,7 @@ def _stand_beside(first: list[Line], second: list[Line]) -> bool:
     """True if two runs of lines are columns of one table."""
     return (
         len(first) == len(second) >= _COLUMN_LINES
-        and all(abs(a.baseline - b.baseline) < _SAME_BASELINE for a, b in zip(first, second, strict=True))
+        and all(abs(a.baseline - b.baseline) < SAME_BASELINE for a, b in zip(first, second, strict=True))
         and sum(len(line.text) for line in (*first, *second)) <= _CELL_CHARS * 2 * len(first)
     )
 

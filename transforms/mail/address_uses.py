@@ -62,7 +62,6 @@ def address_uses(messages: pa.Table, trailers: pa.Table) -> pa.Table:
 
 
 def _listed(mails: pl.DataFrame, role: str) -> pl.DataFrame:
-    """The recipients in the To or Cc headers."""
     columns = mails.select("message_id", "at", addr=f"{role}_addrs", name=f"{role}_names")
     rows = columns.filter(pl.col("addr").list.len() > 0).explode("addr", "name")
     return rows.with_columns(role=pl.lit(role), also=pl.lit(""))

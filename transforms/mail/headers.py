@@ -252,12 +252,10 @@ def _angled_ids(raw: str) -> list[str]:
 
 def clean_id(raw: str) -> str | None:
     """`raw` without blanks and control characters, or None if the rest cannot identify a mail."""
-    if raw.isascii() and raw.isprintable() and " " not in raw:
-        text = raw
-    else:
-        text = raw
-        if not text.isascii():
-            text = decode_text(text.encode("utf-8", "surrogateescape"), None).text
+    text = raw
+    if not text.isascii():
+        text = decode_text(text.encode("utf-8", "surrogateescape"), None).text
+    if not text.isprintable() or " " in text:
         text = _CONTROL.sub("", _SPACES.sub("", text))
     text = text.strip("<>")
     if not text or ("@" not in text and len(text) < MIN_ID_CHARS) or len(text.encode()) > MAX_ID_BYTES:

@@ -38,13 +38,11 @@ def _text(cell: LexborNode) -> str:
 
 
 def _classes(cell: LexborNode) -> str:
-    """The classes of a cell and of its row."""
     nodes = (cell, cell.parent) if cell.parent else (cell,)
     return " ".join(node.attributes.get("class") or "" for node in nodes)
 
 
 def _lines(cells: list[LexborNode]) -> list[str]:
-    """The lines of a row with their signs."""
     text = _text(cells[-1]).strip("\n").split("\n")
     if len(cells) == 1 or text[0].lstrip().startswith("@@"):
         return [line.strip() for line in text if line.strip()]

@@ -73,7 +73,6 @@ def violations(
 
 
 def _repeated(rows: ibis.Table, key: Sequence[str]) -> ibis.Table:
-    """The keys that several rows have."""
     counts = rows.group_by(list(key)).agg(rows=lambda t: t.count())
     repeated = counts.filter(counts.rows > 1)
     return repeated.select(id=ibis.literal(" ").join([_text(repeated[column]) for column in key]))

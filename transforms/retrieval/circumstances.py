@@ -132,7 +132,6 @@ def _spans(query: str, today: date) -> tuple[_Span, ...]:
 
 
 def _span(fields: Mapping[str, str | None]) -> _Span:
-    """The span of a match of one of _DATES."""
     year, month, day, last = (int(fields.get(name) or 0) for name in ("year", "number", "day", "last"))
     if word := fields.get("month"):
         month = next(n for n, name in enumerate(_MONTHS, 1) if re.fullmatch(name, word, re.IGNORECASE))

@@ -81,7 +81,6 @@ class Places:
 
     @cached_property
     def _by_document(self) -> tuple[np.ndarray, np.ndarray]:
-        """The same by document."""
         return members(self.document)
 
 

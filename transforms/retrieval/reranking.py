@@ -177,7 +177,6 @@ def features(
 
 
 def _share(sought: set[Word], present: Iterable[Word]) -> float:
-    """The share of the sought words that are present."""
     return len(sought.intersection(present)) / len(sought) if sought else 0.0
 
 

@@ -35,7 +35,6 @@ def documents_with(frontmatters: Iterable[tuple[str, str]], key: str, pattern: s
 
 
 def _values(value: Any, parts: list[str]) -> Iterator[str]:
-    """The values at a path of keys as texts."""
     if isinstance(value, list):
         for item in value:
             yield from _values(item, parts)

@@ -312,7 +312,6 @@ def _by_language(
 
 
 def _field_terms(texts: pl.DataFrame, settings: TermSettings) -> pa.Table:
-    """The `terms` table of texts with chunk_id and field."""
     counts = counted_terms(texts.get_column("text"), settings)
     of = [texts.get_column(name).gather(counts.get_column("row")) for name in ("chunk_id", "field")]
     return TERMS.conform(counts.with_columns(of).select(TERMS.names).to_arrow())

@@ -73,7 +73,6 @@ def _in_characters(bodies: list[_Body], document: Document) -> list[_Body]:
 
 
 def _row(document: Document, position: int, body: _Body) -> dict[str, Any]:
-    """The columns of one chunk but its id and the number of chunks."""
     node = document.nodes[position]
     start = max(body.start, int(document.text.startswith(BOM_CHARACTER)))
     display = document.display(start, body.end)

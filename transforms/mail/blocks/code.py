@@ -253,7 +253,6 @@ def _context_hunks(lines: Lines, head: Mask) -> Mask:
 
 
 def _binary_patches(lines: Lines, diff: Mask) -> Mask:
-    """The base-85 lines of a GIT binary patch."""
     heads = lines.matches(BINARY_PATCH, diff)
     if not heads.any():
         return heads

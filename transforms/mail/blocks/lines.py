@@ -87,13 +87,11 @@ def _pair_table(starts: Iterable[str]) -> Mask:
 
 
 def _search(texts: pa.Array, pattern: str) -> Mask:
-    """Which of the texts match."""
     result: Mask = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False).copy()
     return result
 
 
 def _matching(texts: pa.Array, rule: Rule) -> Mask:
-    """Which of the texts the pattern of a rule matches."""
     if rule.plain and len(texts) <= FEW_TEXTS:
         return np.array([rule.compiled.search(text) is not None for text in texts.to_pylist()], dtype=bool)
     return _search(texts, rule.pattern)
@@ -271,7 +269,6 @@ class Lines:
         return out
 
     def _beginning(self, byte: int) -> RowNos:
-        """Rows whose first visible byte is `byte`."""
         if byte not in self._rows_by_byte:
             self._rows_by_byte[byte] = np.flatnonzero(self.byte == byte)
         return self._rows_by_byte[byte]

@@ -163,7 +163,6 @@ def _mottos(lines: Lines, author: Mask, filled: Counts) -> Mask:
 
 
 def _armour(lines: Lines, author: Mask) -> Mask:
-    """PGP armour."""
     armour = lines.matches(rules.PGP, author)
     begin = np.flatnonzero(lines.matches(rules.PGP_BEGIN, armour))
     signed = lines.matches(rules.PGP_SIGNED, armour)

@@ -59,7 +59,6 @@ def _batches(messages: pa.Table) -> Iterator[pa.Table]:
 
 
 def _blocks(messages: pa.Table, settings: BlockSettings) -> pa.Table:
-    """The blocks of one batch."""
     body = messages["body"].cast(pa.large_string()).combine_chunks()
     offsets = np.frombuffer(body.buffers()[1], dtype=np.int64)[body.offset : body.offset + len(body) + 1]
     if offsets[0] == offsets[-1]:

@@ -154,11 +154,9 @@ def _with_texts(frame: pl.DataFrame, short_chars: int) -> pl.DataFrame:
         quote_lex=pl.when("is_hunk").then(point).otherwise(point.str.replace_all(QUOTE_SIGNS, "")),
         reply=own.str.strip_chars_end(),
         context=pl.concat_str(
-            pl.when(is_attachment & has_filename)
-            .then(pl.concat_str("filename", pl.lit("\n")))
-            .otherwise(pl.lit("")),
-            pl.when(pl.col("file") != "").then(pl.concat_str("file", pl.lit("\n"))).otherwise(pl.lit("")),
-            pl.when(pl.col("hunk") != "").then(pl.concat_str("hunk", pl.lit("\n"))).otherwise(pl.lit("")),
+            _text_if(is_attachment & has_filename, "filename", pl.lit("\n")),
+            _text_if(pl.col("file") != "", "file", pl.lit("\n")),
+            _text_if(pl.col("hunk") != "", "hunk", pl.lit("\n")),
         ),
         title=pl.when(is_attachment & has_filename)
         .then(
@@ -167,15 +165,10 @@ def _with_texts(frame: pl.DataFrame, short_chars: int) -> pl.DataFrame:
         .otherwise("subject"),
     ).with_columns(pl.col("quote_lex").str.strip_chars("\n").str.strip_chars_end())
     quoted = pl.col("quote_lex")
-    subject = pl.col("subject") != ""
     frame = frame.with_columns(
         text_embed=pl.concat_str(
-            pl.when(subject)
-            .then(pl.concat_str(pl.lit("Subject: "), "subject", pl.lit("\n\n")))
-            .otherwise(pl.lit("")),
-            pl.when(point != "")
-            .then(pl.concat_str(pl.lit("Quoted point:\n"), quoted, pl.lit("\n\nReply:\n")))
-            .otherwise(pl.lit("")),
+            _text_if(pl.col("subject") != "", pl.lit("Subject: "), "subject", pl.lit("\n\n")),
+            _text_if(point != "", pl.lit("Quoted point:\n"), quoted, pl.lit("\n\nReply:\n")),
             "context",
             "reply",
         ),
@@ -202,6 +195,11 @@ def _with_texts(frame: pl.DataFrame, short_chars: int) -> pl.DataFrame:
     )
 
 
+def _text_if(condition: pl.Expr, *texts: str | pl.Expr) -> pl.Expr:
+    """The texts in one where the condition holds, else an empty text."""
+    return pl.when(condition).then(pl.concat_str(*texts)).otherwise(pl.lit(""))
+
+
 def _without_long_logs(frame: pl.DataFrame, log_chars: int) -> pl.DataFrame:
     """The frame without texts to embed of logs that are longer in their body or attachment."""
     is_log = pl.col("content_class") == "log"
@@ -219,10 +217,7 @@ def _with_diffs(frame: pl.DataFrame) -> pl.DataFrame:
     spread = pl.DataFrame({"row": rows}).hstack(changes)
     every = pl.DataFrame({"row": pl.int_range(len(frame), dtype=pl.UInt32, eager=True)})
     changes = every.join(spread, on="row", how="left", maintain_order="left").drop("row")
-    rest = pl.concat_str(
-        pl.when(pl.col("prose") != "").then(pl.concat_str("prose", pl.lit("\n"))).otherwise(pl.lit("")),
-        "rest",
-    )
+    rest = pl.concat_str(_text_if(pl.col("prose") != "", "prose", pl.lit("\n")), "rest")
     return frame.hstack(changes).with_columns(
         pl.col("added_lex", "removed_lex").fill_null(""),
         # A comment on a patch is found by the file and function that it is about.

@@ -89,7 +89,6 @@ def _bytes(rows: pa.Table, text: str) -> int:
 
 
 def _long_texts(messages: pa.Table, attachments: pa.Table, settings: ChunkSettings) -> pa.Table:
-    """The very long texts as rows of `exclusions`."""
     bodies = messages.filter(pc.greater(pc.utf8_length(messages.column("body")), settings.slow_body_chars))
     patches = pc.equal(attachments.column("content_class"), "patch")
     slow = pc.equal(attachments.column("lane"), "slow")

@@ -153,8 +153,6 @@ def _batches(table: pa.Table, order: list[str], text: str) -> Iterator[pl.DataFr
 
 
 class _BlockIndex:
-    """The blocks of each mail by its id."""
-
     def __init__(self, blocks: pa.Table) -> None:
         frame = pl.DataFrame(
             blocks.select(["message_id", "block_index", "kind", "quote_depth", "char_length"])

@@ -186,7 +186,8 @@ def counts_of_bucket(tables: BucketTables) -> pa.Table:
         ),
         _defects(tables.messages, lists),
     ]  # fmt: skip
-    rows = pl.concat([f.with_columns(pl.col("numerator", "denominator").cast(pl.Int64)) for f in shares])
+    counted = [f.with_columns(pl.col("numerator", "denominator").cast(pl.Int64)) for f in shares]
+    rows = pl.concat(counted, how="diagonal")
     return MEASURE_COUNTS.conform(rows.sort(MEASURE_COUNTS.key).select(MEASURE_COUNTS.names).to_arrow())
 
 
@@ -213,17 +214,8 @@ def _share(
 ) -> pl.DataFrame:
     """One row per list: the sums of two columns or expressions."""
     numbers = [pl.col(e) if isinstance(e, str) else e for e in (numerator, denominator)]
-    return (
-        frame.group_by("list_id")
-        .agg(numerator=numbers[0].sum(), denominator=numbers[1].sum())
-        .select(
-            "list_id",
-            pl.lit(measure).alias("measure"),
-            pl.lit("").alias("detail"),
-            "numerator",
-            "denominator",
-        )
-    )
+    sums = frame.group_by("list_id").agg(numerator=numbers[0].sum(), denominator=numbers[1].sum())
+    return sums.with_columns(measure=pl.lit(measure), detail=pl.lit(""))
 
 
 def _chunk_measures(bodies: pl.DataFrame) -> list[pl.DataFrame]:
@@ -303,5 +295,5 @@ def _defects(messages: pa.Table, lists: pl.DataFrame) -> pl.DataFrame:
         .group_by("list_id", "detail")
         .agg(numerator=pl.len())
         .join(totals, on="list_id")
-        .select("list_id", pl.lit("parse_defects").alias("measure"), "detail", "numerator", "denominator")
+        .with_columns(measure=pl.lit("parse_defects"))
     )

@@ -121,7 +121,6 @@ def _pairs(messages: pa.Table, tree: pa.Table) -> pl.DataFrame:
 
 
 def _runs(pairs: pl.DataFrame, authored: pl.DataFrame, bodies: pa.Array) -> pl.DataFrame:
-    """The inferred quotes of some mails with their parents."""
     parents = pairs.select("row_parent").unique(maintain_order=True).with_row_index("parent")
     pairs = pairs.join(parents, on="row_parent", maintain_order="left").with_columns(
         row=pl.int_range(pl.len(), dtype=pl.Int64), mail_row="row", parent=pl.col("parent").cast(pl.Int64)

@@ -110,7 +110,6 @@ def _is_random(text: bytes) -> bool:
 
 
 def _is_password(value: _Value, before: bytes, sign: bytes) -> bool:
-    """True for the value of a name that says `password`."""
     text = value.text
     if len(text) < 4 or _is_no_value(text, value.is_quoted) or (_DOTTED.match(text) and not value.is_quoted):
         return False
