@@ -140,6 +140,7 @@ MADE_TYPES = {
     **dict.fromkeys(
         (("participants", name) for name in ("message_id", "role", "addr", "person_id", "name")), "VARCHAR"
     ),
+    ("threads", "participant_count"): "BIGINT",
     ("senders", "is_automatic"): "BOOLEAN",
     **dict.fromkeys(
         (("series_versions", name) for name in ("series_id", "posting_id", "title", "author")), "VARCHAR"

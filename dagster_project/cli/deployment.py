@@ -49,7 +49,8 @@ def _fault(problem: str, remedy: str) -> Finding:
 
 def _secrets(settings: Settings, configured: dict[str, Any]) -> Iterator[Finding]:
     """Whether the variables that the settings and Dagster's name are set, and no password is in a file."""
-    names = dict.fromkeys(_variables(configured))
+    parts = list(_parts(configured))
+    names = dict.fromkeys(part for name, part in parts if name == "env" and isinstance(part, str))
     for remote in filter(None, (source.remote for source in settings.sources)):
         names |= dict.fromkeys(remote.variables(os.environ).values())
     names |= dict.fromkeys(filter(None, [settings.alerts.variable]))
@@ -58,28 +59,18 @@ def _secrets(settings: Settings, configured: dict[str, Any]) -> Iterator[Finding
         yield _fault(f"these variables are not set: {', '.join(unset)}", remedy)
     elif names:
         yield Finding(_AREA, "ok", f"secrets come from the environment: {', '.join(names)}")
-    if any(_literals(configured)):
+    if any(name in ("password", "postgres_url") and isinstance(part, str) for name, part in parts):
         yield _fault("dagster.yaml holds a password", "name a variable: password: { env: WEFT_PG_PASSWORD }")
 
 
-def _variables(value: Any) -> Iterator[str]:
-    """The environment variables that a configuration of Dagster names."""
-    if isinstance(value, dict):
-        if set(value) == {"env"} and isinstance(value["env"], str):
-            yield value["env"]
-        for part in value.values():
-            yield from _variables(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _variables(part)
-
-
-def _literals(value: Any) -> Iterator[str]:
-    """The passwords that stand in a configuration of Dagster itself."""
-    for name, part in value.items() if isinstance(value, dict) else ():
-        if name in ("password", "postgres_url") and isinstance(part, str):
-            yield name
-        yield from _literals(part)
+def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every part of a configuration with its key, or its place in a list."""
+    entries = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for name, part in entries:
+        yield name, part
+        yield from _parts(part)
 
 
 def _instance(settings: Settings, home: Path) -> Iterator[Finding]:

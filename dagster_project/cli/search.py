@@ -4,6 +4,7 @@ This module loads nothing that builds: that would take longer than a search."""
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,7 @@ from dagster_project.cli.terminal.completion import complete_id
 from dagster_project.config.settings import load_settings
 from dagster_project.index.search.explain import Explanation, explanation
 from dagster_project.index.search.filters import Filters
+from dagster_project.index.search.hit_table import SearchResult
 from dagster_project.index.search.lookup import reading
 from dagster_project.index.search.opened_index import open_index, with_options
 from dagster_project.index.search.query_rewriting import make_rewriter
@@ -106,10 +108,17 @@ def search(
             _explain(explanation(index, texts[0], ident, filters, limit, plain), as_json, rows)
             return
         result, version = index.search(texts, filters, limit, plain), index.manifest["version"]
-    if as_json:
-        click.echo(json.dumps(result.as_json(rewritten, version), ensure_ascii=False))
+    _print(result, version, rewritten, None if as_json else Details(explains, more))
+
+
+def _print(
+    result: SearchResult, version: str, queries: Sequence[Standalone], details: Details | None
+) -> None:
+    """Print hits with these details, else as JSON; exit code 3 without one."""
+    if details:
+        print_hits([query.used for query in queries], result, version, details)
     else:
-        print_hits(texts, result, version, Details(explains, more))
+        click.echo(json.dumps(result.as_json(queries, version), ensure_ascii=False))
     if not result.hits.num_rows:
         sys.exit(NO_RESULTS)
 
@@ -136,13 +145,7 @@ def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
     ID is one that `weft get` takes, but not a citation with bytes."""
     with closing(open_index(load_settings(config))) as index:
         result, version = similar(index, name, limit), index.manifest["version"]
-    if as_json:
-        queries = [Standalone(name, name)]
-        click.echo(json.dumps(result.as_json(queries, version), ensure_ascii=False))
-    else:
-        print_hits([name], result, version, Details())
-    if not result.hits.num_rows:
-        sys.exit(NO_RESULTS)
+    _print(result, version, [Standalone(name, name)], None if as_json else Details())
 
 
 @click.command()

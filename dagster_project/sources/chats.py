@@ -22,7 +22,7 @@ from transforms.conversations import windows as conversations
 from transforms.conversations.chunks import conversation_attachments
 from transforms.conversations.exports import Chat
 from transforms.conversations.pseudonyms import Pseudonym, keyed_pseudonym
-from transforms.errors import SettingsError, SourceError
+from transforms.errors import SettingsError, SourceError, UnwritableError
 from transforms.formats.converted import Converted
 from transforms.hashing import parts_hash
 from transforms.schemas.conversations import CONVERSATION_MESSAGES
@@ -240,7 +240,8 @@ def pseudonym_key(path: Path, data: Path) -> bytes:
             raise SettingsError(f"{path} can be read by others: chmod 600 it, or set {VARIABLE} instead")
         return _long_enough(path.read_bytes().strip(), str(path))
     except OSError as error:
-        raise SettingsError(
+        fault = UnwritableError if error.errno in globs.NO_WRITING else SettingsError
+        raise fault(
             f"the key of pseudonyms at {path} cannot be used ({error.strerror}): mend the file, or set {VARIABLE}"
         ) from error
 

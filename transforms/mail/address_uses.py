@@ -6,7 +6,7 @@ import pyarrow as pa
 from transforms.hashing import text_hash
 from transforms.schemas.mail import ADDRESS_USES
 
-VERSION = "2"
+VERSION = "3"
 
 _SIGNATURE = r"\n-- ?\n((?:[^\n]*\n?){1,12})\z"
 _SIGNATURE_CHARS = 1200
@@ -16,7 +16,8 @@ _FEWEST_LETTERS = 24
 _FROM_LINE = r"\A\s*From:[ \t]*([^\n<]*)<([^<>\s]+@[^<>\s]+)>[ \t]*\n"
 _KEY = ["addr", "name", "role", "also"]
 COLUMNS = [
-    "message_id", "from_addr", "from_name", "to_addrs", "to_names", "cc_addrs", "cc_names", "effective_at",
+    "message_id", "from_addr", "from_name", "to_addrs", "to_names", "cc_addrs", "cc_names", "effective_at", "list_id",
+    "header_list_id",
 ]  # fmt: skip
 """The columns of `messages` that are read, beside the body."""
 
@@ -50,6 +51,7 @@ def address_uses(messages: pa.Table, trailers: pa.Table) -> pa.Table:
         in_body,
         _named(authors, in_body),
         _named(others, others),
+        _lists(mails, pl.concat(recipients)),
         _signatures(mails, bodies),
     ]
     uses = pl.concat(frame.select("message_id", "at", *_KEY) for frame in mentions)
@@ -65,6 +67,14 @@ def _listed(mails: pl.DataFrame, role: str) -> pl.DataFrame:
     columns = mails.select("message_id", "at", addr=f"{role}_addrs", name=f"{role}_names")
     rows = columns.filter(pl.col("addr").list.len() > 0).explode("addr", "name")
     return rows.with_columns(role=pl.lit(role), also=pl.lit(""))
+
+
+def _lists(mails: pl.DataFrame, recipients: pl.DataFrame) -> pl.DataFrame:
+    """The recipients that are the list: by the List-Id (RFC 2919), their address with a dot for the @, or by its name."""
+    listed = recipients.join(mails.select("message_id", "list_id", "header_list_id"), on="message_id")
+    by_header = pl.col("addr").str.replace("@", ".", literal=True) == pl.col("header_list_id")
+    by_name = pl.col("addr").str.extract("^([^@]+)@") == pl.col("list_id")
+    return listed.filter(by_header | by_name).select(recipients.columns).with_columns(role=pl.lit("list"))
 
 
 def _from_lines(mails: pl.DataFrame, bodies: pl.Series) -> pl.DataFrame:

@@ -10,11 +10,11 @@ from transforms.mail.address_uses import is_full_name, name_key
 from transforms.schemas.relations import PEOPLE
 from transforms.toml_file import patterns
 
-VERSION = "2"
+VERSION = "3"
 
 _MOST_NAMES = 5
 """Names without a word in common under which one person writes; behind an address with more are several people."""
-_NOBODY = patterns(__name__)["nobody"]
+_NOBODY, _LIST, _LIST_NAME = (patterns(__name__)[key] for key in ("nobody", "list", "list_name"))
 _VIA = r"(?i)\s(?:via|über|por|par)\s"
 """A list that writes in an author's name puts its own address: `Ann Lee via Gauges <gauges@example.org>`."""
 
@@ -92,8 +92,12 @@ def _names(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _shared(frame: pl.DataFrame) -> Iterator[str]:
     """Addresses behind which no single person is."""
-    nobody = frame.filter(pl.col("addr").str.contains(_NOBODY))["addr"].unique()
-    yield from nobody
+    yield from frame.filter(pl.col("addr").str.contains(_NOBODY))["addr"].unique()
+    is_list = pl.col("addr").str.contains(_LIST) | pl.col("name").str.contains(_LIST_NAME)
+    writers = frame.filter(pl.col("role") == "from").select("addr")
+    # The owner of `ann.mbox` has the name of a list, too, and anybody can name a person in a List-Id; but people write.
+    lists = frame.filter(is_list | (pl.col("role") == "list")).join(writers, on="addr", how="anti")
+    yield from lists["addr"].unique()
     authors = frame.filter((pl.col("role") == "from") & (pl.col("name") != ""))
     yield from authors.filter(pl.col("name").str.contains(_VIA))["addr"].unique()
     many = authors.select("addr", key=name_key(pl.col("name"))).unique().sort("addr", "key")

@@ -130,7 +130,7 @@ ADDRESS_USES = Table(
         required("name", pa.string(), "the display name; empty if none"),
         required("role", pa.string(),
             "from, to, cc, or trailer (a From line of the body, too); of what shows who somebody is: named (another "
-            "address beside the same full name in one mail) or signature"),
+            "address beside the same full name in one mail), signature, or list (the address of the mail's list)"),
         required("also", pa.string(), "the other address, or the hash of the signature; empty for other roles"),
         required("mail_count", pa.int64(), "mails"),
         Column("first_at", TIME, "effective time of the earliest of these mails"),

@@ -15,7 +15,6 @@ THREADS = Table(
         required("subject", pa.string(), "subject of the earliest mail"),
         required("message_count", pa.int64(), "mails, without ghosts"),
         required("ghost_count", pa.int64(), "mails that others refer to and no archive holds"),
-        required("participant_count", pa.int64(), "distinct authors"),
         Column("first_at", TIME, "effective time of the earliest mail"),
         Column("last_at", TIME, "effective time of the latest mail"),
     ),

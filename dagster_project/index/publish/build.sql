@@ -157,6 +157,12 @@ SELECT place, now AS person_id FROM (
   FROM {table} t LEFT JOIN people p ON p.addr = t.{addr}
 ) WHERE before IS DISTINCT FROM now;
 UPDATE {table} SET person_id = persons.person_id FROM persons WHERE {table}.rowid = persons.place
+-- name: participant_counts
+CREATE TEMP TABLE participant_counts AS
+SELECT t.rowid AS place, t.participant_count AS before, count(DISTINCT m.person_id) AS now
+FROM threads t LEFT JOIN thread_tree n USING (thread_id) LEFT JOIN messages m USING (message_id)
+GROUP BY ALL HAVING before IS DISTINCT FROM now;
+UPDATE threads SET participant_count = now FROM participant_counts WHERE threads.rowid = place
 -- name: first_seen_before
 SELECT source, partition, place, bytes_sha256, min(first_seen) AS first_seen FROM quarantine GROUP BY ALL
 -- name: first_seen

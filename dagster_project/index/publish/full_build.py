@@ -70,6 +70,7 @@ class IndexBuild:
             changed = self._fill()
             for table, prefix in (("messages", "from_"), ("trailers", "")):
                 connection.execute(BUILD("persons", table=table, addr=f"{prefix}addr", name=f"{prefix}name"))
+            connection.execute(BUILD("participant_counts"))
             self.phases.begin("publish_vectors")
             rows = self._manifest(self._index_vectors())
             self.phases.step("publish_vectors", rows["embeddings"])
@@ -172,13 +173,13 @@ class IndexBuild:
         """Create the tables of the views `lake_<table>`."""
         for name, rows in table_sql.WHOLE_SQL.items():
             order = f" ORDER BY {', '.join(REGISTRY[name].schema.key)}" if name in IN_PARTS else ""
-            self.connection.execute(f"CREATE TABLE {name} AS {rows}{order}")
+            self._create_from_lake(self.connection, name, f"{rows}{order}")
             self.phases.step("publish_relations", self._count(name))
 
     def _create_tables(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Create all tables made from partitions of the lake, and the vectors."""
         for table in table_sql.PARTITIONED:
-            self._create_partitioned(connection, table, BUILD(f"rows_of_{table}"))
+            self._create_from_lake(connection, table, BUILD(f"rows_of_{table}"))
         connection.execute(BUILD("numbers"))
         connection.execute(BUILD("embedded_texts", chunks="FROM chunks"))
         self._create_vectors(connection)
@@ -242,8 +243,8 @@ class IndexBuild:
             self.connection.execute(f"CREATE TABLE {table} AS FROM new_rows")
 
     @staticmethod
-    def _create_partitioned(connection: duckdb.DuckDBPyConnection, table: str, rows: str) -> None:
-        """Create a table of the lake's partitions from its rows; columns that are seldom read are compressed."""
+    def _create_from_lake(connection: duckdb.DuckDBPyConnection, table: str, rows: str) -> None:
+        """Create a table from its rows in the lake; columns that are seldom read are compressed."""
         if table in table_sql.MADE_HERE:
             column, kind = table_sql.MADE_HERE[table].split()
             rows = f"SELECT *, NULL::{kind} AS {column} FROM ({rows})"

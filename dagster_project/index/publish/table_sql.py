@@ -61,6 +61,7 @@ arrays have the texts that a hit shows."""
 MADE_HERE = {
     "messages": "person_id VARCHAR",
     "trailers": "person_id VARCHAR",
+    "threads": "participant_count BIGINT",
     "chunks": "chunk_no INTEGER",
     "quarantine": "first_seen TIMESTAMPTZ",
 }
@@ -111,6 +112,7 @@ _ADDED_COLUMNS = {
         "person_id": "who wrote it, as in `people`; of an address that many share the name; null without an author"
     },
     "trailers": {"person_id": "whom it names, as in `messages`; null if it names a commit"},
+    "threads": {"participant_count": "persons who wrote in it, each once (`person_id` in `messages`)"},
     "quarantine": {"first_seen": "when a published version held the row for the first time"},
     "chunks": {
         "chunk_no": "number of the chunk in this file, from 0",

@@ -6,14 +6,15 @@ SELECT m.message_id, m.person_id, coalesce(if(p.is_shared, NULL, p.name), m.from
 FROM messages m LEFT JOIN people p ON p.addr = m.from_addr
 -- name: participants
 SELECT x.message_id, x.role, x.addr,
-  coalesce(x.person_id, if(p.is_shared, nullif(x.name, ''), p.person_id), x.addr, x.name) AS person_id,
+  coalesce(x.person_id, p.person_id, x.addr, x.name) AS person_id,
   coalesce(if(p.is_shared, NULL, p.name), nullif(x.name, ''), x.addr) AS name
 FROM (
   SELECT message_id, 'from' AS role, from_addr AS addr, from_name AS name, person_id FROM messages
   UNION ALL SELECT message_id, 'to', unnest(to_addrs), unnest(to_names), NULL FROM messages
   UNION ALL SELECT message_id, 'cc', unnest(cc_addrs), unnest(cc_names), NULL FROM messages
   UNION ALL SELECT message_id, kind, addr, name, person_id FROM trailers WHERE person_id IS NOT NULL
-) x LEFT JOIN people p ON p.addr = x.addr
+) x LEFT JOIN people p ON p.addr = x.addr 
+WHERE if(x.role = 'from', x.person_id IS NOT NULL, p.is_shared IS NOT TRUE)
 -- name: backlinks
 SELECT to_id, from_id, source_kind, kind, target, text, byte_start, byte_end FROM links
 WHERE to_id IS NOT NULL AND to_id <> from_id

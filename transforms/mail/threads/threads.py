@@ -14,7 +14,7 @@ from transforms.mail.rows import SYNTHETIC_DOMAIN
 from transforms.schemas.relations import MEMBERSHIPS, THREAD_TREE, THREADS
 from transforms.settings.mail import ThreadSettings
 
-VERSION = "6"
+VERSION = "7"
 _NEVER = 2**63 - 1
 """The time, in microseconds, of a mail without one: after all others."""
 _ASIDE = r"\s*\((?:was\b.*|fwd\))\s*$"
@@ -131,13 +131,13 @@ def canonical(stored: ibis.Table, memberships: ibis.Table, id_column: str = "mes
     return joined.mutate(**{id_column: lambda t: t.published_id}).select(stored.columns)
 
 
-_OF_MAIL = ["message_id", "in_reply_to", "refs", "subject", "from_addr", "effective_at"]
+_OF_MAIL = ["message_id", "in_reply_to", "refs", "subject", "effective_at"]
 
 
 def build_threads(messages: pa.Table, lists: pa.Table, settings: ThreadSettings) -> ThreadTables:
     """The tables `threads` and `thread_tree` of mails that are each present once.
 
-    `messages` needs the columns message_id, in_reply_to, refs, subject, from_addr, effective_at;
+    `messages` needs the columns message_id, in_reply_to, refs, subject, effective_at;
     `lists` has a row (message_id, list_id) for each list a mail was found in. A mail answers the id
     in its In-Reply-To, else the last of its References that is known, else the last one (after RFC
     5322 3.6.4 and Zawinski's threading algorithm). A reply that names no mail answers the latest
@@ -314,7 +314,7 @@ def _named_threads(tree: pa.Table, references: dict[str, list[str]], times: dict
 def _threads(tree: pa.Table, messages: pa.Table) -> pa.Table:
     """The `threads` table: one row per thread with its counts and times."""
     nodes = pl.DataFrame(tree)
-    mails = pl.DataFrame(messages.select(["message_id", "subject", "from_addr", "effective_at"]))
+    mails = pl.DataFrame(messages.select(["message_id", "subject", "effective_at"]))
     roots = nodes.filter(pl.col("depth") == 0).select("thread_id", root_id="message_id")
     counts = (
         nodes.join(mails, on="message_id", how="left")
@@ -324,7 +324,6 @@ def _threads(tree: pa.Table, messages: pa.Table) -> pa.Table:
             subject=pl.col("subject").drop_nulls().first().fill_null(""),
             message_count=(~pl.col("is_ghost")).sum().cast(pl.Int64),
             ghost_count=pl.col("is_ghost").sum().cast(pl.Int64),
-            participant_count=pl.col("from_addr").drop_nulls().n_unique().cast(pl.Int64),
             first_at=pl.col("effective_at").min(),
             last_at=pl.col("effective_at").max(),
         )

@@ -147,7 +147,7 @@ class LensBuild(IndexBuild):
         for table in ("partitions", "parts"):
             run(f"CREATE TABLE {table} AS FROM src.{table} WHERE false")
         for table in table_sql.PARTITIONED:
-            self._create_partitioned(self.connection, table, self._rows(table))
+            self._create_from_lake(self.connection, table, self._rows(table))
         run(BUILD("numbers"))
         relate(self.connection, self.threads, self.settings.terms)
         self._create_whole()
