@@ -6,7 +6,7 @@ import socket
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 from starlette.types import ASGIApp
@@ -15,6 +15,7 @@ from dagster_project.cli.options import CONFIG, JSON, LENS, explained
 from dagster_project.cli.standby_process import standing_by
 from dagster_project.config.settings import load_settings
 from dagster_project.index.search.opened_index import require_lens
+from dagster_project.outgoing.receipt_seals import parsed_heads
 from dagster_project.outgoing.receipts import Receipts, receipt_line
 from dagster_project.servers.guards import LEAST_TOKEN, TOKEN_VARIABLE
 from dagster_project.servers.listening import listening, log_aside, make_server
@@ -102,8 +103,13 @@ def skill(folders: tuple[Path, ...]) -> None:
 @JSON
 @click.option("--last", type=click.IntRange(1), help="Only this many, the newest.")
 @click.option("--new-key", is_flag=True, help="First change the key that signs; a receipt says so.")
+@click.option(
+    "--heads", type=click.File(errors="replace"), help="Compare also heads that were sent elsewhere."
+)
 @explained
-def receipts(part: str, config: Path | None, as_json: bool, last: int | None, new_key: bool) -> None:
+def receipts(
+    part: str, config: Path | None, as_json: bool, last: int | None, new_key: bool, heads: TextIO | None
+) -> None:
     """List the texts that assistants were shown, and verify that no receipt was changed, added or removed.
 
     A receipt has the hashes of the question and of each text, and how much was masked. Exit code 5 if a receipt is
@@ -112,13 +118,15 @@ def receipts(part: str, config: Path | None, as_json: bool, last: int | None, ne
     chain = Receipts(load_settings(config or click.get_current_context().obj).root)
     if new_key:
         chain.renew_key()
+    others = parsed_heads(heads.read(), heads.name) if heads else []
+    others = [head for head in others if head.get("storage") == str(chain.heads.root)]
     count, hashed = 0, ""
     first: dict[str, Any] = {}
     signed: dict[str, int] = {}
 
     def counted() -> Iterator[dict[str, Any]]:
         nonlocal first, count, hashed
-        for receipt in chain.read():
+        for receipt in chain.read(others):
             first = first or receipt
             count, hashed = receipt["number"], receipt["hash"]
             signed[receipt["key"]] = count
@@ -132,6 +140,8 @@ def receipts(part: str, config: Path | None, as_json: bool, last: int | None, ne
     start = first.get("number", 1)
     size = count - start + 1
     unknown = chain.unknown(first, count)
+    if heads and not any(head["number"] >= start for head in others):
+        unknown.append(f"what {heads.name} shows: it has no head of these receipts of {chain.heads.root}")
     if part == "verify" and as_json:
         answer = {"receipts": size, "first": start, "hash": hashed, "keys": signed, "unknown": unknown}
         click.echo(json.dumps(answer))

@@ -7,7 +7,7 @@ that were cut off at the end, and a chain that somebody wrote over. A file that 
 
 import json
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from contextvars import ContextVar
@@ -18,7 +18,14 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dagster_project.outgoing.receipt_seals import Heads, ReceiptKey, is_place, is_signed, public
+from dagster_project.outgoing.receipt_seals import (
+    HEAD_VARIABLE,
+    Heads,
+    ReceiptKey,
+    is_place,
+    is_signed,
+    public,
+)
 from dagster_project.system.disk_space import may_be_written
 from dagster_project.system.durable import put, remove, sync
 from dagster_project.system.locks import alone
@@ -167,11 +174,11 @@ class Receipts:
                 return number, receipt.get("hash", bytes_sha256(last)), receipt
         return 0, GENESIS, {}
 
-    def read(self) -> Iterator[dict[str, Any]]:
+    def read(self, others: Sequence[Mapping[str, Any]] = ()) -> Iterator[dict[str, Any]]:
         """The receipts, oldest first; ReceiptError names the first line at which the chain is broken.
 
         The first may be one behind those that were dropped. Behind the last one ReceiptError names each difference from
-        the notes of its head, and from its key."""
+        the notes of its head, from `others` of another place, and from its key."""
         has_writers = self.path.parent.exists() and may_be_written(self.path.parent)
         lock = self.locked if has_writers else nullcontext
         with ExitStack() as opened:
@@ -185,6 +192,9 @@ class Receipts:
                 for head in heads[:-1]  # the last alone may be of a receipt that others continue
                 if head["number"] <= number
             ]
+            noted = defaultdict[int, list[Mapping[str, Any]]](list)
+            for head in (*heads, *others):
+                noted[head["number"]].append(head)
             for file in files:
                 text = file.read(rest)
                 rest -= len(text)
@@ -193,9 +203,14 @@ class Receipts:
                     if fault := _fault(line, receipt, number, before, last):
                         raise ReceiptError("; ".join([f"line {at} of {file.name} {fault}", *faults]))
                     before, last = receipt["hash"], receipt
-                    faults += self.heads.differences(heads, receipt)
+                    faults += [
+                        f"receipt {number} is not the one noted at {head.get('at')}: the chain was written over"
+                        + ("" if head.get("key") == receipt.get("key") else ", and signed with another key")
+                        for head in noted.get(number, ())
+                        if head["hash"] != before
+                    ]
                     yield receipt
-        if (most := max((head["number"] for head in heads), default=0)) > number:
+        if (most := max(noted, default=0)) > number:
             left = self.path.stat().st_size if self.path.exists() else -1
             how = "has lines cut off at its end" if left > 0 else "was deleted" if left else "was emptied"
             faults.append(f"{self.path} {how}: receipts {number + 1} to {most} are gone")
@@ -205,7 +220,9 @@ class Receipts:
         if last.get("part") != last.get("parts"):
             faults.append(f"{self.path} ends within an answer: a kill, or its last parts were cut off")
         if faults:
-            raise ReceiptError(f"{'; '.join(faults)}. {self.heads.file} has the notes")
+            raise ReceiptError(
+                f"{'; '.join(faults)}. {self.heads.file} {'and --heads have' if others else 'has'} the notes"
+            )
 
     def unknown(self, first: Mapping[str, Any], count: int) -> list[str]:
         """The reasons why a whole chain from a receipt to that of number `count` may not be all."""
@@ -217,6 +234,9 @@ class Receipts:
             reasons.append(f"whether the end was cut off: {self.heads.file} has no note of it")
         elif heads[-1]["number"] < count:
             reasons.append(f"whether the end was cut off behind receipt {heads[-1]['number']}, the last note")
+        elif "not_sent" in heads[-1] or self.heads.command and "sent" not in heads[-1]:
+            why = heads[-1].get("not_sent", f"{HEAD_VARIABLE} was not set then")
+            reasons.append(f"what the second place has of receipt {count}: its head was not sent ({why})")
         return reasons
 
 

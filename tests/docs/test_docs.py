@@ -200,7 +200,7 @@ def test_every_command_runs_or_is_known(sample: Sample, block: Block):
 def test_every_command_that_is_mentioned_has_its_options():
     for path in PAGES:
         for name, rest in re.findall(
-            r"\bweft (build|search|context|sql|ui|serve(?! tokens)|get|similar|mcp|plan|"
+            r"\bweft (build|search|context|sql|ui|serve(?! tokens)|get|similar|mcp(?! receipts)|plan|"
             r"backfill|forget)\b"
             r"([^`\n]*)",
             path.read_text(encoding="utf-8"),

@@ -3,17 +3,22 @@
 import json
 import os
 import shutil
+import socket
 import stat
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from dagster_project.outgoing import receipt_seals
 from dagster_project.outgoing import receipts as module
+from dagster_project.outgoing.receipt_seals import HEAD_VARIABLE, parsed_heads
 from dagster_project.outgoing.receipts import Disclosed, Receipts, Seen, receipt_line
-from transforms.errors import ReceiptError
+from tests.timing import HUNG
+from transforms.errors import ReceiptError, SettingsError
 
 
 def added(receipts: Receipts, passages: int = 1, place: str = "place") -> str:
@@ -78,17 +83,6 @@ def test_a_change_is_named_for_what_it_is(tmp_path: Path, kind: str):
         list(receipts.read())
 
 
-def test_a_cut_end_stays_known_behind_later_receipts(tmp_path: Path):
-    receipts = Receipts(tmp_path)
-    hashes = [added(receipts) for _ in range(3)]
-    assert [(r["number"], r["hash"]) for r in receipts.read()] == list(enumerate(hashes, 1))
-    receipts.path.write_bytes(b"".join(receipts.path.read_bytes().splitlines(keepends=True)[:1]))
-    for _ in range(4):
-        added(receipts)
-    with pytest.raises(ReceiptError, match="receipt 3 is not the one noted"):
-        list(receipts.read())
-
-
 def test_files_of_two_writers_are_one_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "_MOST_BYTES", 4_000)
     with ThreadPoolExecutor(2) as two:
@@ -149,13 +143,14 @@ def test_a_change_of_a_shortened_chain_is_named(
         list(shortened.read())
 
 
-def test_what_was_written_over_stays_known_when_it_is_dropped(shortened: Receipts):
+def test_a_cut_end_stays_known_behind_later_receipts_and_when_it_is_dropped(shortened: Receipts):
     last = shortened.path.read_bytes()
     shortened.path.write_bytes(last[: last.rindex(b"\n", 0, -1) + 1])
-    for _ in range(30):
-        added(shortened)
-    with pytest.raises(ReceiptError, match="was cut off or written over before it was dropped"):
-        list(shortened.read())
+    for count, named in ((4, "is not the one noted"), (30, "cut off or written over before it was dropped")):
+        for _ in range(count):
+            added(shortened)
+        with pytest.raises(ReceiptError, match=named):
+            list(shortened.read())
 
 
 @pytest.mark.parametrize("name", ["_drop", "_write"])
@@ -214,6 +209,66 @@ def test_receipt_key_and_note_are_on_the_disk_when_the_answer_may_leave(
             for place in (file, *file.parents):
                 if tmp_path in place.parents:
                     assert synced[place.parent.stat().st_ino][place.name] == place.stat().st_ino
+
+
+@pytest.mark.parametrize("place", ["folder", "command", "syslog"])
+def test_a_second_place_shows_a_chain_that_was_written_over_with_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+):
+    states, sent, root = tmp_path / "states", tmp_path / "sent", tmp_path / "root"
+    monkeypatch.setenv("XDG_STATE_HOME", str(states))
+    monkeypatch.setattr(receipt_seals, "_SECONDS", HUNG)
+    with TemporaryDirectory(dir="/tmp") as short, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
+        log.bind(f"{short}/log")
+        log.settimeout(HUNG)
+        monkeypatch.setattr(receipt_seals, "_LOGGER", (*receipt_seals._LOGGER, f"--socket={short}/log"))
+        named = {"folder": str(tmp_path / "elsewhere"), "command": f"command:sh -c 'cat >> {sent}'"}
+        monkeypatch.setenv(HEAD_VARIABLE, named.get(place, place))
+        receipts = Receipts(root)
+        hashes = [added(receipts) for _ in range(2)]
+        if place == "syslog":
+            sent.write_bytes(log.recv(65_536) + b"\n" + log.recv(65_536))
+    heads = parsed_heads((receipts.heads.file if place == "folder" else sent).read_text(), sent)
+    assert [r["hash"] for r in receipts.read(heads)] == hashes and receipts.unknown({}, 2) == []
+    monkeypatch.delenv(HEAD_VARIABLE)
+    receipts.path.unlink()
+    shutil.rmtree(states, ignore_errors=True)
+    with pytest.raises(ReceiptError, match="receipts 1 to 2 are gone"):
+        list(Receipts(root).read(heads))
+    for _ in range(3):
+        added(Receipts(root))
+    assert len(list(Receipts(root).read())) == 3
+    with pytest.raises(ReceiptError, match="receipt 2 is not the one noted"):
+        list(Receipts(root).read(heads))
+
+
+@pytest.mark.parametrize(
+    ("command", "seconds", "why"),
+    [
+        ("false", HUNG, "false ended with exit code 1"),
+        ("no-such-program -x", HUNG, "no-such-program: No such file or directory"),
+        ("sleep 60", 0.1, "sleep: no end in 0.1 s"),
+    ],
+)
+def test_a_head_that_cannot_be_sent_stops_no_answer_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, seconds: float, why: str
+):
+    monkeypatch.setattr(receipt_seals, "_SECONDS", seconds)
+    monkeypatch.setenv(HEAD_VARIABLE, f"command:{command}")
+    added(receipts := Receipts(tmp_path))
+    assert why in receipts.unknown({}, 1)[0]
+    added(receipts)
+    assert "could not be sent in the last 60 s" in receipts.unknown({}, 2)[0]
+    monkeypatch.setenv(HEAD_VARIABLE, "")
+    added(Receipts(tmp_path))
+    assert Receipts(tmp_path).unknown({}, 3) == [] and "was not set then" in receipts.unknown({}, 3)[0]
+
+
+@pytest.mark.parametrize("place", ["syslogs", "command:", "command:'", "here", "/root/notes"])
+def test_a_second_place_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, place: str):
+    monkeypatch.setenv(HEAD_VARIABLE, place)
+    with pytest.raises(SettingsError, match="WEFT_RECEIPTS_HEAD names no place"):
+        Receipts(Path("/root"))
 
 
 def test_an_answer_with_many_long_places_stops_no_later_one(tmp_path: Path):

@@ -421,6 +421,15 @@ def test_receipts_are_verified(office: Workspace, tmp_path: Path):
     assert listed.exit_code == 0 and f"{count} receipts, unchanged" in listed.output
     last = work.weft("mcp", "receipts", "--last", "1").output.splitlines()
     assert last == listed.output.splitlines()[-2:]
+    heads, noted = tmp_path / "heads", Receipts(work.settings.root).heads.file.read_text()
+    for old, new, code, why in (
+        ("", "", 0, "unchanged"),
+        ("/", "//", 0, "it has no head"),
+        ("{", "", 5, "line 1 of"),
+    ):
+        heads.write_text(f"Nov 28 host weft: {noted}".replace(old, new))
+        found = work.weft("mcp", "receipts", "verify", "--heads", str(heads))
+        assert found.exit_code == code and why in found.output
     path.write_text(whole.replace('"tool":"get"', '"tool":"search"'))
     found = work.weft("mcp", "receipts", "verify")
     assert found.exit_code == 5 and "not as it was written" in found.output

@@ -107,18 +107,6 @@ def test_a_request_without_a_session_is_answered_by_itself(built_once: Workspace
     assert '"dev"' in answer.text
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"), [("Bearer a-token-nobody-guesses", 200), ("Bearer another", 401), (None, 401)]
-)
-def test_assistants_over_http_need_the_token_that_is_set(
-    built_once: Workspace, given: str | None, expected: int
-):
-    app = mcp_app(mcp_server(built_once.settings), 8000, "a-token-nobody-guesses")
-    headers = ACCEPT | ({"Authorization": given} if given else {})
-    with TestClient(app, "http://127.0.0.1:8000", headers=headers) as client:
-        assert client.post("/mcp", json=INITIALIZE).status_code == expected
-
-
 def test_pages_of_other_origins_need_a_token(workspace: Workspace):
     workspace.configure(mcp={"origins": [FRIEND]})
     with socket.create_server(("127.0.0.1", 0)) as taken:  # which ends the command, should it go on
@@ -126,11 +114,15 @@ def test_pages_of_other_origins_need_a_token(workspace: Workspace):
     assert refused.exit_code == 2 and "set a token in WEFT_SERVE_TOKEN" in refused.output
 
 
-def test_pages_of_the_settings_may_ask_assistants_and_no_others(built_once: Workspace):
+def test_pages_of_the_settings_may_ask_assistants_by_the_token_and_no_others(built_once: Workspace):
     app = mcp_app(mcp_server(built_once.settings), 8000, "a-token-nobody-guesses", [FRIEND])
     headers = ACCEPT | {"Authorization": "Bearer a-token-nobody-guesses"}
     asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
     with TestClient(app, "http://127.0.0.1:8000", headers=headers) as client:
+        assert client.post("/mcp", json=INITIALIZE).status_code == 200
+        for wrong in ("Bearer another", ""):
+            refused = client.post("/mcp", json=INITIALIZE, headers={"Authorization": wrong})
+            assert refused.status_code == 401
         for origin, expected in ((FRIEND, 200), ("https://elsewhere.example", 403)):
             answer = client.post("/mcp", json=INITIALIZE, headers={"Origin": origin})
             assert answer.status_code == expected

@@ -1,22 +1,18 @@
 """Ids and citations lead to exact texts, to what is near them, and to assistants by the Model Context Protocol."""
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from mcp import Client, StdioServerParameters, stdio_client
+from mcp import Client
 
 from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace
+from tests.assistants import called
 from tests.library import MANUAL
-from tests.processes import free_port, listens
-from tests.timing import HUNG, PAUSE, until
+from tests.timing import HUNG, PAUSE
 
 
 def got(work: Workspace, name: str) -> dict[str, Any]:
@@ -138,53 +134,14 @@ def test_a_document_a_section_and_an_attachment_have_neighbours(library: Workspa
     assert "2 hits" in result.stdout
 
 
-class Served:
-    """A running `weft mcp`, reached over one of its transports."""
-
-    def __init__(self, config: Path, port: int | None):
-        self.port = port
-        self.command = ["-m", "dagster_project.cli", "mcp", "--config", str(config)]
-
-    def connection(self) -> Any:
-        if self.port is not None:
-            return f"http://127.0.0.1:{self.port}/mcp"
-        environment = {k: v for k, v in os.environ.items() if k in ("PATH", "PYTHONPATH", "HOME")}
-        return stdio_client(StdioServerParameters(command=sys.executable, args=self.command, env=environment))
-
-    def calls(self, *asked: tuple[str, dict[str, Any]]) -> list[Any]:
-        """The results of calls of tools in one session."""
-
-        async def run() -> list[Any]:
-            async with Client(self.connection()) as client:
-                return [await client.call_tool(name, values) for name, values in asked]
-
-        return anyio.run(run)
-
-
-@pytest.fixture(scope="module", params=["stdio", "http"])
-def served(library: Workspace, request: pytest.FixtureRequest) -> Iterator[Served]:
-    if request.param == "stdio":
-        yield Served(library.config, None)
-        return
-    made = Served(library.config, port := free_port())
-    server = subprocess.Popen([sys.executable, *made.command, "--http", str(port)], stderr=subprocess.DEVNULL)
-    try:
-        until(lambda: server.poll() is not None or listens(port), "a server that listens")
-        yield made
-    finally:
-        server.terminate()
-        server.wait()
-
-
-@pytest.mark.exhaustive
-def test_assistants_search_open_and_collect_within_limits(served: Served):
-    found, opened, cut, rest, block, unknown, long, filtered, many = served.calls(
-        ("search", {"query": "compactor load"}), ("get", {"id": "m1@example.org"}),
+def test_assistants_search_open_and_collect_within_limits(library: Workspace):
+    found, opened, cut, rest, block, unknown, long, filtered = called(
+        library.settings, ("search", {"query": "compactor load"}), ("get", {"id": "m1@example.org"}),
         ("get", {"id": "docs:manual.md", "max_characters": 60}),
         ("get", {"id": "docs:manual.md", "byte_start": 60}),
         ("context", {"text": "How does the compactor behave?", "budget_tokens": 64}),
         ("get", {"id": "m0@example.com"}), ("search", {"query": "x" * 20_001}),
-        ("search", {"query": "compactor", "list_id": "nowhere"}), ("search", {"query": "compactor", "limit": 1000}),
+        ("search", {"query": "compactor", "list_id": "nowhere"}),
     )  # fmt: skip
     assert not any(r.is_error for r in (found, opened, cut, rest, block))
     hits = found.structured_content["hits"]
@@ -198,7 +155,6 @@ def test_assistants_search_open_and_collect_within_limits(served: Served):
         (unknown, '"kind": "UnknownIdError"'),
         (long, "at most 20000 characters"),
         (filtered, '"kind": "QueryError"'),
-        (many, "limit is 1000, and this server gives 50 at most"),
     ):
         assert refused.is_error and why in refused.content[0].text
 
