@@ -87,16 +87,17 @@ def test_only_markdown_has_tags_in_its_text():
 
 
 @pytest.mark.parametrize(
-    ("value", "names"),
-    [("[A, B b, A]", ["A", "B b"]), ("A, B", ["A", "B"]), ("", []), ("{a: b}", []), ("[[x], y]", ["y"])],
-)
-def test_aliases(value: str, names: list[str]):
-    assert row("n.md", f"---\naliases: {value}\n---\nx")["aliases"] == names
-
-
-@pytest.mark.parametrize(
-    ("line", "column", "time"),
+    ("line", "column", "expected"),
     [
+        ("aliases: [A, B b, A]", "aliases", ["A", "B b"]),
+        ("aliases: A, B", "aliases", ["A", "B"]),
+        ("aliases: ", "aliases", []),
+        ("aliases: {a: b}", "aliases", []),
+        ("aliases: [[x], y]", "aliases", ["y"]),
+        ("type: [idea, note]", "doc_type", "idea, note"),
+        ("type: a, b", "doc_type", "a, b"),
+        ('type: ["[[Types/Map|Map]]", "[[Note]]"]', "doc_type", "Map, Note"),
+        ("type: []", "doc_type", None),
         ("created: 2024-03-01", "created_at", datetime(2024, 3, 1, tzinfo=UTC)),
         ("date: 2024-03-01T10:20", "created_at", datetime(2024, 3, 1, 10, 20, tzinfo=UTC)),
         ("date: 2024/03/01", "created_at", datetime(2024, 3, 1, tzinfo=UTC)),
@@ -104,10 +105,9 @@ def test_aliases(value: str, names: list[str]):
         ("updated: 2024-03-01T10:20:30Z", "modified_at", datetime(2024, 3, 1, 10, 20, 30, tzinfo=UTC)),
     ],
 )
-def test_times_without_zone_are_utc(line: str, column: str, time: datetime):
+def test_fields_of_the_frontmatter_and_times_without_zone_are_utc(line: str, column: str, expected: object):
     made = row("n.md", f"---\n{line}\n---\nx")
-    assert made[column] == time
-    assert made["defects"] == []
+    assert (made[column], made["defects"]) == (expected, [])
 
 
 @pytest.mark.parametrize(
@@ -129,19 +129,6 @@ def test_a_time_that_cannot_be_read_is_a_defect(value: str):
     made = row("n.md", f"---\ncreated: {value}\n---\nx")
     assert made["created_at"] is None
     assert made["defects"] == ["time_unreadable: created"]
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ("[idea, note]", "idea, note"),
-        ("a, b", "a, b"),
-        ('["[[Types/Map|Map]]", "[[Note]]"]', "Map, Note"),
-        ("[]", None),
-    ],
-)
-def test_a_document_may_have_several_types_and_links_as_types(value: str, expected: str | None):
-    assert row("n.md", f"---\ntype: {value}\n---\nx")["doc_type"] == expected
 
 
 def test_the_other_fields():

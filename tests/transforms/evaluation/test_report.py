@@ -111,11 +111,8 @@ def test_a_right_answer_that_gets_lost_shows_where():
     assert places == {"d0": {"final": None, "fused": 2}, "d1": {"final": 2, "fused": 3}}
     assert found["queries"][1]["results"]["bad"]["lost"] == {"d0": ["final", "behind the first 400 chunks"]}
     assert found["queries"][1]["results"]["good"]["lost"] == {}
-    assert found["losses"]["bad"][0] == {
-        "stage": "final",
-        "reason": "behind the first 400 chunks",
-        "answers": 6,
-    }
+    lost = {"stage": "final", "reason": "behind the first 400 chunks", "answers": 6}
+    assert found["losses"]["bad"][0] == lost
 
 
 def test_chunk_level_counts_every_right_chunk_and_document_level_each_document_once():

@@ -113,9 +113,8 @@ def test_scored_hits_come_first_and_everything_else_keeps_its_order(scores: list
     made = reranking.reordered(
         hits, reranking.model_scores(looked_at, np.array(scores, dtype=float), "m"), limit
     )
-    order = sorted(range(len(scores)), key=lambda i: (-scores[i], i)) + list(
-        range(len(scores), len(scores) + more)
-    )
+    scored = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
+    order = [*scored, *range(len(scores), len(scores) + more)]
     assert made.get_column("chunk_no").to_list() == [10 * (i + 1) for i in order][:limit]
     assert made.get_column("rank").to_list() == list(range(1, made.height + 1))
 
@@ -132,11 +131,8 @@ def test_anything_but_one_number_for_each_passage_is_no_answer(answer: str):
 
 def test_scores_are_read_within_their_bounds():
     shape = reranking.scores_shape(3)
-    assert reranking.clamped(shape.model_validate_json('{"scores": [-3, 7.5, 1e9]}').scores).tolist() == [
-        0,
-        7.5,
-        10,
-    ]
+    scores = shape.model_validate_json('{"scores": [-3, 7.5, 1e9]}').scores
+    assert reranking.clamped(scores).tolist() == [0, 7.5, 10]
     assert shape.model_json_schema()["properties"]["scores"]["minItems"] == 3
 
 

@@ -86,16 +86,6 @@ def texts(body: str, **mail: Any) -> list[tuple[str, str]]:
     return [(r["chunk_kind"], r["text_embed"]) for r in chunked(mails(body, **mail))[0]]
 
 
-def test_example_1_direct_reply_with_top_quote() -> None:
-    reply = "I do not think so, because it breaks the existing ABI."
-    body = f"On Tue, ...\n> Should we rename this field?\n\n{reply}\n"
-    expected = (
-        "Quoted point:\nShould we rename this field?\n\n"
-        "Reply:\nI do not think so, because it breaks the existing ABI."
-    )
-    assert texts(body) == [("quote_reply_pair", expected)]
-
-
 def test_example_2_long_nested_quote_history() -> None:
     body = "On Tue, ...\n> On Mon, ...\n> > older history\n> local point\n\nMy response.\n"
     rows, excluded = chunked(mails(body))
@@ -105,20 +95,6 @@ def test_example_2_long_nested_quote_history() -> None:
     assert rows[0]["text_display"] == "> local point\n\nMy response."
     assert [r["reason"] for r in excluded] == ["header", "unused_quote", "deep_quote"]
     assert rows[0]["rest_lex"] == "On Tue, ...\n\n> On Mon, ...\n\n> > older history\n"
-
-
-def test_example_3_interleaved_patch_review() -> None:
-    body = (
-        "> rename this variable\n\nI agree.\n\n"
-        "> move the check earlier\n\nI do not think that is safe during recovery.\n"
-    )
-    assert texts(body) == [
-        ("review_pair", "Quoted point:\nrename this variable\n\nReply:\nI agree."),
-        (
-            "review_pair",
-            "Quoted point:\nmove the check earlier\n\nReply:\nI do not think that is safe during recovery.",
-        ),
-    ]
 
 
 def test_example_4_response_first_quote_later() -> None:
@@ -133,6 +109,13 @@ def test_example_4_response_first_quote_later() -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
+        # Examples 1 and 3 of the design: a direct reply with the quote on top, and a patch reviewed in between.
+        ("On Tue, ...\n> Should we rename this field?\n\nNo, because it breaks the existing ABI.\n",
+            [("quote_reply_pair", "Quoted point:\nShould we rename this field?\n\nReply:\nNo, because it breaks the "
+            "existing ABI.")]),
+        ("> rename this variable\n\nI agree.\n\n> move the check earlier\n\nI do not think that is safe.\n",
+            [("review_pair", "Quoted point:\nrename this variable\n\nReply:\nI agree."),
+            ("review_pair", "Quoted point:\nmove the check earlier\n\nReply:\nI do not think that is safe.")]),
         ("> if the spare node shuts down and the restore command is waiting, the postmaster\nwill never\n"
             "> exit  :-(\n\nIs that a bug?\n",
             [("quote_reply_pair", "Quoted point:\nif the spare node shuts down and the restore command is waiting, the "
@@ -300,11 +283,8 @@ def test_attachments(text: str, content_class: str, count: int) -> None:
     ]
     assert len(rows) == count
     for row in rows:
-        assert (row["chunk_kind"], row["title"], row["lane"]) == (
-            "attachment_segment",
-            "fix · a.patch",
-            "slow",
-        )
+        assert (row["chunk_kind"], row["lane"]) == ("attachment_segment", "slow")
+        assert row["title"] == "fix · a.patch"
         assert row["char_count"] <= 8000
         assert row["text_embed"].startswith("Subject: fix\n\na.patch\n")
     assert [r["chunk_index"] for r in rows] == list(range(count))

@@ -24,20 +24,7 @@ LONG = PARENT.split("\n")[0]
 
 def quotes(reply: str, parent: str = PARENT, **changes: Any) -> list[str]:
     """The inferred quotes of a reply to a mail that says PARENT."""
-    start = changes.get("own_from", 0)
-    mails = {
-        "message_id": ["asked", "reply"], "subject": ["lock", changes.get("subject", "Re: lock")],
-        "from_addr": ["ada", changes.get("sender", "bob")], "body": [parent, reply],
-    }  # fmt: skip
-    spans = [{"byte_start": start, "byte_end": len(reply.encode()), "role": "own"}]
-    chunks = pa.Table.from_pylist(
-        [{"doc_id": "reply", "spans": spans, "has_patch_markers": changes.get("diff", False)}],
-        schema=pa.schema(
-            [("doc_id", pa.string()), ("spans", pa.list_(SPAN)), ("has_patch_markers", pa.bool_())]
-        ),
-    )
-    tree = pa.table({"message_id": ["asked", "reply"], "parent_id": pa.array([None, "asked"], pa.string())})
-    rows = inferred_quotes(pa.table(mails), chunks, tree).to_pylist()
+    rows = inferred_quotes(*tables(reply, parent=parent, **changes)).to_pylist()
     return [reply.encode()[r["byte_start"] : r["byte_end"]].decode() for r in rows]
 
 
@@ -89,25 +76,28 @@ def test_trailers_are_not_quotes():
     assert quotes(trailers, parent=trailers) == []
 
 
-def tables(*replies: str, parent: str = PARENT) -> tuple[pa.Table, pa.Table, pa.Table]:
+def tables(
+    *replies: str, parent: str = PARENT, subject: str = "Re: lock", sender: str = "bob", own_from: int = 0,
+    diff: bool = False,
+) -> tuple[pa.Table, pa.Table, pa.Table]:  # fmt: skip
     """Mails that answer one, the chunks of their bodies, and the tree."""
     bodies = [parent, *replies]
     ids = ["asked", *(f"reply{n}" for n in range(len(replies)))]
     mails = pa.table(
         {
-            "message_id": ids, "subject": ["lock", *["Re: lock"] * len(replies)],
-            "from_addr": ["ada", *["bob"] * len(replies)], "source": ["s"] * len(ids),
+            "message_id": ids, "subject": ["lock", *[subject] * len(replies)],
+            "from_addr": ["ada", *[sender] * len(replies)], "source": ["s"] * len(ids),
             "partition": ["u"] * len(ids), "content_hash": [text_hash(body) for body in bodies],
             "raw_bytes": [len(body) for body in bodies], "body": bodies,
         }
     )  # fmt: skip
-    spans = [[{"byte_start": 0, "byte_end": len(body.encode()), "role": "own"}] for body in bodies]
+    spans = [[{"byte_start": own_from, "byte_end": len(body.encode()), "role": "own"}] for body in bodies]
     chunks = pa.table(
         {
             "doc_id": ids,
             "chunk_id": [text_hash(f"{i} {body}") for i, body in zip(ids, bodies, strict=True)],
             "spans": pa.array(spans, pa.list_(SPAN)),
-            "has_patch_markers": [False] * len(ids),
+            "has_patch_markers": [diff] * len(ids),
         }  # fmt: skip
     )
     tree = pa.table(
