@@ -227,11 +227,8 @@ def _markdown(key: tuple[str, int], issue: _Issue) -> RawFile:
         "url": next((u for n in ("html_url", "web_url", "url") if isinstance(u := record.get(n), str)), ""),
     }  # fmt: skip
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in front.items() if value]
-    parts = [
-        "\n".join(("---", *lines, "---")),
-        f"# {title}",
-        _below(record.get("body", record.get("description"))),
-    ]
+    body = _below(record.get("body", record.get("description")))
+    parts = ["\n".join(("---", *lines, "---")), f"# {title}", body]
     turns = (comment for comment in issue.comments.values() if not comment.get("system"))
     for comment in sorted(turns, key=lambda c: (_time(c, "created"), _id(c))):
         byline = ", ".join(filter(None, (_author(comment), _time(comment, "created")[:16].replace("T", " "))))

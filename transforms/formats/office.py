@@ -158,14 +158,12 @@ def opendocument_markdown(data: bytes) -> Converted:
     if slides:
         converted = paged(("\n\n".join(_blocks(slide, is_slide=True)) for slide in slides), [], None)
     else:
-        styles = root.iter(f"{_STYLE}style")
-        own = {
-            style.get(f"{_STYLE}name")
-            for style in styles
-            if style.get(f"{_STYLE}parent-style-name") == "Title"
-        }
+        titles = {"Title"}
+        for style in root.iter(f"{_STYLE}style"):
+            if style.get(f"{_STYLE}parent-style-name") == "Title":
+                titles.add(style.get(f"{_STYLE}name", ""))
         for paragraph in body.iter(f"{_TEXT}p"):
-            if paragraph.get(f"{_TEXT}style-name") in {"Title", *own}:
+            if paragraph.get(f"{_TEXT}style-name") in titles:
                 paragraph.tag = f"{_TEXT}h"
         text = body.find(f"{_OFFICE}text")
         converted = Converted("\n\n".join(_blocks(body if text is None else text)) + "\n", [])

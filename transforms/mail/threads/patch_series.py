@@ -136,11 +136,8 @@ def _by_thread(patches: pl.DataFrame) -> Iterable[tuple[int, int]]:
         pl.col("posting", "version").shift().over(same, order_by=["at", "posting"]).name.prefix("other_")
     )
     later = postings.drop_nulls("from_addr").with_columns(previous)
-    yield from (
-        later.filter(pl.col("version") > pl.col("other_version"))
-        .select("posting", "other_posting")
-        .iter_rows()
-    )
+    revisions = later.filter(pl.col("version") > pl.col("other_version"))
+    yield from revisions.select("posting", "other_posting").iter_rows()
 
 
 def _by_link(patches: pl.DataFrame, links: pa.Table) -> Iterable[tuple[int, int]]:
@@ -190,25 +187,13 @@ def _patch_rows(patches: pl.DataFrame) -> pl.DataFrame:
     headed = pl.when(pl.col("head") & (pl.col("headed_posting") != pl.col("posting"))).then(
         pl.col("headed_message_id")
     )
+    hashed = pl.col("eldest", "first").map_elements(text_hash, return_dtype=pl.String)
     return frame.select(
-        "message_id",
-        series_id=_hashed("eldest"),
-        posting_id=_hashed("first"),
+        *("message_id", "version", "part", "parts", "title", "is_cover", "is_latest"),
+        hashed.name.map({"eldest": "series_id", "first": "posting_id"}.__getitem__),
         patch_id="message_id",
-        version="version",
-        part="part",
-        parts="parts",
-        title="title",
-        is_cover="is_cover",
         is_reply=pl.lit(False),
         previous_id=pl.coalesce(titled, headed),
-        is_latest="is_latest",
-    )
-
-
-def _hashed(column: str) -> pl.Expr:
-    return pl.col(column).map_batches(
-        lambda ids: pl.Series([text_hash(i) for i in ids.to_list()], dtype=pl.String), return_dtype=pl.String
     )
 
 
