@@ -60,7 +60,9 @@ def _write_segments(
     slots[came] = edges[-2] + np.arange(len(came), dtype=np.int32)
     is_there = np.zeros(edges[-1], dtype=bool)
     is_there[slots] = True
-    counts = [_gone_terms(before), connection.execute(_GONE).pl()]
+    of_before = before / "gone"
+    removed = pl.DataFrame({"term": read_terms(of_before), "df": np.load(of_before / "df.npy")})
+    counts = [removed, connection.execute(_GONE).pl()]
     first = len(segments)
     if len(came):
         new, name = folder / "came", segment_name(int(segments[-1].name.rpartition("-")[2]) + 1)
@@ -90,8 +92,7 @@ def _write_segment(
     """The segment of the recounted chunks, whose numbers ascend; `another` has vectors of as many dimensions."""
     folder.mkdir()
     terms = connection.execute(_CAME).to_arrow_table()
-    write_terms(folder, terms.column("term"))
-    np.save(folder / "starts.npy", np.cumsum([0, *terms.column("df").to_numpy()]).astype(np.int64))
+    write_terms(folder, terms.column("term"), terms.column("df").to_numpy())
     with PostingArrays(folder) as arrays:
         for batch in connection.execute(_ADDED).to_arrow_table().to_batches():
             arrays.add(np.searchsorted(chunks, batch.column("chunk_no").to_numpy()), frequencies(batch))
@@ -101,12 +102,6 @@ def _write_segment(
         vectors = vectors_at(connection, _VECTORS_ANEW, chunks, dimensions)
         np.save(folder / "vectors.npy", vectors)
         np.save(folder / "vector_codes.npy", sign_codes(vectors))
-
-
-def _gone_terms(before: Path) -> pl.DataFrame:
-    """The table that `write_gone` wrote for the version before."""
-    folder = before / "gone"
-    return pl.DataFrame({"term": read_terms(folder), "df": np.load(folder / "df.npy")})
 
 
 def _require_postings(folder: Path, count: int) -> None:

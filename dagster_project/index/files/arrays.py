@@ -37,7 +37,7 @@ _SQL = SqlFile(
     unauthored=UNAUTHORED,
 )
 
-FORMAT = "13"
+FORMAT = "14"
 _ROWS = 1 << 20
 _READ_AT_ONCE = 1 << 22
 FIRST = segments.segment_name(1)
@@ -157,9 +157,12 @@ def write_arrays(
             with connection.cursor() as other, ThreadPoolExecutor(1) as executor:
                 other.execute("SET TimeZone = 'UTC'")
                 rows = executor.submit(write_chunk_rows, other, aside, int(facts["dimensions"]))
-                _write_postings(connection, aside / FIRST)
+                with posting_arrays.PostingArrays(aside / FIRST) as arrays:
+                    for batch in connection.execute(_SQL("postings")).to_arrow_reader(_ROWS):
+                        arrays.add(batch.column("chunk_no").to_numpy(), posting_arrays.frequencies(batch))
                 rows.result()
-        _write_terms(connection, aside / FIRST)
+        terms = connection.execute("SELECT term, df FROM terms ORDER BY term").to_arrow_table()
+        segments.write_terms(aside / FIRST, terms.column("term"), terms.column("df").to_numpy())
         chunks = _count(connection, "chunks")
         write_lengths(connection, aside / FIRST, np.arange(chunks))
         write_gone(aside, pl.DataFrame(schema={"term": pl.String, "df": pl.Int64}))
@@ -228,22 +231,17 @@ def _mapped(folder: Path) -> SearchArrays:
         for name in names
         if f"{name}/vectors" in arrays
     ]
+    parts = ("starts", "chunks", "codes", "counts", "lengths")
+    postings = [TermSegment(_terms_of(arrays, n), *(arrays[f"{n}/{part}"] for part in parts)) for n in names]
     members = arrays["members"], arrays["member_starts"]
     return SearchArrays(
-        Postings([_segment(arrays, name) for name in names], slots, gone_terms),
+        Postings(postings, slots, gone_terms),
         fusion.Places(arrays["document"], arrays["thread"], arrays["mails"], arrays["pages"], members),
         arrays["logs"],
         Patches(arrays["patch"], arrays["version"], arrays["latest"]),
         CodedVectors(vectors, slots, arrays["absent"]),
         HitRows(folder, arrays["chunk_keys"]),
         posting_arrays.KnownIds(arrays["ids"], arrays["chunk_keys"]),
-    )
-
-
-def _segment(arrays: Mapping[str, np.ndarray], name: str) -> TermSegment:
-    numbers = _terms_of(arrays, name)
-    return TermSegment(
-        numbers, *(arrays[f"{name}/{n}"] for n in ("starts", "chunks", "codes", "counts", "lengths"))
     )
 
 
@@ -262,29 +260,12 @@ def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
     return int(count)
 
 
-def _write_terms(connection: duckdb.DuckDBPyConnection, segment: Path) -> None:
-    """The sorted bytes of all terms, where each ends, and where its postings begin."""
-    table = connection.execute("SELECT term, df FROM terms ORDER BY term").to_arrow_table()
-    segments.write_terms(segment, table.column("term"))
-    np.save(
-        segment / "starts.npy",
-        np.concatenate([[0], np.cumsum(table.column("df").to_numpy())]).astype(np.int64),
-    )
-
-
 def write_gone(folder: Path, counts: pl.DataFrame) -> None:
     """Write for each term the number of gone chunks with postings in the segments: columns term and df."""
     (folder / "gone").mkdir()
     in_order = counts.sort("term")
     segments.write_terms(folder / "gone", pa.chunked_array([in_order.get_column("term").to_arrow()]))
     np.save(folder / "gone" / "df.npy", in_order.get_column("df").to_numpy())
-
-
-def _write_postings(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """The arrays of postings, which the file has by chunk."""
-    with posting_arrays.PostingArrays(folder) as arrays:
-        for batch in connection.execute(_SQL("postings")).to_arrow_reader(_ROWS):
-            arrays.add(batch.column("chunk_no").to_numpy(), posting_arrays.frequencies(batch))
 
 
 def write_lengths(connection: duckdb.DuckDBPyConnection, segment: Path, chunks: np.ndarray) -> None:

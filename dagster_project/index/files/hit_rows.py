@@ -1,7 +1,7 @@
 """The row of a hit, and the text it is in, in SQLite files beside a published file.
 
 A table of a published file is read in thousands of rows; these cost as much as the few rows that are read. Facts that
-only hits show are one column of JSON."""
+only hits show are JSON, which is compressed with that of the rows beside it, as a text is with its neighbours."""
 
 from __future__ import annotations
 
@@ -41,10 +41,22 @@ attachments, or of a million short mails in two, were joined within the memory t
 _PLACE = ("source_kind", "parent_id", "attachment_id", "content_class", "byte_start", "byte_end")
 _MOST_BYTES = 1 << 18
 """Bytes of a text from which the words of its chunks are taken: a search unpacks it for each hit."""
-_TABLES = f"""
-CREATE TABLE chunks (chunk_key, {", ".join(_PLACE)}, text_key, own_size, own, size, facts);
-CREATE TABLE texts (key, size, text);
+_PACKED_TEXTS = (
+    "SELECT key, size, data, start, stop FROM texts LEFT JOIN packs ON packs.rowid = pack WHERE key"
+)
+_REMOVE_UNUSED = """
+DELETE FROM packs
+WHERE rowid NOT IN (SELECT pack FROM chunks UNION SELECT pack FROM texts WHERE pack IS NOT NULL)
 """
+_IN_PACK = ("size", "data", "start", "stop")
+_ROW_BYTES, _TEXT_BYTES = 1 << 13, 1 << 15
+"""Bytes of a pack of rows and of one of texts: alone, each of them would take nearly twice the room, and larger packs take
+longer to unpack than they save."""
+_TABLES = f"""
+CREATE TABLE chunks (chunk_key, {", ".join(_PLACE)}, text_key, pack, start, stop);
+CREATE TABLE texts (key, pack, start, stop);
+"""
+_PACKS = "CREATE TABLE packs (size, data);"
 # Once the rows are there: their keys are in no order.
 _BY_CHUNK = "CREATE UNIQUE INDEX by_chunk ON chunks (chunk_key)"
 _BY_TEXT = "CREATE UNIQUE INDEX IF NOT EXISTS by_text ON texts (key)"
@@ -87,9 +99,10 @@ class HitRows:
         text that has its bytes. For a mail `answered_name` and `answered_text` are the author and, for a short reply,
         words of the mail it answers, and `inferred_quotes` the bytes of unmarked quotes."""
         numbers, cache = {*chunks}, self._cache
-        rows = self._by_chunk(numbers - cache.keys(), "text_key", "own_size", "own", "size", "facts")
-        texts = self.texts(row["text_key"] for row in rows.values() if row["own"] is None)
-        cache = cache | {number: self._row(texts, **row) for number, row in rows.items()}
+        rows = self._by_chunk(numbers - cache.keys(), "text_key", *_IN_PACK)
+        rows = {number: self._with_facts(**row) for number, row in rows.items()}
+        texts = self.texts(row["text_key"] for row in rows.values() if row["text_display"] is None)
+        cache = cache | {number: self._with_words(row, texts) for number, row in rows.items()}
         # A second look reads most of the described rows.
         self._cache = cache if len(cache) <= _KNOWN_ROWS else {}
         shown = self.shown([cache[n]["text_display"] for n in numbers])
@@ -104,7 +117,7 @@ class HitRows:
 
     def texts(self, keys: Iterable[str]) -> dict[str, str]:
         """Stored texts by their keys; those without a text are left out."""
-        rows = self._read("SELECT key, size, text FROM texts WHERE key", list({*keys}))
+        rows = self._read(_PACKED_TEXTS, list({*keys}))
         texts = self.shown([self._unpacked(*row) for row in rows.values()])
         return {key: text for key, text in zip(rows, texts, strict=True) if text is not None}
 
@@ -115,7 +128,8 @@ class HitRows:
             zip((self._keys[numbers] ^ _SIGN).view(np.int64).tolist(), numbers.tolist(), strict=True)
         )
         rows = self._read(
-            f"SELECT chunk_key, {', '.join(columns)} FROM chunks WHERE chunk_key", list(number_of)
+            f"SELECT chunk_key, {', '.join(columns)} FROM chunks LEFT JOIN packs ON packs.rowid = pack WHERE chunk_key",
+            list(number_of),
         )
         if len(rows) != len(number_of):
             raise self._damaged("a row is missing")
@@ -141,30 +155,37 @@ class HitRows:
         except sqlite3.DatabaseError as error:
             raise self._damaged(error) from error
 
-    def _row(
-        self, texts: dict[str, str], *, own_size: int, own: bytes | None, size: int, facts: bytes, **row: Any
+    def _with_facts(
+        self, *, size: int | None, data: bytes | None, start: int | None, stop: int | None, **row: Any
     ) -> dict[str, Any]:
-        """A row as it is returned: with its facts of a hit, by name, and its words, which one of `texts` may have."""
+        """A row with its facts of a hit, by name, and its words, None if its text has them."""
         try:
-            row |= dict(zip(ROW_FACTS, json.loads(self._unpacked(size, facts) or ""), strict=True))
-            if own is None:
-                first = min(span["byte_start"] for span in row["spans"])
-                end = max(span["byte_end"] for span in row["spans"])
-                row["text_display"] = texts[row["text_key"]].encode()[first:end].strip().decode()
-            else:
-                row["text_display"] = self._unpacked(own_size, own)
-        except (ValueError, LookupError) as error:
+            facts = json.loads(self._unpacked(size, data, start, stop) or "")
+            row |= dict(zip((*ROW_FACTS, "text_display"), facts, strict=True))
+        except ValueError as error:
             raise self._damaged(error) from error
         at = row["effective_at"]
         row["effective_at"] = None if at is None else _EPOCH + timedelta(microseconds=at)
         return row
 
-    def _unpacked(self, size: int | None, text: bytes | None) -> str | None:
-        if not size or text is None:
-            return None if text is None else ""
+    def _with_words(self, row: dict[str, Any], texts: dict[str, str]) -> dict[str, Any]:
+        """The row as it is returned, with its words, which one of `texts` may have."""
+        if row["text_display"] is None:
+            try:
+                first = min(span["byte_start"] for span in row["spans"])
+                end = max(span["byte_end"] for span in row["spans"])
+                row["text_display"] = texts[row["text_key"]].encode()[first:end].strip().decode()
+            except (ValueError, LookupError) as error:
+                raise self._damaged(error) from error
+        return row
+
+    def _unpacked(
+        self, size: int | None, data: bytes | None, start: int | None, stop: int | None
+    ) -> str | None:
+        """The text between two bytes of a pack; None if it is in none."""
         try:
-            return _CODEC.decompress(text, size, asbytes=True).decode()
-        except (pa.ArrowException, OSError, ValueError) as error:
+            return None if start is None else _unpacked(size, data)[start:stop].decode()
+        except (pa.ArrowException, OSError, TypeError, ValueError) as error:
             raise self._damaged(error) from error
 
     def _damaged(self, fault: object) -> IndexUnavailableError:
@@ -177,7 +198,7 @@ class HitRows:
 def write_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """Write the files that HitRows reads, of the version that `connection` reads."""
     with closing(_open(folder / FILE)) as file:
-        file.executescript(_TABLES)
+        file.executescript(_TABLES + _PACKS)
         for documents in _all_documents(connection):
             _write(connection, file, documents, documents)
         file.execute(_BY_CHUNK)
@@ -195,16 +216,17 @@ def update_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path, before:
         shutil.copyfile(before / LATER, folder / LATER)
     with closing(_open(folder / LATER)) as file:
         if not has_later:
-            file.executescript(_TABLES + _BY_CHUNK)
+            file.executescript(_TABLES + _PACKS + _BY_CHUNK)
         _write(connection, file, "changed_facts", "changed_texts")
+        file.execute(_REMOVE_UNUSED)
 
 
 def _open(path: Path) -> sqlite3.Connection:
     """A file of a folder that is not in its place yet, so that no journal is needed.
 
-    Its pages have 16 KiB: of four, rows of a kilobyte leave a tenth of the file empty."""
+    Its pages have 8 KiB: of 16, packs leave a fifth of the file empty."""
     file = sqlite3.connect(path, isolation_level=None)
-    file.executescript("PRAGMA page_size = 16384; PRAGMA journal_mode = OFF;")
+    file.executescript("PRAGMA page_size = 8192; PRAGMA journal_mode = OFF;")
     file.executescript("PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;")
     return file
 
@@ -224,16 +246,16 @@ def _write(connection: duckdb.DuckDBPyConnection, file: sqlite3.Connection, fact
     """Write the rows of the documents that the table `facts` names, and the texts of those in `texts`."""
     file.execute("BEGIN")
     for key, text in _batches(connection, _SQL("texts", documents=texts)):
-        _insert(file, "texts", [key, *_packed(text)])
+        _insert(file, "texts", [key, *_packed(file, text, _TEXT_BYTES)])
     file.execute(_BY_TEXT)
     for *columns, keys, first, end, words, row in _batches(connection, _SQL("chunks", documents=facts)):
         stored = _short_texts(file, {*keys})
-        places = zip(keys, first, end, words, strict=True)
-        own = [
-            None if key in stored and stored[key][start:stop].strip() == word else word
-            for key, start, stop, word in places
-        ]
-        _insert(file, "chunks", [*columns, keys, *_packed(own), *_packed(row)])
+        rows: list[bytes | None] = []
+        for key, start, stop, word, facts_of_row in zip(keys, first, end, words, row, strict=True):
+            is_stored = key in stored and stored[key][start:stop].strip() == word
+            own = json.dumps(None if is_stored else word.decode(), ensure_ascii=False)
+            rows.append(facts_of_row[:-1] + b"," + own.encode() + b"]")
+        _insert(file, "chunks", [*columns, keys, *_packed(file, rows, _ROW_BYTES)])
     file.execute("COMMIT")
 
 
@@ -246,16 +268,28 @@ def _batches(connection: duckdb.DuckDBPyConnection, statement: str) -> Iterator[
 def _short_texts(file: sqlite3.Connection, keys: set[str]) -> dict[str, bytes]:
     """Those of the written texts that rows refer to."""
     rows = file.execute(
-        "SELECT key, size, text FROM texts WHERE key IN (SELECT value FROM json_each(?)) AND size BETWEEN 1 AND ?",
+        _PACKED_TEXTS + " IN (SELECT value FROM json_each(?)) AND stop - start BETWEEN 1 AND ?",
         [json.dumps([*keys]), _MOST_BYTES],
     )
-    return {key: _CODEC.decompress(text, size, asbytes=True) for key, size, text in rows}
+    return {key: _unpacked(size, data)[start:stop] for key, size, data, start, stop in rows}
 
 
-def _packed(texts: list[bytes | None]) -> tuple[list[int | None], list[bytes | None]]:
-    """The sizes of texts, and the compressed texts."""
-    sizes = [None if text is None else len(text) for text in texts]
-    return sizes, [text and _CODEC.compress(text, asbytes=True) for text in texts]
+def _unpacked(size: int | None, data: bytes | None) -> bytes:
+    return _CODEC.decompress(data, size, asbytes=True) if size else b""
+
+
+def _packed(file: sqlite3.Connection, texts: list[bytes | None], most: int) -> list[list[int | None]]:
+    """Write texts in packs of at most `most` bytes, or of one text: the pack of each, and where in it it starts and ends."""
+    (first,) = file.execute("SELECT coalesce(max(rowid), 0) + 1 FROM packs").fetchone()
+    packs, rows = [b""], []
+    for text in texts:
+        if text and packs[-1] and len(packs[-1]) + len(text) > most:
+            packs.append(b"")
+        start = len(packs[-1])
+        packs[-1] += text or b""
+        rows.append((None, None, None) if text is None else (first + len(packs) - 1, start, len(packs[-1])))
+    _insert(file, "packs", [[*map(len, packs)], [_CODEC.compress(pack, asbytes=True) for pack in packs]])
+    return [[row[column] for row in rows] for column in range(3)]
 
 
 def _insert(file: sqlite3.Connection, table: str, columns: Sequence[list[Any]]) -> None:

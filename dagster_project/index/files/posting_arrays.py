@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,7 +68,19 @@ class PostingArrays:
         with self._coded:
             self._chunks.__exit__()
             if fault is None:
-                _write_codes(self.folder, self._codes, self._code_of)
+                self._write_codes()
+
+    def _write_codes(self) -> None:
+        """Write the frequencies of all combinations in the order of their bytes, and the number of each posting's in it."""
+        in_order = sorted(self._code_of)
+        counts = np.frombuffer(b"".join(in_order), dtype=_FREQUENCY).reshape(-1, _WIDTH)
+        np.save(self.folder / "counts.npy", counts[:, : len(bm25.FIELDS)])
+        numbers = np.zeros(len(in_order), np.uint16 if len(in_order) <= 1 << 16 else np.uint32)
+        numbers[[self._code_of[word] for word in in_order]] = np.arange(len(in_order))
+        self._coded.seek(0)
+        with WrittenArray(self.folder / "codes.npy", numbers.dtype.type) as array:
+            for type_, count in self._parts:
+                array.add(numbers[np.fromfile(self._coded, type_, count)])
 
     def add(self, chunks: np.ndarray, counts: np.ndarray) -> None:
         """The postings that follow in order of term and chunk: their chunks, and their `frequencies`."""
@@ -77,28 +88,6 @@ class PostingArrays:
         codes = _coded(counts, self._code_of)
         codes.tofile(self._coded)
         self._parts.append((codes.dtype, len(codes)))
-
-    def _codes(self) -> Iterator[np.ndarray]:
-        self._coded.seek(0)
-        for type_, count in self._parts:
-            yield np.fromfile(self._coded, type_, count)
-
-
-def _write_codes(folder: Path, codes: Callable[[], Iterable[np.ndarray]], code_of: dict[bytes, int]) -> None:
-    """Write codes, and the frequencies of the combinations in `code_of` that occur, numbered in the order of their bytes.
-
-    `codes` gives them in parts; it is called twice."""
-    occurs = np.zeros(len(code_of), dtype=bool)
-    for part in codes():
-        occurs[part] = True
-    in_order = sorted(word for word, code in code_of.items() if occurs[code])
-    counts = np.frombuffer(b"".join(in_order), dtype=_FREQUENCY).reshape(-1, _WIDTH)
-    np.save(folder / "counts.npy", counts[:, : len(bm25.FIELDS)])
-    numbers = np.zeros(len(code_of), np.uint16 if len(in_order) <= 1 << 16 else np.uint32)
-    numbers[[code_of[word] for word in in_order]] = np.arange(len(in_order))
-    with WrittenArray(folder / "codes.npy", numbers.dtype.type) as array:
-        for part in codes():
-            array.add(numbers[part])
 
 
 def _coded(counts: np.ndarray, code_of: dict[bytes, int]) -> np.ndarray:

@@ -69,12 +69,14 @@ def share(segment: Path, folder: Path) -> None:
         os.link(path, folder / segment.name / path.name)
 
 
-def write_terms(folder: Path, terms: pa.ChunkedArray) -> None:
-    """The bytes of all terms, which ascend, and where each ends."""
+def write_terms(folder: Path, terms: pa.ChunkedArray, counts: np.ndarray | None = None) -> None:
+    """The bytes of all terms, which ascend, and where each ends; and where its postings begin, if there are `counts`."""
     joined = terms.cast(pa.large_binary()).combine_chunks()
     ends = np.concatenate([[0], np.cumsum(pc.binary_length(joined).to_numpy())]).astype(np.int64)
     np.save(folder / "term_bytes.npy", np.frombuffer(b"".join(joined.to_pylist()), dtype=np.uint8))
     np.save(folder / "term_ends.npy", ends)
+    if counts is not None:
+        np.save(folder / "starts.npy", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
 
 
 def read_terms(folder: Path) -> pl.Series:
@@ -90,18 +92,15 @@ def postings_of(folder: Path, chunks: np.ndarray) -> pl.DataFrame:
     parts, first = [pl.DataFrame(schema=columns)], 0
     slots = np.load(folder / "slots.npy")[chunks]
     for segment in segments_of(folder):
-        starts, holders, codes, counts = (
-            np.load(segment / f"{name}.npy", mmap_mode="r")
-            for name in ("starts", "chunks", "codes", "counts")
-        )
+        postings = _Stored(segment)
         number = np.full(chunks_in(segment), -1, dtype=np.int32)
         is_here = (slots >= first) & (slots < first + len(number))
         number[slots[is_here] - first] = chunks[is_here]
         first += len(number)
-        rows = np.flatnonzero(number[holders] >= 0)
-        terms = read_terms(segment).gather(np.searchsorted(starts, rows, side="right") - 1)
-        frequencies = counts[codes[rows]].T
-        values = dict(zip(columns, (terms, number[holders[rows]], *frequencies), strict=True))
+        rows = np.flatnonzero(number[postings.chunks] >= 0)
+        terms = postings.terms.gather(np.searchsorted(postings.starts, rows, side="right") - 1)
+        frequencies = postings.counts[postings.codes[rows]].T[: len(bm25.FIELDS)]
+        values = dict(zip(columns, (terms, number[postings.chunks[rows]], *frequencies), strict=True))
         parts.append(pl.DataFrame(values, schema=columns))
     return pl.concat(parts)
 
@@ -142,7 +141,7 @@ def _merge_vectors(segments: Sequence[Path], stays: Sequence[np.ndarray], merged
 
 
 class _Stored:
-    """The postings of a segment that is merged."""
+    """The postings of a segment."""
 
     def __init__(self, segment: Path):
         self.starts, self.chunks, self.codes, self.counts = (
@@ -168,8 +167,7 @@ def _merge_postings(stored: Sequence[_Stored], stays: Sequence[np.ndarray], merg
             order = np.argsort(term[is_there], kind="stable")
             arrays.add(chunk[is_there][order], counts[is_there][order])
             after += np.bincount(term[is_there], minlength=len(terms))
-    write_terms(merged, pa.chunked_array([terms.filter(after > 0).to_arrow()]))
-    np.save(merged / "starts.npy", np.concatenate([[0], np.cumsum(after[after > 0])]))
+    write_terms(merged, pa.chunked_array([terms.filter(after > 0).to_arrow()]), after[after > 0])
     lost = before > after
     return pl.DataFrame({"term": terms.filter(lost), "df": (before - after)[lost]})
 

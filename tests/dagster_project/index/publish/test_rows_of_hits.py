@@ -39,7 +39,7 @@ def test_groups_of_documents_give_the_rows_that_all_at_once_give(
         assert any(text for _, text in expected) and len({row["doc_id"] for row, _ in expected}) > at_once
 
 
-@pytest.mark.parametrize("damage", ["UPDATE chunks SET facts = substr(facts, 1, 20)", "DELETE FROM chunks"])
+@pytest.mark.parametrize("damage", ["UPDATE packs SET data = substr(data, 1, 20)", "DELETE FROM chunks"])
 def test_a_row_that_is_not_what_was_written_is_named_with_the_way_out(
     built: Workspace, tmp_path: Path, damage: str
 ):
