@@ -53,9 +53,9 @@ class DocumentReaders:
         """A file of one of `CONVERTED_FORMATS` as Markdown; FormatError with the reason if it is not read.
 
         A picture that `is_seen` is kept with its text if `pictures` of the settings says so. Unless it is to `keep`,
-        the text of a file is written nowhere."""
+        the text of a file is written nowhere; that of a calendar never is, as one of its events may be forgotten."""
         is_seen = is_seen and kind == "picture" and self.settings.pictures
-        if not keep:
+        if not keep or kind == "calendar":
             return self._read(data, kind, is_seen)
         place = self.converted.place(data, f"{kind}, seen" if is_seen else kind, self.settings.ocr)
         if (result := self.converted.get(place)) is not None:

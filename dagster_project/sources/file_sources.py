@@ -229,7 +229,12 @@ class FileSources:
                 except UNPACK_FAULTS as fault:
                     yield RawFile(file.name, b"", why_unreadable(fault))
             self._note_change(partition, file)
-        yield from ordered_map(self._read_page, list(latest_pages(pages)), _FILES_AT_ONCE)
+        latest = list(latest_pages(self.readable(partition, pages)))
+        yield from ordered_map(self._read_page, latest, _FILES_AT_ONCE)
+
+    def readable(self, partition: SourcePartition, pages: list[WikiPage]) -> list[WikiPage]:
+        """The pages of a partition's wikis, those that must not be read with a fault."""
+        return pages
 
     def _read_page(self, page: tuple[WikiPage, tuple[str, ...]]) -> RawFile:
         """A page of a wiki as Markdown, or with the reason why it is not read."""

@@ -15,7 +15,8 @@ from dagster_project.lake.forgotten import FORGOTTEN, Forgotten
 from dagster_project.sources.file_sources import FileSources, stored_mail
 from dagster_project.sources.reading_files import TooLargeError, content
 from dagster_project.system.durable import put, sync
-from transforms.documents.files import RawFile
+from transforms.documents.files import RawFile, part_paths
+from transforms.documents.wiki_pages import WikiPage
 from transforms.mail.messages import RawMail, id_and_author, split_mbox
 
 _FAULT = f"{FORGOTTEN}: `weft forget` was asked to; the source still holds it"
@@ -90,8 +91,23 @@ class RememberedSources(FileSources):
         is_forgotten = self.forgotten.has("mail", ident) or self.forgotten.has("address", author)
         return replace(mail, data=b"", fault=_FAULT) if is_forgotten else mail
 
+    def _is_forgotten(self, partition: SourcePartition, *paths: str) -> bool:
+        return any(self.forgotten.has("document", f"{partition.source}:{path}") for path in paths)
+
+    def stored_files(self, partition: SourcePartition) -> list[Any]:
+        """The files that make up a partition; one that was forgotten has the fault, and no program reads it."""
+        files = super().stored_files(partition)
+        return [replace(f, fault=_FAULT) if self._is_forgotten(partition, f.name) else f for f in files]
+
+    def readable(self, partition: SourcePartition, pages: list[WikiPage]) -> list[WikiPage]:
+        """The pages of a partition's wikis; one that was forgotten has the fault, and no text."""
+        own = ((page, self._is_forgotten(partition, page.path)) for page in pages)
+        return [replace(page, text="", fault=_FAULT) if is_forgotten else page for page, is_forgotten in own]
+
     def files(self, partition: SourcePartition) -> Iterator[RawFile]:
-        """The files of the partition; those that were forgotten have no bytes, but the fault."""
+        """The files of the partition; those that were forgotten have no bytes, but the fault.
+
+        The last event of a calendar, which has the path of its file, is forgotten as the one of several that it was."""
         for file in super().files(partition):
-            is_forgotten = self.forgotten.has("document", f"{partition.source}:{file.path}")
+            is_forgotten = self._is_forgotten(partition, file.path, *part_paths(file))
             yield RawFile(file.path, b"", _FAULT) if is_forgotten else file

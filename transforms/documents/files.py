@@ -118,13 +118,20 @@ def read_documents(
 def separated(files: Iterable[RawFile]) -> Iterator[RawFile]:
     """Files whose parts are documents as a file for each, in a folder of the name of theirs; others as they are."""
     for file in files:
-        if file.converted is None or not file.converted.parts:
+        paths = part_paths(file)
+        if file.converted is None or not file.converted.parts or len(paths) < 2:
             yield file
             continue
-        folder, _, ending = file.path.rpartition(".")
-        for name, values in file.converted.parts:
-            name = "".join(filter(str.isprintable, name)).replace("/", "_").strip(" .")
-            yield RawFile(f"{folder}/{name}.{ending}", file.data, converted=Converted(**values))
+        for path, (_, values) in zip(paths, file.converted.parts, strict=True):
+            yield RawFile(path, file.data, converted=Converted(**values))
+
+
+def part_paths(file: RawFile) -> list[str]:
+    """The paths of the parts of a file; if it has several, they are those of documents."""
+    folder, _, ending = file.path.rpartition(".")
+    parts = file.converted.parts if file.converted else None
+    names = ("".join(filter(str.isprintable, name)) for name, _ in parts or ())
+    return [f"{folder}/{name.replace('/', '_').strip(' .')}.{ending}" for name in names]
 
 
 def file_name(path: str) -> str:

@@ -17,7 +17,7 @@ def calendar_markdown(data: bytes) -> Converted:
     """A calendar as Markdown: by start a section for each event, task and note, with its time, place, people and text.
 
     A recurrence is its rule, and is not expanded. The `parts` are the events by UID; exceptions of a series are of its
-    part. A file of one has no parts, but its title, its time, and its facts as `fields`."""
+    part. A file of one has also its title, its time, and its facts as `fields`."""
     try:
         calendars = Calendar.from_ical(decode_text(data, None).text, multiple=True)
         if not calendars:
@@ -32,10 +32,9 @@ def calendar_markdown(data: bytes) -> Converted:
     except ValueError as error:
         raise FormatError("unreadable: its lines are not those of a calendar") from error
     parts = {uid: _converted(sorted(own, key=_start)) for uid, own in events.items()}
-    if len(parts) == 1:
-        return next(iter(parts.values()))
-    if not parts:
-        return Converted("", [])
+    if len(parts) < 2:
+        (uid, one), *_ = (*parts.items(), ("", Converted("", [])))
+        return one._replace(parts=[(uid, one._asdict())])
     text = _converted(sorted((event for own in events.values() for event in own), key=_start)).text
     title = own_title(_text(calendars[0], "X-WR-CALNAME"))
     defects = sorted({defect for part in parts.values() for defect in part.defects})

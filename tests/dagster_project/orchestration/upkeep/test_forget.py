@@ -13,6 +13,7 @@ from dagster_project.composition.objects import make_sources
 from dagster_project.lake.forgotten import FILE, Forgotten
 from dagster_project.orchestration.upkeep.forget import find
 from tests.archives import Mail, Workspace, embedded, two_lists
+from tests.format_files import docx, paragraph
 from tests.library import BIRDS, SECRET
 from tests.processes import Command, weft
 from transforms.errors import LakeDamageError, SourceError, UnknownIdError
@@ -140,6 +141,34 @@ def test_sources_give_forgotten_mails_and_notes_as_faults_alone(workspace: Works
     faults = [m.fault for m in sources.mails(parts["dev/2004-03"]) if not m.data]
     faults += [f.fault for p in parts.values() if p.source == "notes" for f in sources.files(p) if not f.data]
     assert [f and f.partition(":")[0] for f in faults] == ["forgotten", "forgotten"]
+
+
+def test_no_reading_of_a_forgotten_page_event_or_file_is_kept(workspace: Workspace):
+    samples = Path(__file__).parents[3] / "transforms"
+    calendar = (samples / "formats/files/team.ics").read_bytes()
+    files = {
+        "wiki/pages.xml": (samples / "documents/files/werkstatt.xml").read_bytes(), "notes/team.ics": calendar,
+        "notes/plan.docx": docx(paragraph(SECRET)),
+    }  # fmt: skip
+    workspace.configure(
+        *({"name": name, "kind": kind, "path": name} for name, kind in (("wiki", "wiki"), ("notes", "tree")))
+    )
+    for name, data in files.items():
+        workspace.put(name, "").write_bytes(data)
+    names = ["wiki:Werkstatt/Drehtür.mediawiki", "notes:team/weekly-7@example.org.ics", "notes:plan.docx"]
+    Forgotten(workspace.lake.base).begin([("document", name) for name in names])
+
+    def forgotten() -> set[str]:
+        sources = make_sources(workspace.settings)
+        read = [(p, file) for p in sources.discover() for file in sources.files(p)]
+        return {f"{p.source}:{f.path}" for p, f in read if f.fault and f.fault.startswith("forgotten: ")}
+
+    assert forgotten() == set(names)
+    texts = ("Hersteller: [[Angelwerk (Firma)|", "Gauges first, then repairs", SECRET)
+    assert [holding(workspace, text) for text in texts] == [set()] * 3
+    alone = calendar.partition(b"BEGIN:VEVENT\nDTSTART;VALUE=DATE")[0] + b"END:VCALENDAR\n"
+    workspace.put("notes/team.ics", "").write_bytes(alone)
+    assert forgotten() == {*names[::2], "notes:team.ics"}
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
