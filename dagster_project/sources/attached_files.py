@@ -1,7 +1,7 @@
 """Files that messages of chats name: where they lie beside their export or in its zip, and their texts."""
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from dagster_project.sources.chat_exports import Export
@@ -58,9 +58,9 @@ class AttachedFiles:
         if not self.is_read(file):
             return FileText(None, f"binary: {file.name.rpartition('.')[2].lower()}")
         try:
-            data = self.content(file.place)
-            if isinstance(data, Path):
-                data = bounded(data, self.settings.max_file_bytes, "the cap")
+            content = self.content(file.place)
+            cap = self.settings.max_file_bytes
+            data = bounded(content, cap, "the cap") if isinstance(content, Path) else b"".join(content)
         except (TooLargeError, ChatFormatError, OSError) as error:
             return FileText(None, str(error) if isinstance(error, ChatFormatError) else why_unreadable(error))
         kind = document_kind(data, file.name, file.declared_type)
@@ -104,11 +104,12 @@ class AttachedFiles:
             self._members()[place][1] if self.export.format == "zip" else self._digest(self._folder / place)
         )
 
-    def content(self, place: str) -> Path | bytes:
-        """The path of a file at a place, or its bytes if it is in a zip; ChatFormatError if the export lacks it."""
+    def content(self, place: str) -> Path | Iterator[bytes]:
+        """The path of a file at a place, or its blocks if it is in a zip; ChatFormatError if the export lacks it."""
         if not self._is_there(place):
             raise ChatFormatError(_MISSING)
-        if self.export.format != "zip":
-            return self._folder / place
+        return self._folder / place if self.export.format != "zip" else self._unpacked(place)
+
+    def _unpacked(self, place: str) -> Iterator[bytes]:
         with self._archive() as archive:
-            return archive.read(self._members()[place][0])
+            yield from archive.blocks(self._members()[place][0])

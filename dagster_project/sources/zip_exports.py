@@ -4,6 +4,7 @@ import lzma
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Self
 
@@ -80,7 +81,11 @@ class ZippedExport:
             return b""
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file.
+        """The bytes of a file; ChatFormatError as `blocks`."""
+        return b"".join(self.blocks(name))
+
+    def blocks(self, name: str) -> Iterator[bytes]:
+        """The bytes of a file in blocks.
 
         ChatFormatError if a password is needed (`encrypted`), if it is broken (`no_zip`), or if the
         bytes read from the archive pass `max_bytes` or `plausible_bytes` (`too_large`)."""
@@ -88,18 +93,17 @@ class ZippedExport:
         if member.flag_bits & _ENCRYPTED:
             raise ChatFormatError("encrypted: the archive needs a password")
         cap = min(self._left, plausible_bytes(member.compress_size))
-        content = bytearray()
+        count = 0
         try:
             with self._archive.open(member) as stream:
                 while block := stream.read(_BLOCK):
-                    content += block
-                    if len(content) > cap:
+                    if (count := count + len(block)) > cap:
                         raise ChatFormatError(
                             f"too_large: the archive unpacks to more than {cap:,} bytes; "
                             "unpack it, if it is sound"
                         )
+                    yield block
         except _BROKEN as error:
             raise ChatFormatError(f"no_zip: {name} is broken: {error}") from error
         finally:
-            self._left = max(0, self._left - len(content))
-        return bytes(content)
+            self._left = max(0, self._left - count)

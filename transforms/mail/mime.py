@@ -16,6 +16,7 @@ from transforms.mail.headers import header_text
 from transforms.mail.html_text import html_text
 from transforms.text.charsets import decode_text, holds
 
+_BASE64_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\r\n"
 _BASE64_LINES = re.compile(rb"(?:[ \t]*+[A-Za-z0-9+/=]*+[ \t]*+(?:\r\n?|\n|\Z))*")
 _BASE64_LINE = re.compile(rb"^[A-Za-z0-9+/]{60,}={0,2}\r?$", re.M)
 _BASE64_TEXT = re.compile(rb"[^=]+=*")
@@ -66,8 +67,8 @@ def _decoded_payload(payload: bytes, encoding: str, kind: str) -> tuple[bytes, l
 
 
 def _base64_decoded(payload: bytes, kind: str) -> tuple[bytes, list[str]]:
-    clean = _BASE64_LINES.match(payload)
-    end = clean.end() if clean is not None else 0
+    clean = _BASE64_LINES.match(payload) if payload.translate(None, _BASE64_BYTES) else None
+    end = clean.end() if clean is not None else len(payload)
     tail = payload[end:] if end < len(payload) else b""
     if not payload[:end].strip() and tail.strip():
         return payload, ["base64_broken"]

@@ -137,17 +137,18 @@ def histogram(times: Mapping[date, int], question: Question, name: str = "") -> 
     counts = Counter[int]()
     for day, count in times.items():
         counts[bisect_right(edges, day) - 1] += count
-    most = max(counts.values())
+    most, spans = max(counts.values()), [(first, last - timedelta(1)) for first, last in pairwise(edges)]
     return [
         Bar(
-            f"{since.day} {since:%B} {since.year}" if name == "day" else f"{since:{name}}", since.isoformat(),
-            until.isoformat(), counts[number], counts[number] / most,
+            f"{since.day} {since:%B} {since.year}" if name == "day" else f"{since:{name}}",
+            since.isoformat(),
+            until.isoformat(),
+            counts[number],
+            counts[number] / most,
             question.address(since=since.isoformat(), until=until.isoformat()),
         )  # fmt: skip
-        for number, (since, until) in enumerate(
-            (first, last - timedelta(1)) for first, last in pairwise(edges)
-        )
-    ]  # fmt: skip
+        for number, (since, until) in enumerate(spans)
+    ]
 
 
 def _edges(first: date, last: date, name: str = "") -> tuple[list[date], str]:

@@ -3,10 +3,11 @@
 import os
 import re
 from collections.abc import Mapping
-from io import BytesIO
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
-from urllib.parse import quote, unquote
+from typing import IO, Any
+from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
@@ -20,6 +21,7 @@ from dagster_project.extras.web.html_mail import HtmlMail, html_mail, policy
 from dagster_project.extras.web.question import PICTURES
 from dagster_project.extras.web.rows import rows_about
 from dagster_project.extras.web.site import Site, parameter, tagged
+from dagster_project.extras.web.unpacked import UnpackedResponse
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.sources.raw_mail import readable_mail
 from dagster_project.sources.reading_files import TooLargeError, bounded, open_file
@@ -67,7 +69,8 @@ def media_type(head: bytes) -> str | None:
 def raw_mail(site: Site, request: Request, index: SearchIndex) -> Response:
     """A mail as a source of its own holds it, to save."""
     _refuse_unseen(site, index)
-    return _saved(_mail(site, index, parameter(request)), f"{parameter(request)}.eml", "text/plain")
+    mails = map(partial(_mail, site, index), [parameter(request)])
+    return UnpackedResponse(site.unpacker.file(mails), f"{parameter(request)}.eml", "text/plain")
 
 
 def sent_html(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -99,7 +102,8 @@ def thread_mbox(site: Site, request: Request, index: SearchIndex) -> Response:
     if (size := sum(row["raw_bytes"] for row in rows)) > _MOST_BYTES:
         raise QueryError(f"the mails of this thread have {size:,} bytes: save them one by one")
     mails = (mbox_entry(_mail(site, index, row["message_id"]), row["effective_at"]) for row in rows)
-    return tagged(request, _saved(b"".join(mails), f"{parameter(request)}.mbox", "application/mbox"))
+    file, name = site.unpacker.file(mails), f"{parameter(request)}.mbox"
+    return tagged(request, UnpackedResponse(file, name, "application/mbox"))
 
 
 def attached(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -110,9 +114,8 @@ def attached(site: Site, request: Request, index: SearchIndex) -> Response:
     (row,) = rows_about(index.ask, _ATTACHED, "attachment", parameter(request))
     name = row["filename"] or f"part-{row['part_index']}"
     if (chats := source_of(site, row["source"])) is None:
-        with site.drawing:  # a mail of 64 MB takes several times that
-            data = _part(_mail(site, index, row["message_id"]), row)
-        return _sent(site, request, data, name)
+        mails = map(partial(_mail, site, index), [row["message_id"]])
+        return _sent(site, request, site.unpacker.file(_part(mail, row) for mail in mails), name)
     return _sent(site, request, _chat_file(site, chats, row), name, only=_MEDIA if chats.pseudonyms else "")
 
 
@@ -133,8 +136,8 @@ def source_of(site: Site, name: str) -> ConversationSourceSettings | None:
     return source if isinstance(source, ConversationSourceSettings) else None
 
 
-def _chat_file(site: Site, source: ConversationSourceSettings, row: Mapping[str, Any]) -> Path | bytes:
-    """The path of a file of a chat, a row of `attachments`, or its bytes if it is in a zip.
+def _chat_file(site: Site, source: ConversationSourceSettings, row: Mapping[str, Any]) -> Path | IO[bytes]:
+    """The path of a file of a chat, a row of `attachments`, or that file unpacked if it is in a zip.
 
     SourceError if its export changed since the build, or does not hold it."""
     partition = row["partition"].removeprefix(f"{source.name}/")
@@ -149,7 +152,8 @@ def _chat_file(site: Site, source: ConversationSourceSettings, row: Mapping[str,
                     if window_id(f"{source.name}:{chat.name}", window.key) == row["message_id"]:
                         named_files = [file for entry in window.entries for file in entry.files]
                         try:
-                            return chats.files(export).content(named_files[row["part_index"]].place)
+                            content = chats.files(export).content(named_files[row["part_index"]].place)
+                            return content if isinstance(content, Path) else site.unpacker.file(content)
                         except (ChatFormatError, IndexError) as fault:
                             raise SourceError(f"source {source.name}: {fault}") from fault
     raise SourceError(f"source {source.name}: the export changed since the last build; build again")
@@ -173,11 +177,12 @@ def document_file(site: Site, request: Request, index: SearchIndex) -> Response:
     return _sent(site, request, file, file.name, only="image/" if name is not None else "")
 
 
-def _sent(site: Site, request: Request, file: Path | bytes, name: str, *, only: str = "") -> Response:
+def _sent(site: Site, request: Request, file: Path | IO[bytes], name: str, *, only: str = "") -> Response:
     """A file to show or to save, or the page of it that a request names; SourceError unless its type matches `only`."""
     try:
-        with BytesIO(file[:_HEAD_BYTES]) if isinstance(file, bytes) else open_file(file) as stream:
+        with open_file(file) if isinstance(file, Path) else nullcontext(file) as stream:
             kind = media_type(stream.read(_HEAD_BYTES))
+            stream.seek(0)
     except OSError as error:
         raise SourceError(f"{shortened(name)} cannot be read: {error}") from error
     if not re.match(only, kind or ""):
@@ -185,12 +190,12 @@ def _sent(site: Site, request: Request, file: Path | bytes, name: str, *, only: 
     if "page" in request.query_params:
         return _page_picture(site, request, file)
     disposition = "inline" if kind else "attachment"
-    if isinstance(file, bytes):
-        return _saved(file, name, kind or _BYTES, disposition)
+    if not isinstance(file, Path):
+        return UnpackedResponse(file, name, kind or _BYTES, disposition)
     return FileResponse(file, media_type=kind or _BYTES, filename=name, content_disposition_type=disposition)
 
 
-def _page_picture(site: Site, request: Request, file: Path | bytes) -> Response:
+def _page_picture(site: Site, request: Request, file: Path | IO[bytes]) -> Response:
     """The page of a PDF that a request names, drawn in a process of its own."""
     number = request.query_params["page"]
     if not (number.isascii() and number.isdigit() and len(number) < 6):
@@ -198,7 +203,7 @@ def _page_picture(site: Site, request: Request, file: Path | bytes) -> Response:
     cap = site.settings.documents.max_file_bytes
     try:
         with site.drawing:
-            data = file if isinstance(file, bytes) else bounded(file, cap, "the cap")
+            data = bounded(file, cap, "the cap") if isinstance(file, Path) else file.read()
             converted = site.readers.read(data, f"{PAGE}{int(number)}")
     except (FormatError, TooLargeError, OSError) as fault:
         raise SourceError(f"page {number} of this file cannot be shown: {fault}") from fault
@@ -251,8 +256,3 @@ def inside(root: Path, path: str, excluded: Any) -> Path | None:
         return None
     file = (root / path if root.is_dir() else root).resolve()
     return file if file.is_relative_to(root.resolve()) and file.is_file() else None
-
-
-def _saved(data: bytes, name: str, kind: str, disposition: str = "attachment") -> Response:
-    headers = {"Content-Disposition": f"{disposition}; filename*=UTF-8''{quote(name, safe='')}"}
-    return Response(data, media_type=kind, headers=headers)

@@ -158,14 +158,9 @@ def card(index: SearchIndex, query: str, message_id: str, *, plain: bool = False
         return []
     rows = [row for row in result.hits.to_pylist() if row["support"]] if result else []
     terms = _stems(index, words)
-    chosen = thread_evidence([row["score"] for row in rows], [_marks(index, row, terms) for row in rows])
+    marked = [" ".join(row["snippet"][start:end] for start, end in row["highlights"]) for row in rows]
+    chosen = thread_evidence([row["score"] for row in rows], [_stems(index, text) & terms for text in marked])
     return sorted((rows[n] for n in chosen), key=lambda row: row["thread_position"])
-
-
-def _marks(index: SearchIndex, row: Mapping[str, Any], terms: set[str]) -> set[str]:
-    """The words of the query, without endings, that are marked in the passage."""
-    marked = " ".join(row["snippet"][start:end] for start, end in row["highlights"])
-    return _stems(index, marked) & terms
 
 
 def _stems(index: SearchIndex, text: str) -> set[str]:

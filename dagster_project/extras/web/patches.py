@@ -112,9 +112,11 @@ def patch_difference(ask: Ask, old_id: str, new_id: str) -> _Difference:
     before, after = (_comparable(row["body"]) for row in (old, new))
     if (count := len(before) + len(after)) > MOST_LINES:
         return _Difference(old, new, [], f"the two have {count:,} lines, {MOST_LINES:,} are compared")
-    lines = list(difflib.unified_diff(before, after, "old", "new", n=_CONTEXT, lineterm=""))[2:]
+    changed = list(difflib.unified_diff(before, after, "old", "new", n=_CONTEXT, lineterm=""))[2:]
+    classes = {"+": "a", "-": "r"}
+    lines = [("h", "⋯") if line.startswith("@@") else (classes.get(line[:1], ""), line) for line in changed]
     note = None if lines else "both say the same"
-    return _Difference(old, new, [_classed(line) for line in lines], note)
+    return _Difference(old, new, lines, note)
 
 
 def _comparable(body: str) -> list[str]:
@@ -123,10 +125,3 @@ def _comparable(body: str) -> list[str]:
     start = match.start() if (match := _DIFF.search(text)) else len(text)
     message, diff = _STAT.sub("", text[:start]), text[start:]
     return [*message.rstrip().splitlines(), *_ROWS.sub("", _NUMBERS.sub("@@", diff)).splitlines()]
-
-
-def _classed(line: str) -> tuple[str, str]:
-    """The class of a line of a diff of diffs, and the line."""
-    if line.startswith("@@"):
-        return "h", "⋯"
-    return {"+": "a", "-": "r"}.get(line[:1], ""), line

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-import polars as pl
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
@@ -180,21 +179,18 @@ def why_stages(result: Explanation) -> list[dict[str, Any]]:
     views: list[dict[str, Any]] = []
     for table in result.stages:
         hits = table.steps.drop_nulls("rank")
+        reasons = table.steps.drop_nulls("reason").group_by("reason").len()
+        reasons = reasons.sort("len", "reason", descending=[True, False]).head(_REASONS)
         moment = moments.get(table.stage)
         best = float(hits["score"][0]) if hits.height and hits["score"][0] is not None else 0.0
         score = moment.score if moment else None
         views.append({
             "name": table.stage, "milliseconds": table.seconds * 1000, "share": table.seconds / longest, "best": best,
-            "hits": hits.height, "dropped": table.steps.height - hits.height, "reasons": _reasons(table.steps),
+            "hits": hits.height, "dropped": table.steps.height - hits.height, "reasons": reasons.rows(),
             "place": moment.rank if moment else None, "score": score, "reason": moment.reason if moment else None,
             "strength": min(1.0, max(0.0, (score or 0.0) / best)) if best > 0 else 0.0,
         })  # fmt: skip
     return views
-
-
-def _reasons(steps: pl.DataFrame) -> list[tuple[str, int]]:
-    counts = steps.drop_nulls("reason").group_by("reason").len()
-    return counts.sort("len", "reason", descending=[True, False]).head(_REASONS).rows()
 
 
 _ENTRIES = 50

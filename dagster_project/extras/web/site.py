@@ -14,6 +14,7 @@ from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import extra_parts
 from dagster_project.extras.web import question
 from dagster_project.extras.web.question import question_of
+from dagster_project.extras.web.unpacked import Unpacker
 from dagster_project.index.publish.versions import CURRENT
 from dagster_project.index.search.completeness import of_sources
 from dagster_project.index.search.index_pool import AllBusyError, IndexPool
@@ -54,11 +55,21 @@ def index_state(root: Path, published_at: str | None, lens: str | None) -> dict[
     return state
 
 
+_TROUBLES = (
+    (errors.ModelMismatchError, "MODEL_MISMATCH", 503, "The index belongs to another model"),
+    (errors.UnknownIdError, "UNKNOWN_ID", 404, "The index does not hold this"),
+    (errors.QueryError, "QUERY", 400, "The query cannot be understood"),
+    (errors.SourceError, "NOT_AT_SOURCE", 404, "The source does not give this"),
+    (errors.DisclosureLimitError, "WITHHELD", 403, "This is not shown here"),
+    (errors.WeftError, "ERROR", 500, "That did not work"),
+)
+
+
 def trouble_of(fault: errors.WeftError | TimeoutError, root: Path, lens: str | None = None) -> Trouble:
     """The text and status for a fault of a search or of reading, perhaps under a lens."""
     message = fault_text(fault, lens) if isinstance(fault, errors.WeftError) else ""
     if isinstance(fault, AllBusyError):
-        text = f"Questions that took too long are still at work. Ask again in {RETRY_SECONDS} seconds."
+        text = f"It is sending many files, or questions took too long. Ask again in {RETRY_SECONDS} seconds."
         return Trouble("BUSY", 503, "The server is busy", text)
     if isinstance(fault, TimeoutError | errors.QueryInterruptedError):
         text = "The answer took too long and was given up. Ask for less: a longer word, a shorter time, one list."
@@ -70,17 +81,8 @@ def trouble_of(fault: errors.WeftError | TimeoutError, root: Path, lens: str | N
             text = "The first build is running. This page looks again by itself."
             return Trouble("BUILDING", 503, "The index is being built", text)
         return Trouble("NO_INDEX", 503, "There is no index yet", "Run weft build; then search here.")
-    if isinstance(fault, errors.ModelMismatchError):
-        return Trouble("MODEL_MISMATCH", 503, "The index belongs to another model", message)
-    if isinstance(fault, errors.UnknownIdError):
-        return Trouble("UNKNOWN_ID", 404, "The index does not hold this", message)
-    if isinstance(fault, errors.QueryError):
-        return Trouble("QUERY", 400, "The query cannot be understood", message.replace(" (--plain)", ""))
-    if isinstance(fault, errors.SourceError):
-        return Trouble("NOT_AT_SOURCE", 404, "The source does not give this", message)
-    if isinstance(fault, errors.DisclosureLimitError):
-        return Trouble("WITHHELD", 403, "This is not shown here", message)
-    return Trouble("ERROR", 500, "That did not work", message)
+    code, status, title = next((c, s, t) for kind, c, s, t in _TROUBLES if isinstance(fault, kind))
+    return Trouble(code, status, title, message.replace(" (--plain)", ""))
 
 
 def ago(at: datetime | None) -> str:
@@ -99,7 +101,7 @@ FOLDER = Path(__file__).parent
 SECONDS = 20.0
 """Seconds until a question is given up."""
 _DRAWN_AT_ONCE = 2
-"""Pages of PDF that are drawn side by side, each in a process that may take `read_memory_bytes`, and mails with files."""
+"""Pages of PDF that are drawn side by side, each in a process that may take `read_memory_bytes`."""
 View = Callable[["Site", Request, SearchIndex], Response]
 """Makes the answer to a request from the index, in a thread of the pool."""
 
@@ -125,6 +127,7 @@ class Site:
         self.contents: dict[tuple[str, str], list[Any]] = {}
         self.new_texts: dict[tuple[str, str, datetime], int] = {}
         self.drawing, self.reading_chats = BoundedSemaphore(_DRAWN_AT_ONCE), Lock()
+        self.unpacker = Unpacker(settings.root)
         loader = FileSystemLoader(FOLDER / "templates")
         self.templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
         self.templates.globals |= {  # pyrefly: ignore[bad-assignment]  # its type is that of the defaults
@@ -197,11 +200,11 @@ class Site:
 
 def tagged(request: Request, response: Response) -> Response:
     """`response` with a tag of its bytes; 304 without them to a program that has these (RFC 9110, 13.1.2)."""
-    tag = f'"{bytes_sha256(bytes(response.body))}"'
-    if tag in request.headers.get("If-None-Match", ""):
-        return Response(status_code=304, headers={"ETag": tag})
-    response.headers["ETag"] = tag
-    return response
+    if "ETag" not in response.headers:
+        response.headers["ETag"] = f'"{bytes_sha256(bytes(response.body))}"'
+    tag = response.headers["ETag"]
+    is_known = tag in request.headers.get("If-None-Match", "")
+    return Response(status_code=304, headers={"ETag": tag}) if is_known else response
 
 
 def parameter(request: Request) -> str:

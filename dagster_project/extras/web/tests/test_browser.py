@@ -344,9 +344,8 @@ def test_a_picture_of_the_pages(
 ):
     """The documentation shows the sample as it is shipped."""
     (thread,) = shipped.column("SELECT thread_id FROM threads ORDER BY message_count DESC, thread_id LIMIT 1")
-    mails = (
-        f"SELECT message_id FROM thread_tree WHERE thread_id = '{thread}' ORDER BY position OFFSET 2 LIMIT 1"
-    )
+    third = f"thread_id = '{thread}' ORDER BY position OFFSET 2 LIMIT 1"
+    (mail,) = shipped.column(f"SELECT message_id FROM thread_tree WHERE {third}")
     with served(shipped) as base, opened(chromium, base, size=size, dark=dark) as page:
         if name == "serve-saved":
             page.goto(f"/?q={QUERY}")
@@ -354,5 +353,5 @@ def test_a_picture_of_the_pages(
             page.keyboard.press("Tab")
             page.keyboard.press("Enter")
             page.wait_for_url("**/searches")
-        page.goto(address.replace("THREAD", thread).replace("MAIL", shipped.column(mails)[0]))
+        page.goto(address.replace("THREAD", thread).replace("MAIL", mail))
         shoot(page, name)

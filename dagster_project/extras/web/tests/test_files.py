@@ -1,13 +1,17 @@
 """Files as their sources hold them, and who wrote them: what is shown, what is to save, and what nobody is given."""
 
+import asyncio
 import io
 import mailbox
 import re
+import tracemalloc
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing
 from email.message import EmailMessage
+from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -15,12 +19,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from selectolax.lexbor import LexborHTMLParser
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from dagster_project.extras.web.app import web_app
-from dagster_project.extras.web.files import media_type
+from dagster_project.extras.web.files import attached, media_type
 from dagster_project.extras.web.html_mail import html_mail
 from dagster_project.extras.web.question import file_of, page_of
+from dagster_project.extras.web.site import Site
+from dagster_project.extras.web.unpacked import MOST_UNPACKED
+from dagster_project.index.search.index_pool import AllBusyError
 from tests.archives import Workspace
 from tests.dagster_project.sources.test_chat_exports import written
 from tests.examples import examples
@@ -50,6 +58,7 @@ def picture() -> bytes:
 PLAN = pdf([[Text("The kiln is fired at dawn")], [Text("The glaze runs at noon", size=40)]])
 FILES = {
     "glow.png": picture(), "odd.jpg": SCRIPT, "drawn.svg": SCRIPT, "plan.pdf": PLAN, "gone.png": b"",
+    "film.ogg": b"OggS" + bytes(1 << 20),
 }  # fmt: skip
 DIFF = "Glaze.\n---\ndiff --git a/k.c b/k.c\n--- a/k.c\n+++ b/k.c\n@@ -1 +1 @@\n-kiln\n+glaze\n"
 CHAT = "".join(f"27.03.25, 18:0{n} - Ada: {name} (file attached)\n" for n, name in enumerate(FILES)).encode()
@@ -83,7 +92,13 @@ def files(once: object, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
         chat = {"_chat.txt": CHAT} | {file: data for file, data in FILES.items() if data}
         written(work.folder / name / "trip", chat)
     written(work.folder / "open", {"packed.zip": zipped(chat)})
-    own = {"glow_png": picture(), "drawn_svg": SCRIPT, "odd_png": b"GIF? no", "plan_pdf": PLAN}
+    own = {
+        "glow_png": picture(),
+        "drawn_svg": SCRIPT,
+        "odd_png": b"GIF? no",
+        "plan_pdf": PLAN,
+        "film_ogg": FILES["film.ogg"],
+    }
     work.write("0.eml", mail(0, "From here on\n", **own))
     work.write("1.eml", mail(1, "> From here on\nYes.\n"))
     work.write("2.eml", sent())
@@ -121,10 +136,31 @@ def test_a_picture_is_shown_and_what_may_run_something_is_to_save(web: TestClien
     assert shown.headers["content-disposition"].startswith("inline")
     for name in ("drawn.svg", "odd.png"):
         saved = web.get(file_of("attachment", ids[name]))
-        assert saved.headers["content-disposition"] == f"attachment; filename*=UTF-8''{name}"
+        assert saved.headers["content-disposition"] == f'attachment; filename="{name}"'
         assert saved.headers["content-type"] == "application/octet-stream"
         assert saved.headers["x-content-type-options"] == "nosniff"
     assert web.get(file_of("attachment", "nothing")).status_code == 404
+
+
+def test_files_that_are_sent_side_by_side_take_no_memory_and_are_bounded(web: TestClient, files: Workspace):
+    inside = "filename = 'film.ogg' AND source <> 'veiled' AND partition NOT LIKE '%trip%'"
+    ids = files.column(f"SELECT attachment_id FROM attachments WHERE {inside}")
+    for address in (file_of("attachment", ident) for ident in ids):
+        rest = {"Range": "bytes=1000-", "If-Range": web.get(address).headers["etag"]}
+        assert web.get(address, headers=rest).content == FILES["film.ogg"][1000:]
+    site, answers = Site(files.settings), list[Any]()
+    tracemalloc.start()
+    with pytest.raises(AllBusyError, match="are being sent"):
+        while len(answers) <= MOST_UNPACKED:
+            ident = {"id": ids[len(answers) % len(ids)]}
+            request = Request({"type": "http", "path_params": ident, "query_string": b"", "headers": []})
+            answers.append(asyncio.run(site.pool.ask(partial(attached, site, request), site.seconds)))
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(ids) == 2 and held < len(answers) * len(FILES["film.ogg"]) / 8
+    answers.clear()
+    assert site.unpacker.file([b"kiln"]).read() == b"kiln"
+    site.pool.close()
 
 
 def test_a_note_shows_its_own_pictures_alone(web: TestClient):
@@ -182,13 +218,15 @@ def test_files_of_a_chat_are_shown_where_they_were_sent(web: TestClient, files: 
     assert len(rows) == 3 * len(FILES)
     for window, name, ident in rows:
         is_veiled, answer = window.startswith("veiled"), web.get(file_of("attachment", ident))
-        given = {"glow.png"} if is_veiled else {"glow.png", "odd.jpg", "drawn.svg", "plan.pdf"}
+        given = {"glow.png", "film.ogg"} | (set() if is_veiled else {"odd.jpg", "drawn.svg", "plan.pdf"})
         assert answer.status_code == (200 if name in given else 404), name
         is_shown = answer.headers.get("content-disposition", "").startswith("inline")
-        assert is_shown == (name in given & {"glow.png", "plan.pdf"})
+        assert is_shown == (name in given & {"glow.png", "film.ogg", "plan.pdf"})
         assert name not in given or answer.content == FILES[name]
         page = web.get(page_of("conversation", window)).text
-        assert (f'src="{file_of("attachment", ident)}"' in page) == (name in ("glow.png", "odd.jpg"))
+        assert (f'src="{file_of("attachment", ident)}"' in page) == (
+            name in ("glow.png", "film.ogg", "odd.jpg")
+        )
         assert (f"{name}, which the export does not hold" in page) == (name == "gone.png")
         if name == "plan.pdf":
             assert ('class="leaf"' in web.get(page_of("attachment", ident)).text) != is_veiled
@@ -253,10 +291,7 @@ def test_nothing_of_a_file_is_shown_where_answers_are_masked(files: Workspace):
             assert web.get(address).status_code == 403
         mails = ("/m/k0@example.org", "/m/h0@example.org", f"/t/{thread}")
         for page in (*mails, "/d/notes%3Akiln%2FKiln.md", f"/a/{first}", chat):
-            shown = web.get(page).text
-            assert not {
-                w for w in ("/mbox/", "/original/", "/file/", "-file/", "view=html", "mailto:") if w in shown
-            }
+            assert not re.search("/mbox/|/original/|/file/|-file/|view=html|mailto:", web.get(page).text)
 
 
 TRACKED = "https://tracker.example/"
