@@ -67,7 +67,7 @@ def build(
     sources: tuple[str, ...], config: Path | None, as_json: bool, quiet: bool, fetch: bool, only: bool, behind: bool,
     verify: bool, watches: bool, mailbox: str | None,
 ) -> None:  # fmt: skip
-    """Fetch, materialize changes of the sources, and publish the index.
+    """Fetch the sources, read what changed in them, and publish the index.
 
     With --watch, edits within a second make one build, and nothing is fetched. Folders of mail and chats are not
     watched, but each build reads what is new there.

@@ -14,7 +14,7 @@ COMMANDS = {
     "init": Command(f"{_ROOM}.init:init", "Start",
         "Write a settings file for the archive at PLACE, or add PLACE to the one that is there."),
     "build": Command(f"{_ROOM}.build:build", "Start",
-        "Fetch, materialize changes of the sources, and publish the index.", former={"watch": "build --watch",
+        "Fetch the sources, read what changed in them, and publish the index.", former={"watch": "build --watch",
         "fetch": "build --fetch-only", "backfill": "build --backfill"}),
     "search": Command(f"{_ROOM}.search:search", "Start",
         "Search the published index; several QUERIES are answered in one pass.",

@@ -146,7 +146,7 @@ LINKS = Table(
         required("byte_start", pa.int64(), "first byte of the reference in the stored text"),
         required("byte_end", pa.int64(), "byte behind it"),
         Column("to_id", pa.string(), "Message-ID, document or node it leads to; null if nothing is there"),
-        required("target", pa.string(), "text of the reference, as written"),
+        required("target", pa.string(), "text of the reference, as written: of a commit its hash, often with its title"),
         required("kind", pa.string(),
             "kind of reference: of mail the trailer's name in lower case, url (one that names a mail), commit, mention or "
             "quoted; of documents wiki, embed, markdown, image or url"),

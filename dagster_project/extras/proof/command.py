@@ -34,7 +34,7 @@ _COLUMNS, _INDENT = 80, 10
 @click.option(
     "--keys",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File of DKIM's keys, a line `selector._domainkey.domain TXT` for each.",
+    help="File with DKIM keys, one a line: `selector._domainkey.domain TXT`.",
 )
 @click.option("--dns", is_flag=True, help="Ask DNS for keys that the file does not have.")
 @explained

@@ -21,9 +21,8 @@ _COMMENTS = (
     "SELECT table_name, '', comment FROM duckdb_tables() UNION ALL "
     "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal"
 )
-
-
-MACROS = SqlFile(__file__, "macros.sql")
+_ATTACHED = " If the file is attached under another name than `weft`, such as mail, add catalog := 'mail'."
+MACROS = SqlFile(__file__, "macros.sql", attached=_ATTACHED)
 
 
 def statements(search: SearchSettings, term_settings: TermSettings) -> tuple[list[str], list[str]]:

@@ -69,7 +69,7 @@ SELECT row_number() OVER (ORDER BY s.score DESC, s.chunk_key) AS rank, s.score, 
 FROM scored s JOIN chunks c USING (chunk_key) ORDER BY rank;
 COMMENT ON MACRO TABLE search_text IS
   'The k best chunks for some words by BM25 with the weights and constants of this version''s settings, each of which '
-  'is a named parameter; the lexical half of a search. No rows for a text without a word of the index.'
+  'is a named parameter; the lexical half of a search. No rows for a text without a word of the index.{attached}'
 -- name: similar
 CREATE OR REPLACE MACRO "similar"(given, k := 10, catalog := NULL) AS TABLE
 WITH near AS (
@@ -82,7 +82,7 @@ SELECT row_number() OVER (ORDER BY n.cosine DESC, n.chunk_no) AS rank, n.cosine,
   c.source_kind, c.title, c.text_display
 FROM near n JOIN chunks c USING (chunk_no) ORDER BY rank;
 COMMENT ON MACRO TABLE "similar" IS
-  'The k chunks whose vectors are nearest to that of a chunk, by cosine over all vectors, itself left out.'
+  'The k chunks whose vectors are nearest to that of a chunk, by cosine over all vectors, itself left out.{attached}'
 -- name: search_semantic
 CREATE OR REPLACE MACRO search_semantic(words, k := 10, catalog := NULL) AS TABLE
 SELECT error('only the model of this index makes a vector of words: call search_semantic in `weft sql`, or use similar('
@@ -98,7 +98,7 @@ WHERE t.thread_id = given
   OR t.thread_id = (SELECT o.thread_id FROM thread_tree o WHERE o.message_id = trim(given, ' <>'))
 ORDER BY t.position;
 COMMENT ON MACRO TABLE thread IS
-  'The mails of a thread in reading order, ghosts among them; the thread is named by its id or by a mail of it.'
+  'The mails of a thread in reading order, ghosts among them; the thread is named by its id or by a mail of it.{attached}'
 -- name: context_of
 CREATE OR REPLACE MACRO context_of(given, n := 1, catalog := NULL) AS TABLE
 SELECT c.chunk_index - g.chunk_index AS distance, c.chunk_id, c.doc_id, c.chunk_index, c.chunk_kind, c.title,
@@ -108,7 +108,7 @@ FROM chunks c JOIN (FROM chunks WHERE chunk_id = given) g
 WHERE abs(c.chunk_index - g.chunk_index) <= n
 ORDER BY distance, c.chunk_id;
 COMMENT ON MACRO TABLE context_of IS
-  'A chunk with the n before and the n behind it in the same mail, attachment or document; distance 0 is itself.'
+  'A chunk with the n before and the n behind it in the same mail, attachment or document; distance 0 is itself.{attached}'
 -- name: quotes_of
 CREATE OR REPLACE MACRO quotes_of(given, catalog := NULL) AS TABLE
 WITH wanted AS (SELECT message_id, thread_id FROM thread_tree WHERE message_id = trim(given, ' <>')),
@@ -144,7 +144,7 @@ FROM places p JOIN messages m USING (message_id)
 ORDER BY m.effective_at, p.message_id, p.byte_start;
 COMMENT ON MACRO TABLE quotes_of IS
   'The places in later mails of its thread that quote a mail: marked quotes that hold a whole line of its own text, and'
-  ' lines that repeat it without a mark.'
+  ' lines that repeat it without a mark.{attached}'
 -- name: reviews
 CREATE OR REPLACE MACRO reviews(deed := 'reviewed', catalog := NULL) AS TABLE
 WITH deeds AS (
@@ -171,4 +171,4 @@ ORDER BY patches DESC, reviewer_id, author_id;
 COMMENT ON MACRO TABLE reviews IS
   'Who reviews whom: the patches of an author that a person has reviewed, by the trailers of mails; of several '
   'revisions of a patch one counts. The author is the first who signed the patch off, else its sender. Other deeds are '
-  'acked, tested, reported, suggested.'
+  'acked, tested, reported, suggested.{attached}'

@@ -117,6 +117,8 @@ def test_the_compose_file_says_what_the_specification_knows_and_names_what_is_th
             assert (DEPLOY / build["context"] / build["dockerfile"]).is_file()
     assert "PASSWORD" not in str(COMPOSED), "secrets come from a file of their own"
     variables = COMPOSED["services"]["code"]["environment"]
+    # Runs write in DAGSTER_HOME: a folder of a mounted file alone would be root's, and its volume is as the image has it.
+    assert f"--owner weft {variables['DAGSTER_HOME']} " in f"{dict(instructions()[:2])['RUN']} "
     named = set(re.findall(r"env: (WEFT_\w+)", (DEPLOY / "dagster-postgres.yaml").read_text()))
     assert named - set(variables) == {"WEFT_PG_PASSWORD"}
 
