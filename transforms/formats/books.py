@@ -52,11 +52,8 @@ def notebook_markdown(data: bytes) -> Converted:
         notebook = json.loads(data.decode("utf-8-sig"))
         cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]
         metadata = notebook.get("metadata", {})
-        language = (
-            metadata.get("language_info", {}).get("name")
-            or metadata.get("kernelspec", {}).get("language")
-            or ""
-        )
+        names = metadata.get("language_info", {}).get("name"), metadata.get("kernelspec", {}).get("language")
+        language = next(filter(None, names), "")
         text = "\n\n".join(part for cell in cells for part in _cell(cell, str(language)) if part.strip())
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise FormatError(f"unreadable: it is no notebook ({type(error).__name__}: {error})") from error

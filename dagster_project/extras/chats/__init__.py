@@ -2,5 +2,5 @@
 
 from dagster_project.extras.registry import Extra
 
-_PROGRAMS = ("element", "transcript", "mattermost", "irc", "sms", "imessage", "signal", "zulip")
-EXTRA = Extra(chats={name: f"{__name__}.transforms.{name}:PROGRAM" for name in _PROGRAMS})
+_CHATS = "element", "transcript", "mattermost", "irc", "sms", "imessage", "signal", "signal_export", "zulip"
+EXTRA = Extra(chats={name: f"{__name__}.transforms.{name}:PROGRAM" for name in _CHATS})

@@ -95,9 +95,8 @@ class ImapFolder:
             return call()
         except LoginError as error:
             was_cut = isinstance(error.__context__, IMAPClientAbortError)
-            text = (
-                f"{here} refuses the login ({self._reason(error)}); {self.remote.remedy(self.landing.source)}"
-            )
+            remedy = self.remote.remedy(self.landing.source)
+            text = f"{here} refuses the login ({self._reason(error)}); {remedy}"
             fault = self._interrupted(what, self._reason(error)) if was_cut else FetchError(text)
         except ssl.SSLCertVerificationError as error:
             fault = FetchError(
@@ -134,9 +133,8 @@ class ImapFolder:
 
     def _log_in(self) -> None:
         if self.credentials.token:
-            by_xoauth2 = self.client.has_capability("AUTH=XOAUTH2") or not self.client.has_capability(
-                "AUTH=OAUTHBEARER"
-            )
+            has = self.client.has_capability
+            by_xoauth2 = has("AUTH=XOAUTH2") or not has("AUTH=OAUTHBEARER")
             log_in = self.client.oauth2_login if by_xoauth2 else self.client.oauthbearer_login
             log_in(self.credentials.user, self.credentials.token)
         else:
@@ -153,10 +151,9 @@ class ImapFolder:
             self._store(maildir, key, batch)
         self._label(maildir, listed, {uid: name for name, uid in there.items() if name in names})
         # Mails of another UIDVALIDITY go only when all of this one have come.
-        if self.remote.expunged == "delete":
-            stale = names - set(there)
-        else:
-            stale = {name for name in names - set(there) if not name.startswith(f"{key}.")}
+        stale = names - set(there)
+        if self.remote.expunged == "keep":
+            stale = {name for name in stale if not name.startswith(f"{key}.")}
         maildir.drop(stale)
 
     def _listed(self) -> _Listing:

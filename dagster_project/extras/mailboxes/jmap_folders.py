@@ -167,9 +167,8 @@ class JmapFolder:
             answer = await self._call("Email/get", {"ids": some, "properties": properties}, _Mails)
             mails = {mail["id"]: mail for mail in answer["list"]}
             if lost := set(some) - mails.keys() - set(answer["notFound"]):
-                raise self._fault(
-                    f"Email/get: {len(lost)} of {len(some)} mails are not answered", passes=True
-                )
+                counts = f"{len(lost)} of {len(some)} mails"
+                raise self._fault(f"Email/get: {counts} are not answered", passes=True)
             for mail in filter(None, map(mails.get, some)):
                 yield mail
 

@@ -22,9 +22,8 @@ def flag_labels(parts: Mapping[bytes, Any]) -> list[str]:
         [decode(one if isinstance(one, bytes) else str(one).encode()) for one in parts.get(item, ())]
         for item in (b"FLAGS", b"X-GM-LABELS")
     )
-    names = [
-        word[1:].lower() if word.startswith("\\") else word for word in words if word.lower() != "\\recent"
-    ]
+    own = (word for word in words if word.lower() != "\\recent")
+    names = [word[1:].lower() if word.startswith("\\") else word for word in own]
     return clean_labels([*names, *(label.removeprefix("\\") for label in labels)])
 
 

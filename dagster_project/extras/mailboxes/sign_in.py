@@ -167,9 +167,8 @@ class _SignIn:
         verifier, state = token_urlsafe(64), token_urlsafe(32)
         challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            back = (
-                f"http://localhost:{listener.getsockname()[1]}"  # Microsoft takes any port of this name alone
-            )
+            # Microsoft takes any port of this name alone.
+            back = f"http://localhost:{listener.getsockname()[1]}"
             query = {
                 "response_type": "code", "client_id": self.client_id, "redirect_uri": back, "scope": self.scope,
                 "state": state, "code_challenge": challenge, "code_challenge_method": "S256", **server.parameters,

@@ -66,9 +66,6 @@ def test_a_line_of_irc_has_nick_text_time(log: str, messages: list[tuple[str, st
     assert said(chat) == messages
     assert [f"{at:%Y-%m-%d %H:%M:%S}" for at in (chat.entries[0].at, chat.entries[-1].at)] == [first, last]
     assert {"maud", "jo"} <= chat.names and not chat.faults
-
-
-def test_a_log_without_a_day_says_how_to_name_it():
     with pytest.raises(ChatFormatError, match=r"no_date: .*2024-03-01\.log"):
         chats_of("irc", ZNC)
 
@@ -105,6 +102,18 @@ def test_messages_of_signal_have_the_names_that_people_see():
     assert (first.reactions, first.is_edited, f"{first.at:%H:%M}") == (1, True, "21:53")
     with pytest.raises(ChatFormatError, match="no_signal"):
         chats_of("signal", '{"version":"1","backupTimeMs":"1"}\n')
+
+
+def test_a_chat_of_signal_export_has_the_name_of_its_folder_and_its_files():
+    (chat,) = chats_of("signal_export", sample("signal-export.json"), "in/Maud Eaves/data")
+    assert (chat.title, said(chat)) == (
+        "Maud Eaves",
+        [("Maud Eaves", MAUD[1]), ("Me", f"{JO[1]}\n[plan.pdf]")],
+    )
+    assert [f"{e.at:%H:%M} {e.reactions}" for e in chat.entries] == ["21:53 1", "21:54 0", "21:55 0"]
+    assert [p for e in chat.entries for f in e.files for p in f.places] == ["media/plan.pdf"] and len(
+        chat.faults
+    ) == 1
 
 
 def test_text_messages_stand_by_number():

@@ -69,11 +69,8 @@ def read_element(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
 def _people(events: list[Mapping[str, Any]]) -> dict[str, str]:
     """The names that members show, by their ids."""
     members = ((row, fields(row.get("content"))) for row in events if row.get("type") == "m.room.member")
-    return {
-        str(row.get("state_key") or row.get("sender")): str(c["displayname"])
-        for row, c in members
-        if c.get("displayname")
-    }
+    shown = ((row, str(content["displayname"])) for row, content in members if content.get("displayname"))
+    return {str(row.get("state_key") or row.get("sender")): name for row, name in shown}
 
 
 def _text(content: Mapping[str, Any], *, answers: bool = False) -> str:

@@ -52,9 +52,8 @@ def read_imessage(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
             raise ChatFormatError(f"no_imessage: it is not the chat.db of Messages ({error})") from error
     files: dict[str, list[NamedFile]] = {}
     for guid, label, place, type_ in listed:
-        files.setdefault(guid, []).append(
-            NamedFile(label or place.rpartition("/")[2], (place.partition("Messages/")[2],), type_)
-        )
+        file = NamedFile(label or place.rpartition("/")[2], (place.partition("Messages/")[2],), type_)
+        files.setdefault(guid, []).append(file)
     reactions = Counter(row[7].rpartition("/")[2] for row in rows if row[-1] in _REACTIONS)
     chats: dict[tuple[int, str], list[Entry]] = {}
     names: set[str] = set()

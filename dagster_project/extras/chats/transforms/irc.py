@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import date, datetime, time
 
 from transforms.conversations.exports import Chat, Entry, Fault, decoded, in_utc
 from transforms.conversations.programs import Program
@@ -59,10 +59,8 @@ def read_irc(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
         day = _day_of(match, day)
         if day is None:
             raise ChatFormatError("no_date: no line names the day; name the file after it, as 2024-03-01.log")
-        at = in_utc(
-            datetime(day.year, day.month, day.day, int(match["h"]), int(match["m"]), int(match["s"] or 0)),
-            timezone,
-        )
+        clock = time(int(match["h"]), int(match["m"]), int(match["s"] or 0))
+        at = in_utc(datetime.combine(day, clock), timezone)
         if not nick and (people := _PEOPLE.match(text)):
             names.update(filter(None, people.group("nick", "to")))
         names.update({nick} - {""})

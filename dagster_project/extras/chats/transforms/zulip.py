@@ -12,6 +12,7 @@ from transforms.conversations.exports import (
     NamedFile,
     fields,
     in_utc,
+    json_rows,
     kind_of,
     moment,
     no_time,
@@ -29,25 +30,20 @@ def read_zulip(realm: bytes, files: Sequence[tuple[str, bytes]], name: str) -> I
     `files` are those of its messages, with their names. ChatFormatError if `realm` cannot be read."""
     try:
         tables = fields(json.loads(realm))
-        people = {
-            row["id"]: str(row.get("full_name") or row.get("email") or row["id"])
-            for row in tables["zerver_userprofile"]
-        }
+        users = tables["zerver_userprofile"]
+        people = {row["id"]: str(row.get("full_name") or row.get("email") or row["id"]) for row in users}
         channels = {row["id"]: str(row["name"]) for row in tables["zerver_stream"]}
         recipients = {row["id"]: row for row in tables["zerver_recipient"]}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ChatFormatError("no_zulip: realm.json is not that of an export of Zulip") from error
-    names = frozenset(people.values()) | {
-        str(row["email"]) for row in tables["zerver_userprofile"] if row.get("email")
-    }
+    names = frozenset((*people.values(), *(str(row["email"]) for row in users if row.get("email"))))
     chats: dict[tuple[str, ...], list[Entry]] = {}
     faults: list[Fault] = []
     for file, data in files:
         try:
-            rows = fields(json.loads(data))["zerver_message"]
-        except (ValueError, KeyError, RecursionError):
-            why = "no_json: the file is no JSON with messages of Zulip"
-            faults.append(Fault(f"{name}/{file}", why, data))
+            _, rows = json_rows(data, "zerver_message", "no_json: the file is no JSON with messages of Zulip")
+        except ChatFormatError as error:
+            faults.append(Fault(f"{name}/{file}", str(error), data))
             continue
         for row in map(fields, rows):
             if (at := moment(row.get("date_sent"))) is None:
