@@ -29,6 +29,8 @@ def run() -> None:
 
         if is_done(sys.argv[1:], config_file(sys.argv[1:])):
             return
+    # To look for plugins, pydantic reads the metadata of every package that is installed.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from dagster_project.cli.command import run_command as run_here
 
     run_here()
