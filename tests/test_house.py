@@ -139,7 +139,7 @@ def test_a_new_name_is_durable():
 LAZY = {
     **dict.fromkeys(("torch", "sentence_transformers", "transformers", "huggingface_hub"), "an extra"),
     **dict.fromkeys(("onnxruntime", "google", "s3fs", "ir_measures", "scipy", "dkim"), "an extra"),
-    **dict.fromkeys(("aiohttp", "botocore", "aiobotocore"), "comes with s3fs"),
+    **dict.fromkeys(("aiohttp", "botocore", "aiobotocore"), "comes with s3fs"), "dns": "comes with dkimpy",
     "cryptography": "receipts alone need it", "httpx2": "loaded with the client of the model service",
     "tokenizers": "its import loads what only embedding and token counts need",
 }  # fmt: skip

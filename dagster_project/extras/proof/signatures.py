@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from email import message_from_bytes
 from email.utils import parseaddr
 from pathlib import Path
@@ -42,8 +43,10 @@ class Keys:
         record: Any = self._known.get(key_name)
         if not record and self.with_dns:
             import dkim
+            from dns.exception import DNSException
 
-            record = dkim.get_txt(name, timeout=timeout)
+            with suppress(DNSException):  # a name that DNS cannot have
+                record = dkim.get_txt(name, timeout=timeout)
         self.missing += [] if record else [key_name]
         return record or None
 
@@ -96,16 +99,13 @@ def _signature(signature: Any, number: int, keys: Keys, author: str, faults: tup
     added = [n.decode() for n in _SHOWN if there[n] > signed[n] and (signed[n] or there[n] > 1)]
     by = f"the signature of {domain} is valid"
     if added or b"l" in fields:
-        limits = [f"a second {name}" for name in added] + ["what follows the first bytes of the body"]
-        return ProofLink(
-            "dkim", UNKNOWN, f"{by}, and does not cover {' or '.join(limits[: len(added) or 1])}"
-        )
+        limits = [f"a second {name}" for name in added] or ["what follows the first bytes of the body"]
+        return ProofLink("dkim", UNKNOWN, f"{by}, and does not cover {' or '.join(limits)}")
     if "." not in domain or not (f".{author}".endswith(f".{domain}") or domain.endswith(f".{author}")):
         return ProofLink("dkim", UNKNOWN, f"{by}, and the author is of {author or 'no domain'}")
     bare = ", ".join(n.decode() for n in _SHOWN if there[n] and not signed[n])
-    return ProofLink(
-        "dkim", PROVED, f"{by} for the body{f'; not signed: {bare}' if bare else ' and all headers shown'}"
-    )
+    extent = f"; not signed: {bare}" if bare else " and all headers shown"
+    return ProofLink("dkim", PROVED, f"{by} for the body{extent}")
 
 
 def _recorded(headers: list[tuple[bytes, bytes]]) -> str:

@@ -222,6 +222,14 @@ def test_what_a_signature_does_not_prove(keys: Path, old: bytes, new: bytes, sta
     assert link.state == state and why in link.detail
 
 
+@pytest.mark.parametrize("selector", [b"s" * 64, b"s..s"])
+def test_a_name_that_dns_cannot_have_is_a_key_that_is_missing(selector: bytes):
+    (link,) = signature_links(signed(1).replace(b"s=s1", b"s=" + selector), Keys(None, with_dns=True))
+    assert (
+        link.state == "not known" and f"{selector.decode()}._domainkey.example.org is needed" in link.detail
+    )
+
+
 def test_the_command_asks_the_keys_of_a_file(made: Workspace, keys: Path):
     (made.folder / CASES["m3@"][1]).write_bytes(signed(3))
     assert verified(made, "m3@example.org", "--keys", str(keys))["dkim"][0] == "proved"
