@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assets.protocols.models import AnswerCache, LanguageModel
-from transforms.documents.chunks.pictures import PICTURE
 from transforms.embedding import context_sentences, embedded_text
 from transforms.mail.threads.threads import canonical
-from transforms.schemas.chunks import CHUNK_CONTEXT
+from transforms.schemas.chunks import CHUNK_CONTEXT, PICTURE
 from transforms.settings.models import WRITTEN_KINDS, SafetySettings
 
 

@@ -19,11 +19,11 @@ from transforms.settings.search import TermSettings
 
 
 def conversation_stages(
-    settings: ConversationSettings, term_settings: TermSettings, tokens: TokenCounter, ocr: str | None = None
+    settings: ConversationSettings, term_settings: TermSettings, tokens: TokenCounter, pictures: str = ""
 ) -> list[Stage]:
-    """The partitioned stages of conversations, in order; `ocr` names the languages by which attached scans are read."""
+    """The partitioned stages of conversations, in order; `pictures` says how attached pictures are read."""
     return [
-        _reading_stage(settings, ocr),
+        _reading_stage(settings, pictures),
         Stage(
             "consolidate_conversations",
             conversations.conversation_markdown,
@@ -77,11 +77,11 @@ def conversation_stages(
     ]
 
 
-def _reading_stage(settings: ConversationSettings, ocr: str | None) -> Stage:
+def _reading_stage(settings: ConversationSettings, pictures: str) -> Stage:
     return Stage(
         "read_conversations",
         lambda sources, partition, settings: sources.conversation(partition),
-        f"{conversations.VERSION}.{ocr}" if ocr else conversations.VERSION,
+        f"{conversations.VERSION}.{pictures}" if pictures else conversations.VERSION,
         Display(
             "Reads the entries of a window of a chat and the documents attached to them; all else goes to "
             "quarantine.",

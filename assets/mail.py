@@ -39,18 +39,18 @@ def mail_stages(
     block_settings: BlockSettings,
     chunk_settings: ChunkSettings,
     term_settings: TermSettings,
-    ocr: str | None = None,
+    pictures: str = "",
     long_bytes: int | None = None,
 ) -> list[Stage]:
     """The partitioned stages of mail, in order.
 
-    `ocr` names the languages by which attached scans are read; a partition leaves more than `long_bytes` of very long texts
+    `pictures` says how attached pictures are read; a partition leaves more than `long_bytes` of very long texts
     for later (`long_texts.chunks_in_time`)."""
     return [
         Stage(
             "mail",
             _read_mail,
-            f"{messages.VERSION}.{ocr}" if ocr else messages.VERSION,
+            f"{messages.VERSION}.{pictures}" if pictures else messages.VERSION,
             Display(
                 "Parses the mails of a partition; files that are not mails, too large mails and copies go to quarantine.",
                 kinds=("python",),

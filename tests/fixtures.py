@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import hypothesis
 import pytest
 from alembic.script import ScriptDirectory
 
+from dagster_project.index.search.opened_index import open_index
+from dagster_project.index.search.search_index import SearchIndex
 from tests.archives import Once, Workspace, two_lists
 from tests.examples import examples
 from tests.gemini_loopback import KEY, Loopback, loopback
@@ -87,6 +90,12 @@ def every_key() -> Iterator[None]:
 
 
 @pytest.fixture
+def work(tmp_path: Path) -> Workspace:
+    """An empty workspace without settings."""
+    return Workspace(tmp_path / "work")
+
+
+@pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     """An empty workspace with one source over mail/*."""
     return Workspace(tmp_path / "work").configure()
@@ -118,6 +127,13 @@ def once(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) 
 def built_once(once: Once, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """`two_lists`, built; for reading only."""
     return once(two_lists(tmp_path_factory.mktemp("two-lists") / "work"))
+
+
+@pytest.fixture(scope="module")
+def index(built_once: Workspace) -> Iterator[SearchIndex]:
+    """The opened index of `built_once`."""
+    with closing(open_index(built_once.settings)) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -47,12 +47,12 @@ def source_stages(settings: Settings) -> list[Stage]:
             settings.blocks,
             settings.chunks,
             settings.terms,
-            settings.documents.ocr,
+            settings.documents.picture_reading,
             settings.operations.slow_at_once_bytes,
         ),
         *document_stages(settings.documents, settings.chunkers(), settings.terms),
         *conversation_stages(
-            settings.conversations, settings.terms, PackagedTokenCounter(), settings.documents.ocr
+            settings.conversations, settings.terms, PackagedTokenCounter(), settings.documents.picture_reading
         ),
     ]
 

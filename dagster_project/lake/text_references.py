@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "messages": ("message_id", ("body",)), "attachments": ("attachment_id", ("text",)),
+    "messages": ("message_id", ("body",)), "attachments": ("attachment_id", ("text", "picture")),
     "documents": ("doc_id", ("text",)), "conversation_windows": ("doc_id", ("markdown",)),
     "chunks": ("chunk_id", ("text_display", "text_embed")),
 }  # fmt: skip

@@ -179,7 +179,12 @@ class SQLiteEmbeddingCache:
                 )
             dropped += own
         for notes in (self._refusals, self._requests):
-            _prune_notes(notes, used, allowed)
+            noted = [(entry, *entry.rsplit("/", 3)) for entry in notes.all_keys()]
+            notes.drop(
+                entry
+                for entry, model, _, _, name in noted
+                if name not in used or (allowed is not None and model not in allowed)
+            )
         return dropped
 
     def _keys(self) -> list[Key]:
@@ -240,16 +245,6 @@ class QueryVectorCache(SQLiteEmbeddingCache):
 def _entry(key: Key, text_hash: str) -> str:
     model, dimensions, task = key
     return f"{model}/{dimensions}/{task}/{text_hash}"
-
-
-def _prune_notes(notes: SQLiteAnswerCache, hashes: set[str], models: set[str] | None) -> None:
-    """Forget the notes on texts that are not wanted, and of models that are not."""
-    noted = [(key, *key.rsplit("/", 3)) for key in notes.all_keys()]
-    notes.drop(
-        key
-        for key, model, _, _, name in noted
-        if name not in hashes or (models is not None and model not in models)
-    )
 
 
 def _offset(text_hash: str) -> int:

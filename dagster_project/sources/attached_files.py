@@ -10,9 +10,8 @@ from dagster_project.sources.zip_exports import ZippedExport
 from transforms.conversations.chunks import FileText
 from transforms.conversations.exports import NamedFile
 from transforms.errors import ChatFormatError
-from transforms.formats.converted import Converted, FormatError
-from transforms.formats.kinds import document_kind
 from transforms.hashing import parts_hash
+from transforms.mail.attachments import Convert, document_text
 from transforms.settings.documents import (
     CONVERTED_FORMATS,
     DOCUMENT_FORMATS,
@@ -44,14 +43,14 @@ class AttachedFiles:
         """True if a file of that name has text that is read."""
         ending = file.name.rpartition(".")[2].lower()
         kind = DOCUMENT_FORMATS.get(ending)
-        is_scan = self.settings.ocr is not None and ending in PICTURE_FORMATS
-        return is_scan or kind in CONVERTED_FORMATS or kind in _TEXTS
+        is_picture = self.settings.reads_pictures and ending in PICTURE_FORMATS
+        return is_picture or kind in CONVERTED_FORMATS or kind in _TEXTS
 
     def state(self, places: Iterable[str]) -> str:
         """A hash that changes when one of the files at these places comes, changes or goes."""
         return parts_hash(part for p in places for part in (p, self._hash(p) if self._is_there(p) else ""))
 
-    def text(self, file: NamedFile, convert: Callable[[bytes, str], Converted]) -> FileText:
+    def text(self, file: NamedFile, convert: Convert) -> FileText:
         """The text of a file that was looked for, or the reason for none."""
         if not file.place:
             return FileText(None, _MISSING)
@@ -63,17 +62,12 @@ class AttachedFiles:
             data = bounded(content, cap, "the cap") if isinstance(content, Path) else b"".join(content)
         except (TooLargeError, ChatFormatError, OSError) as error:
             return FileText(None, str(error) if isinstance(error, ChatFormatError) else why_unreadable(error))
-        kind = document_kind(data, file.name, file.declared_type)
-        if kind is None:
-            if DOCUMENT_FORMATS.get(file.name.rpartition(".")[2].lower()) not in _TEXTS:
-                return FileText(None, "binary: not what its name says", None, len(data))
-            text = decode_text(data, None).text.replace("\r\n", "\n").replace("\r", "\n")
-            return FileText(text, None, None, len(data))
-        try:
-            converted = convert(data, kind)
-        except FormatError as fault:
-            return FileText(None, str(fault), None, len(data))
-        return FileText(converted.text, None, converted.page_starts, len(data))
+        if document := document_text(data, file.name, file.declared_type, convert):
+            return FileText(document.text, document.reason, document.page_starts, len(data), document.picture)
+        if DOCUMENT_FORMATS.get(file.name.rpartition(".")[2].lower()) not in _TEXTS:
+            return FileText(None, "binary: not what its name says", None, len(data))
+        text = decode_text(data, None).text.replace("\r\n", "\n").replace("\r", "\n")
+        return FileText(text, None, None, len(data))
 
     def _is_there(self, place: str) -> bool:
         parts = PurePosixPath(place).parts

@@ -32,6 +32,10 @@ _FILES_OF_ONE = 500
 _OF_THE_PROCESS = ("ended: ", "out_of_memory: ")
 _OCR_PAGES = 2000
 """Pages of a file that are given to OCR: a file cannot take longer than these times `read_seconds`."""
+_LOGO_BYTES = 20_000
+"""Bytes of an attached picture below which it is taken for a logo or a sign, where only its text counts."""
+_LOGO_PIXELS = 40_000
+"""Pixels below which it is not found by what it shows: logos in mails of two lists have 22,500, photographs 200,000."""
 _BLOCK = 1 << 16
 _JSON_RATIO = 6
 """Bytes of JSON : bytes of its text, at most: \\u0000 for each ASCII letter."""
@@ -49,26 +53,37 @@ class DocumentReaders:
         self._lock = threading.Lock()
         self._end = weakref.finalize(self, _end_all, self._idle)
 
-    def read(self, data: bytes, kind: str, *, is_seen: bool = False, keep: bool = True) -> Converted:
+    def read(self, data: bytes, kind: str, *, seen_pixels: int | None = None, keep: bool = True) -> Converted:
         """A file of one of `CONVERTED_FORMATS` as Markdown; FormatError with the reason if it is not read.
 
-        A picture that `is_seen` is kept with its text if `pictures` of the settings says so. Unless it is to `keep`,
-        the text of a file is written nowhere; that of a calendar never is, as one of its events may be forgotten."""
-        is_seen = is_seen and kind == "picture" and self.settings.pictures
+        A picture of `seen_pixels` is kept with its text if `pictures` of the settings says so; one of fewer is not read
+        then. Unless it is to `keep`, the text of a file is written nowhere; that of a calendar never is, as one of its
+        events may be forgotten."""
+        seen_pixels = seen_pixels if kind == "picture" and self.settings.pictures else None
         if not keep or kind == "calendar":
-            return self._read(data, kind, is_seen)
-        place = self.converted.place(data, f"{kind}, seen" if is_seen else kind, self.settings.ocr)
+            return self._read(data, kind, seen_pixels)
+        name = kind if seen_pixels is None else f"{kind}, seen {seen_pixels}"
+        place = self.converted.place(data, name, self.settings.ocr)
         if (result := self.converted.get(place)) is not None:
             return result
         try:
-            converted = self._read(data, kind, is_seen)
+            converted = self._read(data, kind, seen_pixels)
         except FormatError as fault:
             self.converted.put(place, fault)
             raise
         self.converted.put(place, converted)
         return converted
 
-    def _read(self, data: bytes, kind: str, is_seen: bool, deadline: float | None = None) -> Converted:
+    def read_attached(self, data: bytes, kind: str, *, keep: bool = True) -> Converted:
+        """As `read`, for a file attached to a mail or chat; FormatError for a picture that is taken for a logo, too."""
+        is_logo = self.settings.ocr is None or len(data) < _LOGO_BYTES
+        if kind == "picture" and is_logo and not self.settings.pictures:
+            raise FormatError("binary: image")
+        return self.read(data, kind, seen_pixels=_LOGO_PIXELS, keep=keep)
+
+    def _read(
+        self, data: bytes, kind: str, seen_pixels: int | None, deadline: float | None = None
+    ) -> Converted:
         """A process's reading of a file; a new one tries again where an older one ends, as it may over files before.
 
         Both have until `deadline`, `read_seconds` from the first try on."""
@@ -77,11 +92,11 @@ class DocumentReaders:
         reader = reader or _Reader(self.settings)
         deadline = deadline or time.monotonic() + self.settings.read_seconds
         try:
-            converted = reader.read(data, kind, is_seen, deadline)
+            converted = reader.read(data, kind, seen_pixels, deadline)
         except FormatError as fault:
             self._keep(reader)
             if reader.files > 1 and str(fault).startswith(_OF_THE_PROCESS):
-                return self._read(data, kind, is_seen, deadline)
+                return self._read(data, kind, seen_pixels, deadline)
             raise
         except BaseException:  # an interruption, too, leaves no process behind
             reader.end()
@@ -145,12 +160,12 @@ class _Reader:
         """False once the process has ended."""
         return self._process.poll() is None
 
-    def read(self, data: bytes, kind: str, is_seen: bool, deadline: float) -> Converted:
+    def read(self, data: bytes, kind: str, seen_pixels: int | None, deadline: float) -> Converted:
         """A file as Markdown; FormatError with the reason if it is not read by `deadline`; the process may be gone then."""
         self.files += 1
         settings = self.settings
         request = {
-            "kind": kind, "bytes": len(data), "ocr": settings.ocr, "is_seen": is_seen,
+            "kind": kind, "bytes": len(data), "ocr": settings.ocr, "seen_pixels": seen_pixels,
             "seconds": min(max(deadline - time.monotonic(), 0), settings.read_seconds),
         }  # fmt: skip
         assert self._process.stdin

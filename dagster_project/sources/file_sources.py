@@ -46,8 +46,6 @@ from transforms.settings.documents import CONVERTED_FORMATS, WIKI_FORMATS
 from transforms.settings.mail import MailSettings
 
 _FILES_AT_ONCE = 4
-_SMALL_PICTURE = 20_000
-"""Bytes of an attached picture below which it is taken for a logo or a sign."""
 _HEAD_BYTES = 1 << 16
 _TYPICAL_MAIL_BYTES = 11_000
 _COUNT = re.compile(rb"[ \t]*(\d{1,12})[ \t]*\r?\n")
@@ -266,16 +264,13 @@ class FileSources:
         if kind is None or kind not in CONVERTED_FORMATS:
             return RawFile(file.name, data)
         try:
-            return RawFile(file.name, b"", converted=self._readers.read(data, kind, is_seen=True))
+            return RawFile(file.name, b"", converted=self._readers.read(data, kind, seen_pixels=0))
         except FormatError as error:
             return RawFile(file.name, data, str(error))
 
     def converted(self, data: bytes, kind: str, *, keep: bool = True) -> Converted:
         """The Markdown of an attached document of one of `CONVERTED_FORMATS`; FormatError if it cannot be read."""
-        settings = self.settings.documents
-        if kind == "picture" and (settings.ocr is None or len(data) < _SMALL_PICTURE):
-            raise FormatError("binary: image")
-        return self._readers.read(data, kind, keep=keep)
+        return self._readers.read_attached(data, kind, keep=keep)
 
     def _note_change(self, partition: SourcePartition, file: _File) -> None:
         """Give a partition another fingerprint if one of its files is no longer as it was found."""

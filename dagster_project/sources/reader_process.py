@@ -1,6 +1,6 @@
 """The process that reads PDF, office, book, notebook, AsciiDoc, picture files: their content can harm it and nothing else.
 
-It gets files on its standard input, each after a line of JSON (`kind`, `bytes`, `ocr`, `is_seen`, `seconds`), and
+It gets files on its standard input, each after a line of JSON (`kind`, `bytes`, `ocr`, `seen_pixels`, `seconds`), and
 answers each with lines of JSON: `{"page": n}` as often as a page is given to OCR, then the text with its facts
 (`converted.Converted`), or `{"fault": reason}`, with `"ends"` if this process ends over it."""
 
@@ -44,7 +44,8 @@ def _answer(request: dict[str, Any]) -> None:
         if kind == "asciidoc":
             converted = asciidoc_markdown(data, seconds)
         else:
-            converted = read_format(data, kind, _ocr(request["ocr"], seconds), is_seen=request["is_seen"])
+            ocr = _ocr(request["ocr"], seconds)
+            converted = read_format(data, kind, ocr, seen_pixels=request["seen_pixels"])
     except FormatError as fault:
         _say({"fault": str(fault)})
     else:

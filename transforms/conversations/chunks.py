@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
@@ -14,12 +14,14 @@ from transforms.conversations.pseudonyms import is_pseudonym
 from transforms.conversations.query_chunks import OVERLAP_TOKENS, TokenSegment, token_segments
 from transforms.conversations.windows import Window, consolidate, window_id, without_headers
 from transforms.hashing import parts_hash
-from transforms.schemas.chunks import EXCLUSIONS
+from transforms.schemas.chunks import EXCLUSIONS, PICTURE
 from transforms.schemas.mail import ATTACHMENTS
+from transforms.schemas.table import rows_of
 from transforms.settings.conversations import ConversationSettings
 from transforms.text.passages import CountTokens
-from transforms.text.segments import section_segments
+from transforms.text.segments import TextSegment, section_segments
 from transforms.text.spans import SUBSTANCE, Offsets
+from transforms.text.visible import picture_words
 
 _SEGMENT_CHARS = 8000
 """A longer text is split, as that of an attachment of mail is."""
@@ -27,12 +29,13 @@ _UNKNOWN_TYPE = "application/octet-stream"
 
 
 class FileText(NamedTuple):
-    """The text of a file or the reason for none, the first byte of each of its pages in the text, and its bytes."""
+    """The text of a file or the reason for none, where its pages begin in the text, its bytes, and the picture itself."""
 
     text: str | None
     reason: str | None
     page_starts: list[int] | None = None
     byte_count: int = 0
+    picture: str | None = None
 
 
 def conversation_attachments(
@@ -40,7 +43,8 @@ def conversation_attachments(
 ) -> pa.Table:
     """The table `conversation_attachments`: the files that messages of a window name, in order.
 
-    A file that the export does not hold has the reason `missing`. Names of people are masked as in messages."""
+    A file that the export does not hold has the reason `missing`. Names of people are masked as in messages,
+    and a picture with a vector has no name of its own then."""
     owner = window_id(f"{source}:{chat.name}", window.key)
     rows: list[dict[str, Any]] = []
     counts: dict[str, int] = {}
@@ -49,6 +53,8 @@ def conversation_attachments(
             file_text = text_of(file)
             text, page_starts = _masked(file_text, chat)
             (name,) = chat.mask([file.name])
+            if file_text.picture and chat.mask is not list:  # a part of a name is not masked
+                name = f"picture.{name.rpartition('.')[2]}"
             base = parts_hash(("chat file", owner, entry.at.isoformat(), name, file.digest))
             counts[base] = counts.get(base, 0) + 1
             rows.append(
@@ -56,9 +62,10 @@ def conversation_attachments(
                     "attachment_id": base if counts[base] == 1 else parts_hash((base, str(counts[base]))),
                     "message_id": owner, "source": source, "partition": partition, "part_index": len(rows),
                     "filename": name, "declared_type": file.declared_type or _UNKNOWN_TYPE,
-                    "content_class": "other" if text is None else "text", "text": text,
+                    "content_class": "other" if text is None or file_text.picture else "text", "text": text,
                     "page_starts": page_starts, "char_count": len(text or ""),
                     "byte_count": file_text.byte_count, "reason": file_text.reason, "lane": "fast",
+                    "picture": file_text.picture,
                 }
             )  # fmt: skip
     return ATTACHMENTS.from_rows(rows)
@@ -76,25 +83,6 @@ def _masked(file: FileText, chat: Chat) -> tuple[str | None, list[int] | None]:
         starts.append(at)
         at += len(page.encode())
     return "".join(pages), starts
-
-
-def attachment_chunks(attachment: Mapping[str, Any], chat_title: str) -> Iterator[dict[str, Any]]:
-    """The rows of the chunks of one row of `conversation_attachments`, without ids and positions."""
-    text, offsets = attachment["text"], Offsets(attachment["text"])
-    title = f"{chat_title} · {attachment['filename']}"
-    for segment in section_segments(text, _SEGMENT_CHARS):
-        part = text[segment.start : segment.end].strip("\n")
-        if SUBSTANCE.search(part):
-            yield {
-                "source_kind": "attachment", "source": attachment["source"],
-                "partition": attachment["partition"], "doc_id": attachment["message_id"],
-                "attachment_id": attachment["attachment_id"], "parent_id": attachment["message_id"],
-                "chunk_kind": "attachment_segment", "title": title, "heading_path": [], "text_display": part,
-                "text_embed": f"{title}\n\n{part}", "text_lex": part,
-                "spans": [
-                    {"byte_start": offsets(segment.start), "byte_end": offsets(segment.end), "role": "own"}
-                ],
-            }  # fmt: skip
 
 
 VERSION = "4"
@@ -127,13 +115,8 @@ def conversation_chunks(
             span = (starts[number], ends[number])
             if not _WORD.search(turn["text"]):
                 places = {name: turn[name] for name in ("doc_id", "source", "partition")}
-                row = {
-                    "attachment_id": None,
-                    "byte_start": span[0],
-                    "byte_end": span[1],
-                    "reason": "too_little_text",
-                }
-                excluded.append(places | row)
+                row = {"attachment_id": None, "byte_start": span[0], "byte_end": span[1]}
+                excluded.append(places | row | {"reason": "too_little_text"})
             elif settings.index in ("both", "turns"):
                 window_rows.append(_turn(spoken_turns, number, numbers.get(turn["answers_key"]), span))
         if settings.index in ("both", "windows"):
@@ -152,36 +135,47 @@ def conversation_chunks(
             row |= {"chunk_index": number, "chunk_count": len(window_rows)}
         rows += window_rows
     if settings.index != "none":
-        attached = list(_of_attachments(messages, attachments))
-        rows += [row for own, _ in attached for row in own]
-        excluded += [row for _, reasons in attached for row in reasons]
+        titles = dict(rows_of(messages, "doc_id", "title"))
+        for attachment in attachments.to_pylist():
+            own = _of_attachment(attachment, titles[attachment["message_id"]])
+            rows += own
+            excluded += [] if own else [_without_chunk(attachment)]
     return ChunkTables(chunks_from_rows(rows), EXCLUSIONS.from_rows(excluded))
 
 
-def _of_attachments(
-    messages: pa.Table, attachments: pa.Table
-) -> Iterator[tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
-    """The rows of the chunks of each file, or of `exclusions` for a file without chunks."""
-    names = ("doc_id", "title")
-    titles = dict(zip(*(messages.column(name).to_pylist() for name in names), strict=True))
-    for attachment in attachments.to_pylist():
-        title = titles[attachment["message_id"]]
-        rows = list(attachment_chunks(attachment, title)) if attachment["text"] else []
-        counts: dict[str, int] = {}
-        for number, row in enumerate(rows):
-            text = row["text_display"]
-            counts[text] = counts.get(text, 0) + 1
-            row |= {
-                "chunk_id": parts_hash(("attachment", row["attachment_id"], text, str(counts[text]))),
-                "chunk_index": number, "chunk_count": len(rows), "chunker": f"conversations-{VERSION}",
-            }  # fmt: skip
-        # Why a file has no chunk, as a row of `exclusions`.
-        text, names = attachment["text"], ("attachment_id", "source", "partition")
-        reason, size = "binary", attachment["byte_count"]
-        if text is not None:
-            reason, size = "too_little_text", len(text.encode())
-        place = {"doc_id": attachment["message_id"], "byte_start": 0, "byte_end": size, "reason": reason}
-        yield rows, [] if rows else [{name: attachment[name] for name in names} | place]
+def _of_attachment(attachment: Mapping[str, Any], chat_title: str) -> list[dict[str, Any]]:
+    """The rows of the chunks of one row of `conversation_attachments`."""
+    text, picture = attachment["text"] or "", attachment["picture"]
+    offsets, title = Offsets(text), f"{chat_title} · {attachment['filename']}"
+    rows: list[dict[str, Any]] = []
+    counts: dict[str, int] = {}
+    for segment in [TextSegment(0, len(text))] if picture else section_segments(text, _SEGMENT_CHARS):
+        part = text[segment.start : segment.end].strip("\n")
+        if SUBSTANCE.search(part):
+            counts[part] = counts.get(part, 0) + 1
+            key = ("attachment", attachment["attachment_id"], part, str(counts[part]))
+            rows.append({
+                "source_kind": "attachment", "source": attachment["source"],
+                "partition": attachment["partition"], "doc_id": attachment["message_id"],
+                "attachment_id": attachment["attachment_id"], "parent_id": attachment["message_id"],
+                "chunk_kind": PICTURE if picture else "attachment_segment", "title": title, "heading_path": [],
+                "text_display": part, "text_embed": picture or f"{title}\n\n{part}",
+                "text_lex": picture_words(part) if picture else part,
+                "spans": [
+                    {"byte_start": offsets(segment.start), "byte_end": offsets(segment.end), "role": "own"}
+                ],
+                "chunk_id": parts_hash(key), "chunk_index": len(rows), "chunker": f"conversations-{VERSION}",
+            })  # fmt: skip
+    return [{**row, "chunk_count": len(rows)} for row in rows]
+
+
+def _without_chunk(attachment: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of `exclusions` that says why a file has no chunk."""
+    reason, size, text = "binary", attachment["byte_count"], attachment["text"]
+    if text is not None:
+        reason, size = "too_little_text", len(text.encode())
+    place = {name: attachment[name] for name in ("attachment_id", "source", "partition")}
+    return place | {"doc_id": attachment["message_id"], "byte_start": 0, "byte_end": size, "reason": reason}
 
 
 def _common(turn: Mapping[str, Any]) -> dict[str, Any]:

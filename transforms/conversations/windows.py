@@ -17,7 +17,7 @@ from transforms.schemas.conversations import CONVERSATION_MESSAGES, CONVERSATION
 from transforms.schemas.operations import QUARANTINE
 from transforms.settings.conversations import WindowSettings
 
-VERSION = "9"
+VERSION = "10"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FORGED = re.compile(r"^(?=\\*## Message )", re.M)
 _HEADER = re.compile(r"^## Message \d+\n\*\*Author:\*\* .*\n\*\*Timestamp:\*\* .*\n\n?", re.M)

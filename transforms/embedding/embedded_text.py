@@ -118,25 +118,15 @@ def chunk_context(parents: pa.Table, quotes_moved: pa.Table) -> pa.Table:
         if change is None or not change["is_quote"]:
             reply = change["text_lex"] if change else row["text_lex"]
             kind = "parent_unquoted" if change else "parent"
-            rows[chunk_id] = (context, kind, _embedded(row["title"], context, reply))
-    ordered = sorted(rows.items())
-    table = pa.table(
-        {
-            "chunk_id": pa.array([i for i, _ in ordered], pa.string()),
-            "context": pa.array([r[0] for _, r in ordered], TEXT),
-            "context_kind": pa.array([r[1] for _, r in ordered], pa.string()),
-            "sentence": pa.array([""] * len(ordered), TEXT),
-            "sentence_kind": pa.array([""] * len(ordered), pa.string()),
-            "text_embed": pa.array([r[2] for _, r in ordered], TEXT),
-            "checksum": pa.array([text_hash(r[2]) for _, r in ordered], pa.string()),
-        }
+            subject = f"Subject: {row['title']}\n\n" if row["title"] else ""
+            text = f"{subject}In reply to:\n{context.strip()}\n\nReply:\n{reply.strip()}"
+            rows[chunk_id] = (context, kind, text)
+    return CHUNK_CONTEXT.from_rows(
+        [
+            dict(zip(CHUNK_CONTEXT.names, (chunk_id, *context, "", "", text, text_hash(text)), strict=True))
+            for chunk_id, (*context, text) in sorted(rows.items())
+        ]
     )
-    return CHUNK_CONTEXT.conform(table)
-
-
-def _embedded(title: str, context: str, reply: str) -> str:
-    subject = f"Subject: {title}\n\n" if title else ""
-    return f"{subject}In reply to:\n{context.strip()}\n\nReply:\n{reply.strip()}"
 
 
 def published_chunks(

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +36,9 @@ def texts_sent(texts: ibis.Table, settings: SafetySettings) -> Sent:
     finds: Counter[str] = Counter()
     withheld = 0
     altered: dict[str, str] = {}
-    for names, plain in _read(texts):
+    single = texts.group_by("text_hash").agg(text=texts.text.min())
+    for batch in single.to_pyarrow_batches(chunk_size=_READ_TEXTS):
+        names, plain = (batch.column(name).to_pylist() for name in ("text_hash", "text"))
         result = screened(plain, settings)
         finds += result.finds
         withheld += result.withheld
@@ -61,13 +63,6 @@ def texts_sent(texts: ibis.Table, settings: SafetySettings) -> Sent:
         text=ibis.coalesce(joined.sent, joined.text),
     )
     return Sent(approved, renamed, finds, withheld)
-
-
-def _read(texts: ibis.Table) -> Iterator[tuple[list[str], list[str]]]:
-    """Hashes and texts, batch by batch, one text per hash."""
-    single = texts.group_by("text_hash").agg(text=texts.text.min())
-    for batch in single.to_pyarrow_batches(chunk_size=_READ_TEXTS):
-        yield batch.column("text_hash").to_pylist(), batch.column("text").to_pylist()
 
 
 DATA_NOTE = (

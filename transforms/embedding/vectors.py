@@ -88,27 +88,14 @@ def embedded_hashes(table: pa.Table | None, model: str) -> set[str]:
 def embeddings(texts: pa.Table, model: str, dimensions: int) -> pa.Table:
     """The `embeddings` table from `text_hash` and `vector`."""
     count = texts.num_rows
-    table = pa.table(
-        {
-            "text_hash": texts.column("text_hash"),
-            "model": pa.array([model] * count, pa.string()),
-            "dimensions": pa.array([dimensions] * count, pa.int32()),
-            "task": pa.array(["document"] * count, pa.string()),
-            "vector": texts.column("vector"),
-        }
-    )
-    return embeddings_table(dimensions).conform(table)
+    own = {"model": [model] * count, "dimensions": [dimensions] * count, "task": ["document"] * count}
+    vectors = {name: texts.column(name) for name in ("text_hash", "vector")}
+    return embeddings_table(dimensions).from_columns(own | vectors)
 
 
 def embedding_refusals(reasons: Mapping[str, str], model: str, dimensions: int) -> pa.Table:
     """The `embedding_refusals` table from the reasons by hash of the text."""
-    count = len(reasons)
-    table = pa.table(
-        {
-            "text_hash": pa.array(sorted(reasons), pa.string()),
-            "model": pa.array([model] * count, pa.string()),
-            "dimensions": pa.array([dimensions] * count, pa.int32()),
-            "reason": pa.array([reasons[name] for name in sorted(reasons)], pa.string()),
-        }
+    own = {"model": model, "dimensions": dimensions}
+    return EMBEDDING_REFUSALS.from_rows(
+        [{"text_hash": name, "reason": why, **own} for name, why in sorted(reasons.items())]
     )
-    return EMBEDDING_REFUSALS.conform(table)

@@ -19,7 +19,7 @@ def document_kind(data: bytes, filename: str, declared_type: str) -> str | None:
     ('pdf', 'picture')"""
     if data.startswith(b"%PDF"):
         return "pdf"
-    if data.startswith(_PICTURES):
+    if data.startswith(_PICTURES) or (data.startswith(b"RIFF") and data[8:12] == b"WEBP"):
         return "picture"
     if data.startswith(CALENDAR.encode()):
         return "calendar"

@@ -19,19 +19,21 @@ _KEPT_BYTES = 200_000
 _BROKEN = (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError)
 
 
-def picture_markdown(data: bytes, ocr: Ocr | None, *, is_seen: bool = False) -> Converted:
-    """The text in a picture, each picture of a TIFF a page, and if it `is_seen` the picture itself, made small.
+def picture_markdown(data: bytes, ocr: Ocr | None, seen_pixels: int | None = None) -> Converted:
+    """The text in a picture, each picture of a TIFF a page, and with `seen_pixels` the picture itself, made small.
 
-    FormatError if it is a bomb, and, unless it is seen, without OCR or without text."""
-    if ocr is None and not is_seen:
+    FormatError if it is a bomb or has fewer pixels than these, and, without them, without OCR or without text."""
+    if ocr is None and seen_pixels is None:
         raise FormatError("needs_ocr: it is a picture; set documents.ocr to read it")
     small = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             with Image.open(io.BytesIO(data)) as image:
+                if image.width * image.height < (seen_pixels or 0):
+                    raise FormatError(f"binary: {image.width} × {image.height} pixels are taken for a logo")
                 texts = [plain(ocr(picture)) for picture in _pictures(image)] if ocr else []
-                if is_seen:
+                if seen_pixels is not None:
                     size = f"Picture of {image.width} × {image.height} pixels"
                     small = picture_text(_small(image, data))
         except Image.DecompressionBombError as error:

@@ -26,18 +26,19 @@ _READERS: Mapping[str, Callable[[bytes], Converted]] = {
 }  # fmt: skip
 
 
-def read_format(data: bytes, kind: str, ocr: Ocr | None = None, *, is_seen: bool = False) -> Converted:
+def read_format(
+    data: bytes, kind: str, ocr: Ocr | None = None, *, seen_pixels: int | None = None
+) -> Converted:
     """A file of one of `settings.documents.CONVERTED_FORMATS` as Markdown; FormatError if it has no text to be read.
 
-    A picture that `is_seen` is kept with its text, and need not have one. `page 7` is that page of a PDF as a picture."""
+    With `seen_pixels`, a picture of as many pixels is kept with its text, and need not have one. `page 7` is that page of
+    a PDF as a picture."""
     if kind.startswith(PAGE):
         return pdf_page(data, int(kind.removeprefix(PAGE)))
     if kind == "pdf":
         return pdf_markdown(data, ocr)
     try:
-        converted = (
-            picture_markdown(data, ocr, is_seen=is_seen) if kind == "picture" else _READERS[kind](data)
-        )
+        converted = picture_markdown(data, ocr, seen_pixels) if kind == "picture" else _READERS[kind](data)
     except RecursionError as error:
         raise FormatError("unreadable: its parts nest too deep") from error
     if not converted.text.strip():

@@ -50,13 +50,14 @@ _SHAPE_WIDTH = 200
 
 
 class AttachmentText(NamedTuple):
-    """Class of an attachment (patch, code, log, text, archive, other), its text and the reason for none."""
+    """Class of an attachment (patch, code, log, text, archive, other), its text or the reason for none, and its picture."""
 
     content_class: str
     text: str | None
     reason: str | None
     had_nul: bool = False
     page_starts: list[int] | None = None
+    picture: str | None = None
 
 
 Convert = Callable[[bytes, str], Converted]
@@ -113,7 +114,8 @@ def document_text(
         converted = convert(data, kind)
     except FormatError as fault:
         return AttachmentText("other", None, str(fault))
-    return AttachmentText("text", converted.text, None, page_starts=converted.page_starts)
+    kind = "other" if converted.picture else "text"
+    return AttachmentText(kind, converted.text, None, False, converted.page_starts, converted.picture)
 
 
 def text_class(text: str, filename: str) -> str:

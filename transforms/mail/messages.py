@@ -23,7 +23,7 @@ from transforms.schemas.operations import QUARANTINE
 from transforms.schemas.table import Table
 from transforms.settings.mail import MailSettings
 
-VERSION = f"14.{FORMATS_VERSION}"
+VERSION = f"15.{FORMATS_VERSION}"
 
 _FROM_LINE = re.compile(rb"\A(?:%b)?[\r\n]*(>?From [^\n]*\n)?" % BOM)
 _NO_PARTS: frozenset[str] = frozenset()
@@ -144,7 +144,7 @@ def read_mail(
             if row["message_id"] != original_id:
                 parsed.note("message_id_reused")
             for attached in attachment_rows(parsed, row, settings, means.convert):
-                attachments.add(attached, attached["char_count"])
+                attachments.add(attached, attached["char_count"] + len(attached["picture"] or ""))
             messages.add(row, row["raw_bytes"])
         row_number, attached_rows = None if is_known else begin[0], range(begin[1], attachments.count)
         copies.add(_copy(mail, row, original_id, row_number, attached_rows))

@@ -147,15 +147,20 @@ _MAX_ATTACHMENT_CHARS = 2_000_000
 318,562, the longest 33,385,745."""
 _MAX_LOG_CHARS = 500_000
 """Characters; a longer log or build output is very long: it has many chunks and few readers."""
+_MOST_PICTURES = 50
+"""Pictures of a mail that are found by what they show."""
+_MORE_PICTURES = f"binary: of a mail's pictures the first {_MOST_PICTURES} are read"
 
 
 def attachment_rows(
     mail: ParsedMail, row: dict[str, Any], settings: MailSettings, convert: Convert | None = None
 ) -> list[dict[str, Any]]:
     """The rows of the parts of a mail whose own row has its final id; NULs in them are a defect of the mail."""
-    rows = []
+    rows, picture_count = [], 0
     for part in mail.parts:
         attached, had_nul = _attachment_row(part, row, settings, convert)
+        if attached["picture"] and (picture_count := picture_count + 1) > _MOST_PICTURES:
+            attached |= {"text": None, "char_count": 0, "picture": None, "reason": _MORE_PICTURES}
         rows.append(attached)
         if had_nul:
             mail.note("nul_removed")
@@ -190,7 +195,7 @@ def _attachment_row(
         "message_id": mail["message_id"], "part_index": part.position, "filename": part.filename,
         "declared_type": part.declared_type, "content_class": content.content_class, "text": content.text,
         "page_starts": content.page_starts, "char_count": chars, "byte_count": len(data),
-        "reason": content.reason, "lane": "slow" if chars > longest else "fast",
+        "reason": content.reason, "picture": content.picture, "lane": "slow" if chars > longest else "fast",
     }  # fmt: skip
     return row, content.had_nul
 

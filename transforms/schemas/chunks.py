@@ -8,6 +8,8 @@ from transforms.schemas.table import PARTITION, SOURCE, SPAN, TEXT, Column, Tabl
 UNAUTHORED = "unauthored_message"
 """The kind of the one chunk of a mail without a word of its author, such as one of quotes alone: it has no words in the
 inverted index and no vector, so that no ranking knows of it, and conditions on text look at its text."""
+PICTURE = "picture"
+"""The kind of the one chunk of a picture that is found by what it shows."""
 UNEMBEDDED = text_hash("")
 """The checksum of a chunk that has no vector: nothing of it is embedded."""
 
@@ -26,7 +28,7 @@ CHUNKS = Table(
         Column("parent_id", pa.string(), "Message-ID this mail answers, or node that holds the text"),
         required("chunk_kind", pa.string(),
             "authored_message, quote_reply_pair, review_pair, long_authored_segment, attachment_segment or "
-            "unauthored_message of mail; node, section, semantic_section or picture of documents"),
+            "unauthored_message of mail; node, section or semantic_section of documents; picture of all"),
         required("chunk_index", pa.int64(), "position in the document, from 0"),
         required("chunk_count", pa.int64(), "chunks of the document (of the attachment, for attachments)"),
         required("heading_path", pa.list_(pa.string()), "headings down to the text, without the document's title"),

@@ -74,6 +74,7 @@ ATTACHMENTS = Table(
         required("char_count", pa.int64(), "characters of the text, 0 where there is none"),
         required("byte_count", pa.int64(), "bytes of the decoded part"),
         Column("reason", pa.string(), "why the text is missing"),
+        Column("picture", TEXT, "of a picture with a vector: the picture, as in `documents`; null for others"),
         required("lane", pa.string(), "fast, or slow for oversized text and giant logs"),
     ),
 )  # fmt: skip

@@ -56,7 +56,9 @@ class DocumentSettings(StageSettings):
         description="languages of Tesseract, as `eng` or `deu+eng`, by which pictures and scanned pages are read; none: "
         "they are not",
     )
-    pictures: bool = Field(False, description="with gemini-embedding-2: a vector of each picture")
+    pictures: bool = Field(
+        False, description="with gemini-embedding-2: a vector of each picture of notes, mails and chats"
+    )
     read_seconds: Internal[float] = Field(120, gt=0)
     """Seconds in which such a file, or one scanned page of it, is read."""
     read_memory_bytes: Internal[int] = Field(1 << 30, gt=0)
@@ -66,6 +68,11 @@ class DocumentSettings(StageSettings):
     def reads_pictures(self) -> bool:
         """True if pictures become documents: by the text in them, or by the vector of the picture."""
         return self.pictures or self.ocr is not None
+
+    @property
+    def picture_reading(self) -> str:
+        """How attached pictures are read, for the version of what is made of them; empty if they are not."""
+        return ".".join(filter(None, (self.ocr, "seen" * self.pictures)))
 
 
 _DOCUMENT_PROFILES: dict[str, dict[str, Any]] = {

@@ -56,6 +56,11 @@ def picture_text(picture: Picture) -> str:
     return f"data:{picture.media_type};base64,{b64encode(picture.data).decode()}"
 
 
+def picture_words(text: str) -> str:
+    """The words by which a picture with this text is found: for its size alone `picture`."""
+    return re.sub(r"^Picture of \d+ × \d+ pixels$", "picture", text.strip())
+
+
 def is_picture(text: str) -> bool:
     """True for a text that is a picture (`picture_text`)."""
     # The beginning alone is compared first: most texts are words.

@@ -29,7 +29,9 @@ WHERE attachment_id = $id
 """
 _LISTED_SEARCHES = 12
 """Saved searches on the start page."""
-_PICTURE = "SELECT picture FROM documents WHERE doc_id = $id AND picture IS NOT NULL"
+_PICTURE = """
+SELECT text_embed AS picture FROM chunks WHERE chunk_kind = 'picture' AND $id IN (chunk_id, coalesce(attachment_id, doc_id))
+"""
 
 
 def search(site: Site, request: Request, index: SearchIndex) -> Response:

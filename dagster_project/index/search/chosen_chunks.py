@@ -9,6 +9,7 @@ import polars as pl
 
 from dagster_project.index.search.opened_version import OpenedVersion
 from transforms.retrieval import bm25
+from transforms.schemas.chunks import PICTURE
 from transforms.settings.search import SearchSettings
 from transforms.text import passages
 
@@ -38,7 +39,7 @@ def chosen_chunks(
     """The chunk to show for each hit: by the words of the body, as those of the subject lift all chunks of a mail alike.
 
     A mail shows its author's own words before an attachment that matches no better, and the chunk that was
-    ranked before another that matches little better."""
+    ranked before another that matches little better. A picture that was ranked is shown: few words say what it shows."""
     places, rows = version.arrays.places, version.arrays.rows
     document = places.document
     queries, hits = (ranked.get_column(name).to_numpy() for name in ("query", "chunk_no"))
@@ -58,8 +59,11 @@ def chosen_chunks(
         compared.append((hit, {n: score.get(n, 0.0) for n in (hit, *best)}, not others))
     several = [score for _, score, _ in compared if len(score) > 1]
     facts = rows.places(chain.from_iterable(several))
+    attached = rows.of(hit for hit, _, _ in compared if hit in facts and facts[hit]["attachment_id"])
     numbers = [
-        _best({n: facts[n] for n in score}, hit, score) if is_alone and len(score) > 1 else hit
+        _best({n: facts[n] for n in score}, hit, score)
+        if is_alone and len(score) > 1 and (hit not in attached or attached[hit]["chunk_kind"] != PICTURE)
+        else hit
         for hit, score, is_alone in compared
     ]
     openings = [_opening(facts, score) if is_alone else None for _, score, is_alone in compared]

@@ -24,6 +24,7 @@ from transforms.documents.plain_text import plain_text
 from transforms.retrieval import bm25
 from transforms.retrieval.citations import citation, page_of_words
 from transforms.retrieval.query_rewriting import Standalone
+from transforms.schemas.chunks import PICTURE
 from transforms.schemas.search import SEARCH_HITS
 from transforms.settings.search import SearchSettings
 from transforms.text import passages, snippets
@@ -299,7 +300,11 @@ def _node(fact: Mapping[str, Any]) -> str | None:
 def _also(fact: Mapping[str, Any]) -> dict[str, Any]:
     """A chunk that matches as well as the one of its mail or document that is shown."""
     return {
-        "kind": "attachment" if fact["attachment_id"] else "section",
+        "kind": PICTURE
+        if fact["chunk_kind"] == PICTURE
+        else "attachment"
+        if fact["attachment_id"]
+        else "section",
         "chunk_id": fact["chunk_id"],
         "title": fact["filename"] or (fact["breadcrumb"] or fact["title"] or "").removeprefix("> "),
         "citation": citation({**fact, "node_id": _node(fact)}),

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,19 +13,11 @@ from click.testing import CliRunner
 from dagster_project.cli.main import main
 from dagster_project.index.search.explain import explanation
 from dagster_project.index.search.filters import Filters
-from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
 from tests.archives import Workspace
 from transforms.errors import UnknownIdError
 
 QUERY = "how the compactor behaves under load"
-
-
-@pytest.fixture(scope="module")
-def index(built_once: Workspace) -> Iterator[SearchIndex]:
-    opened = open_index(built_once.settings)
-    yield opened
-    opened.close()
 
 
 def test_every_stage_is_told_and_the_last_one_is_the_ranking(index: SearchIndex):

@@ -40,11 +40,6 @@ def inbox(tmp_path: Path) -> Inbox:
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path / "work")
-
-
-@pytest.fixture
 def fetch(work: Workspace, inbox: Inbox, every_key: None) -> Fetch:
     def run(**changes: Any) -> Fetched:
         remote = {"kind": "git", "url": f"file://{inbox.folder}/{{epoch}}", **changes}

@@ -56,7 +56,7 @@ def readers(opened: Open) -> DocumentReaders:
 
 def test_a_process_ends_by_the_processor_time_of_a_file_though_nobody_ends_it() -> None:
     file = made.docx(paragraph("x") * 100_000)
-    request = json.dumps({"kind": "docx", "bytes": len(file), "ocr": None, "is_seen": False, "seconds": 1})
+    request = json.dumps({"kind": "docx", "bytes": len(file), "ocr": None, "seen_pixels": None, "seconds": 1})
     command = [sys.executable, "-m", "dagster_project.sources.reader_process", str(4 << 30)]
     done = subprocess.run(command, input=request.encode() + b"\n" + file, capture_output=True, check=False)
     assert done.returncode == -signal.SIGXCPU

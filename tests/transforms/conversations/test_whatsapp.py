@@ -58,24 +58,26 @@ def test_the_date_order_is_the_one_in_which_time_runs_forward():
     assert times == sorted(times) and times[-1] == datetime(2025, 3, 9, 10, tzinfo=UTC)
 
 
-def test_two_date_orders_in_one_file_are_an_error_that_names_the_remedy():
-    lines = [f"{d}/3/25, 10:00 - A: x" for d in range(13, 25)] + [
-        f"3/{d}/25, 10:00 - A: x" for d in range(13, 25)
-    ]
-    with pytest.raises(
-        ChatFormatError, match=r"mixed_dates: 12 lines have the day first, 12 the month.*date_order"
-    ):
+MIXED = [
+    form.format(day) for form in ("{}/3/25, 10:00 - A: x", "3/{}/25, 10:00 - A: x") for day in range(13, 25)
+]
+
+
+@pytest.mark.parametrize(
+    ("lines", "fault"),
+    [
+        (MIXED, r"mixed_dates: 12 lines have the day first, 12 the month.*date_order"),
+        (["Dear all,", "hello: world"], "no_messages"),
+    ],
+)
+def test_two_date_orders_and_no_messages_are_an_error_that_names_the_remedy(lines: list[str], fault: str):
+    with pytest.raises(ChatFormatError, match=fault):
         read_whatsapp("\n".join(lines), "chat", "UTC")
 
 
 def test_times_are_in_the_zone_of_the_phone():
     (entry,) = read_whatsapp("31.03.25, 00:30 - A: x", "chat", "Europe/London").entries
     assert entry.at == datetime(2025, 3, 30, 23, 30, tzinfo=UTC)
-
-
-def test_a_text_that_is_no_export_is_an_error():
-    with pytest.raises(ChatFormatError, match="no_messages"):
-        read_whatsapp("Dear all,\nhello: world\n", "chat", "UTC")
 
 
 def test_text_before_the_first_message_is_set_aside():
@@ -141,14 +143,11 @@ def test_media_and_deletions_of_many_languages(text: str, kind: str):
     assert (entry.kind, entry.author) == (kind, "Maud")
 
 
-def test_marks_of_direction_before_the_lines_of_a_poll_are_no_text():
+def test_marks_of_direction_in_a_poll_and_of_an_edited_message_are_no_text():
     poll = "[27.03.25, 18:02:33] Maud: \u200ePOLL:\nOpen?\n\u200eOPTION: Yes (2 votes)\n"
-    assert read_whatsapp(poll, "chat", "UTC").entries[0].text.strip() == "POLL:\nOpen?\nOPTION: Yes (2 votes)"
-
-
-def test_the_mark_of_an_edited_message_is_no_text():
-    line = "27.03.25, 18:02 - Maud: at noon <Diese Nachricht wurde bearbeitet.>\n"
-    assert read_whatsapp(line, "chat", "UTC").entries[0].text == "at noon"
+    edited = "[27.03.25, 18:03:33] Maud: at noon <Diese Nachricht wurde bearbeitet.>\n"
+    texts = [entry.text.strip() for entry in read_whatsapp(poll + edited, "chat", "UTC").entries]
+    assert texts == ["POLL:\nOpen?\nOPTION: Yes (2 votes)", "at noon"]
 
 
 def test_lines_of_the_program_that_are_not_understood_are_counted():

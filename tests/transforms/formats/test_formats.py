@@ -282,7 +282,7 @@ def test_what_cannot_be_read_says_why(kind: str, data: bytes, reason: str):
 def test_a_picture_that_is_seen_is_kept_small_and_needs_no_text(kind: str, side: int):
     written = io.BytesIO()
     Image.new("RGB", (side, 300), "navy").save(written, kind)
-    read = read_format(written.getvalue(), "picture", is_seen=True)
+    read = read_format(written.getvalue(), "picture", seen_pixels=0)
     assert read.text.strip() == f"Picture of {side} × 300 pixels"
     seen = picture_of(read.picture or "")
     assert seen is not None
@@ -296,7 +296,7 @@ def test_a_picture_that_is_seen_is_kept_small_and_needs_no_text(kind: str, side:
 def test_a_seen_picture_has_the_text_that_ocr_finds_and_a_clear_one_a_white_ground():
     written = io.BytesIO()
     Image.new("RGBA", (2000, 10), (0, 0, 0, 0)).save(written, "PNG")
-    read = read_format(written.getvalue(), "picture", lambda _: "a queue", is_seen=True)
+    read = read_format(written.getvalue(), "picture", lambda _: "a queue", seen_pixels=0)
     seen = picture_of(read.picture or "")
     assert read.text.strip() == "a queue" and seen is not None
     with Image.open(io.BytesIO(seen.data)) as small:

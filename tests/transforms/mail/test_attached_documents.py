@@ -1,15 +1,18 @@
 """Attached PDFs and office files have a text, pages and a reason for none."""
 
 from email.message import EmailMessage
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests import format_files as made
-from tests.format_files import Text, paragraph, pdf
+from tests.format_files import Text, paragraph, pdf, picture
 from transforms.formats.read import read_format
+from transforms.mail import rows
 from transforms.mail.messages import QUICK, Means, RawMail, read_mail
 from transforms.settings.mail import MailSettings
+from transforms.text.visible import is_picture
 
 
 def attachment(
@@ -67,6 +70,17 @@ def test_an_attached_document_has_its_text(
 def test_what_has_no_text_says_why(data: bytes, name: str, reason: str):
     row = attachment(data, name)
     assert row["text"] is None and row["reason"].startswith(reason)
+
+
+def test_a_picture_is_seen_unless_it_is_a_logo_or_one_of_too_many(monkeypatch: pytest.MonkeyPatch):
+    seen, logo = (Means(convert=partial(read_format, seen_pixels=least)) for least in (266_000, 266_001))
+    row = attachment(picture("x"), "a.png", means=seen)
+    assert row["text"].strip() == "Picture of 1400 × 190 pixels" and is_picture(row["picture"])
+    reasons = [row["reason"], attachment(picture("x"), "a.png", means=logo)["reason"]]
+    assert reasons == [None, "binary: 1400 × 190 pixels are taken for a logo"]
+    monkeypatch.setattr(rows, "_MOST_PICTURES", 0)
+    row = attachment(picture("x"), "a.png", means=seen)
+    assert (row["text"], row["picture"]) == (None, None) and row["reason"].startswith("binary: of a mail's")
 
 
 def test_who_cannot_convert_reads_none():

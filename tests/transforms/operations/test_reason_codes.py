@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[3]
 MADE_IN = ("transforms/mail", "transforms/documents", "transforms/formats", "transforms/conversations",
            "dagster_project/sources", "dagster_project/extras/chats/transforms")  # fmt: skip
 DEFECTS = {"frontmatter_malformed", "frontmatter_not_a_mapping", "frontmatter_too_large", "missing_chapter",
-           "nesting_too_deep", "time_unreadable", "unreadable_chapter"}  # fmt: skip
+           "needs_program", "nesting_too_deep", "time_unreadable", "unreadable_chapter"}  # fmt: skip
 """Codes of defects, of texts that are read all the same."""
 
 

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from transforms.mail.chunks.drafts import Draft, Drafts
+from transforms.schemas.chunks import PICTURE
 from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import binary_ranges, diff_segments, file_starts, first_diff, header_lines
 from transforms.text.segments import TextSegment, code_segments, section_segments, sql_segments
 from transforms.text.spans import SUBSTANCE, Offsets, Span, display_text
+from transforms.text.visible import picture_words
 
 BINARY_CLASSES = frozenset({"archive", "other"})
 KIND = "attachment_segment"
@@ -18,8 +20,8 @@ KIND = "attachment_segment"
 def emit_attachment(part: Mapping[str, Any], drafts: Drafts, settings: ChunkSettings) -> None:
     """Add the drafts of the attachment that is open in `drafts`, or the reason why it has no chunk.
 
-    Hunks of patches are packed up to `message_chars` characters.
-    `part` has the columns text, content_class, filename, declared_type and byte_count of the table `attachments`."""
+    Hunks of patches are packed up to `message_chars` characters. `part` has the columns text, picture, content_class,
+    filename, declared_type and byte_count of the table `attachments`."""
     text, content_class = part["text"], part["content_class"]
     if text is None:
         drafts.exclude(0, part["byte_count"], "binary" if content_class in BINARY_CLASSES else "no_text")
@@ -27,6 +29,10 @@ def emit_attachment(part: Mapping[str, Any], drafts: Drafts, settings: ChunkSett
     offsets = Offsets(text)
     if not text.strip():
         drafts.exclude(0, offsets(len(text)), "empty")
+        return
+    if part["picture"]:
+        draft = Draft(PICTURE, picture_words(text), display=text.strip(), picture=part["picture"])
+        drafts.add(draft, [Span(0, len(text), "own")], offsets)
         return
     if content_class == "patch":
         _emit_patch(text, drafts, offsets, settings)

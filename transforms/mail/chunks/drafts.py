@@ -34,8 +34,8 @@ class SharedColumns(NamedTuple):
 class Draft(NamedTuple):
     """One chunk: its kind and its texts as the body or attachment has them.
 
-    `own` is the authored text, `display` the display text if that differs, `point` the anchor with
-    its quote marks, `diff` the ranges of `own` that are a diff and `prose` the others."""
+    `own` is the authored text, `display` the display text if that differs, `point` the anchor with its
+    quote marks, `diff` the ranges of `own` that are a diff and `prose` the others, `picture` that of the vector."""
 
     chunk_kind: str
     own: str
@@ -48,6 +48,7 @@ class Draft(NamedTuple):
     prose: str = ""
     content_class: str = "text"
     is_slow: bool = False
+    picture: str | None = None
 
 
 class Drafts:
@@ -144,7 +145,6 @@ def _with_texts(frame: pl.DataFrame, short_chars: int) -> pl.DataFrame:
     """The frame with display texts, texts to embed, and the columns that follow from them."""
     point, own = pl.col("point"), pl.col("own")
     is_attachment = pl.col("attachment_id").is_not_null()
-    has_filename = pl.col("filename") != ""
     # No ranking is to find a chunk without a word of its author, not by its subject either.
     frame = frame.with_columns(
         pl.when(pl.col("chunk_kind") == UNAUTHORED).then(pl.lit("")).otherwise("subject").alias("subject")
@@ -154,11 +154,11 @@ def _with_texts(frame: pl.DataFrame, short_chars: int) -> pl.DataFrame:
         quote_lex=pl.when("is_hunk").then(point).otherwise(point.str.replace_all(QUOTE_SIGNS, "")),
         reply=own.str.strip_chars_end(),
         context=pl.concat_str(
-            _text_if(is_attachment & has_filename, "filename", pl.lit("\n")),
+            _text_if(pl.col("filename") != "", "filename", pl.lit("\n")),
             _text_if(pl.col("file") != "", "file", pl.lit("\n")),
             _text_if(pl.col("hunk") != "", "hunk", pl.lit("\n")),
         ),
-        title=pl.when(is_attachment & has_filename)
+        title=pl.when(pl.col("filename") != "")
         .then(
             pl.concat_str(pl.col("subject").replace("", None), "filename", separator=" · ", ignore_nulls=True)
         )
@@ -166,11 +166,14 @@ def _with_texts(frame: pl.DataFrame, short_chars: int) -> pl.DataFrame:
     ).with_columns(pl.col("quote_lex").str.strip_chars("\n").str.strip_chars_end())
     quoted = pl.col("quote_lex")
     frame = frame.with_columns(
-        text_embed=pl.concat_str(
-            _text_if(pl.col("subject") != "", pl.lit("Subject: "), "subject", pl.lit("\n\n")),
-            _text_if(point != "", pl.lit("Quoted point:\n"), quoted, pl.lit("\n\nReply:\n")),
-            "context",
-            "reply",
+        text_embed=pl.coalesce(
+            "picture",
+            pl.concat_str(
+                _text_if(pl.col("subject") != "", pl.lit("Subject: "), "subject", pl.lit("\n\n")),
+                _text_if(point != "", pl.lit("Quoted point:\n"), quoted, pl.lit("\n\nReply:\n")),
+                "context",
+                "reply",
+            ),
         ),
         char_count=pl.col("text_display").str.len_chars().cast(pl.Int64),
         quote_anchor_chars=quoted.str.len_chars().cast(pl.Int64),

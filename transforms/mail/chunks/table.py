@@ -115,7 +115,7 @@ def _attachment_drafts(
     ids = pl.DataFrame(attachments.select(["message_id"])).unique()
     mails = pl.DataFrame(messages.select(_MAIL[:7])).join(ids, on="message_id", how="semi")
     owners = {m[0]: m for m in mails.sort("message_id", "source", "partition").reverse().iter_rows()}
-    for parts in _batches(attachments, ["message_id", "part_index", "attachment_id"], "text"):
+    for parts in _batches(attachments, ["message_id", "part_index", "attachment_id"], "text", "picture"):
         drafts = Drafts()
         for part in parts.iter_rows(named=True):
             message_id = part["message_id"]
@@ -141,11 +141,12 @@ def _document(mail: tuple[Any, ...], attachment_id: str | None, filename: str, l
     )
 
 
-def _batches(table: pa.Table, order: list[str], text: str) -> Iterator[pl.DataFrame]:
+def _batches(table: pa.Table, order: list[str], *texts: str) -> Iterator[pl.DataFrame]:
     """The rows in `order`, in batches whose texts have about BATCH_BYTES."""
     frame = pl.DataFrame(table)
     rows = frame.select(pl.arg_sort_by(order)).to_series()
-    sizes = frame.select(pl.col(text).str.len_bytes().fill_null(0)).to_series().gather(rows)
+    bytes_of_texts = pl.sum_horizontal(pl.col(texts).str.len_bytes().fill_null(0))
+    sizes = frame.select(bytes_of_texts).to_series().gather(rows)
     number = sizes.cast(pl.Int64).cum_sum().to_numpy() // BATCH_BYTES
     edges = np.flatnonzero(np.diff(number, prepend=-1, append=np.iinfo(np.int64).max)).tolist()
     for start, end in zip(edges, edges[1:], strict=False):

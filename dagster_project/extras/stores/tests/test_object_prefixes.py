@@ -41,11 +41,6 @@ def s3(service: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path / "work")
-
-
-@pytest.fixture
 def fetch(work: Workspace, service: str) -> Fetch:
     def run(kind: str = "mbox", **changes: Any) -> Fetched:
         remote = {

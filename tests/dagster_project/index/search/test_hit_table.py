@@ -1,25 +1,15 @@
 """What hits say of a built index: their citations, their highlighted bytes, what is shown with them."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.repeats import said_once
 from dagster_project.index.search.search_index import SearchIndex
-from tests.archives import Workspace
 from transforms.schemas.search import SEARCH_HITS
 from transforms.text.terms import stems
 
 QUERY = "how does the compactor keep its pace"
-
-
-@pytest.fixture(scope="module")
-def index(built_once: Workspace) -> Iterator[SearchIndex]:
-    opened = open_index(built_once.settings)
-    yield opened
-    opened.close()
 
 
 def hits(index: SearchIndex, **changed: Any) -> list[dict[str, Any]]:
