@@ -113,6 +113,8 @@ class Extra:
     """The folder below the root that the stages write; a build makes a lost one again."""
     keeps: tuple[str, ...] = ()
     """Folders below the root with files that no build can make again; `weft backup` stores them."""
+    keeps_beside: tuple[str, ...] = ()
+    """Patterns of such files beside the settings."""
     queries: str = ""
     """A function that takes how a table of the lake is read, and returns the texts that stages embed as queries."""
     checks: str = ""

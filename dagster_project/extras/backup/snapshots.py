@@ -230,7 +230,9 @@ def _collected(settings: Settings, config: Path, aside: Path) -> dict[str, Path]
         files: dict[str, Path | UPath] = {f"root/{p.relative_to(root).as_posix()}": p for p in places}
         tables = (f"{table}.parquet" for table in MADE_ON_REQUEST)
         files |= {f"lake/{name}": base / name for name in (FORGOTTEN, *tables)}
-        files |= {f"settings/{name}": settings.base / name for name in (SYNONYMS, LABEL_FILE)}
+        names = (SYNONYMS, LABEL_FILE, *(name for extra in extras() for name in extra.keeps_beside))
+        beside = (path for name in names for path in settings.base.glob(name))
+        files |= {f"settings/{p.relative_to(settings.base).as_posix()}": p for p in beside}
         files |= {_CONFIG: config, _KEY: settings.pseudonym_key_file}
         return {
             name: _stable(name, path, aside / bytes_sha256(name.encode("utf-8", "replace")))

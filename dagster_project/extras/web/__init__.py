@@ -11,5 +11,6 @@ EXTRA = Extra(
             next="opens a page to search and read in",
         )
     },
-    keeps=("tokens", "searches"),
+    keeps=("tokens",),
+    keeps_beside=("searches/*.json",),
 )

@@ -135,12 +135,10 @@ class _Table:
         for tree in _TOCTREE.finditer(self._text(path)):
             for line in map(str.strip, (tree[2] or tree[3] or "").splitlines()):
                 name = match[1] if (match := re.search(r"<(.+)>$", line)) else line
+                if name[:1] in ("", ":"):
+                    continue
                 above = root if name.startswith("/") else posixpath.dirname(path)
-                stem = (
-                    posixpath.normpath(posixpath.join(above, name.lstrip("/")))
-                    if name[:1] not in ("", ":")
-                    else ""
-                )
+                stem = posixpath.normpath(posixpath.join(above, name.lstrip("/")))
                 for below in self._named(stem):
                     yield from self._of_toctrees(below, root, depth + 1)
 

@@ -25,15 +25,15 @@ _MEASURES = ("MRR@10", "nDCG@10", "Recall@10")
 
 def glance(ask: Ask) -> dict[str, Any]:
     """How much there is, and the latest threads, documents and chats."""
-    (counts,) = _rows(ask, "counts")
-    return {"counts": counts} | {name: _rows(ask, name) for name in ("recent", "documents", "chats")}
+    (counts,) = corpus_rows(ask, "counts")
+    return {"counts": counts} | {name: corpus_rows(ask, name) for name in ("recent", "documents", "chats")}
 
 
 def query_help(ask: Ask | None) -> dict[str, list[tuple[str, str, str | None]]]:
     """The operators and the fields of a query: each with its meaning and an example with values of the index.
 
     An example is None where the index has no such value."""
-    values = _rows(ask, "examples")[0] if ask else {}
+    values = corpus_rows(ask, "examples")[0] if ask else {}
     return {
         "operators": [
             (_filled(name, values) or name, words, "") for name, words in _HELP["operators"].items()
@@ -49,15 +49,10 @@ def _filled(form: str, values: Mapping[str, str | None]) -> str | None:
     return form.format(**texts) if form and is_plain else None
 
 
-def set_aside(ask: Ask) -> list[dict[str, Any]]:
-    """The quarantine by the code of its reason: code, count, bytes, sources, five examples (source, place, reason)."""
-    return _rows(ask, "quarantine")
-
-
 def overview(ask: Ask) -> dict[str, Any]:
     """The data of the page of the corpus."""
-    data: dict[str, Any] = {name: _rows(ask, name) for name in ("people", "threads", "open", "sources")}
-    (data["counts"],), data["months"] = _rows(ask, "counts"), _months(_rows(ask, "months"))
+    data: dict[str, Any] = {name: corpus_rows(ask, name) for name in ("people", "threads", "open", "sources")}
+    (data["counts"],), data["months"] = corpus_rows(ask, "counts"), _months(corpus_rows(ask, "months"))
     return data
 
 
@@ -98,7 +93,8 @@ def _months(rows: Sequence[Mapping[str, Any]], **values: str) -> list[Bar]:
     return histogram(counts, Question("", {"kind": "message", **values}), MONTHS)
 
 
-def _rows(ask: Ask, name: str) -> list[dict[str, Any]]:
+def corpus_rows(ask: Ask, name: str) -> list[dict[str, Any]]:
+    """The rows of a statement of `corpus.sql`."""
     return ask(_SQL(name), {}).to_pylist()
 
 

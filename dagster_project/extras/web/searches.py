@@ -1,4 +1,4 @@
-"""Saved searches: each person who asks `weft serve` has names for the addresses of results, in a file of the storage."""
+"""Saved searches: each person who asks `weft serve` names the addresses of results in files beside the settings."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,9 +20,10 @@ from dagster_project.system.locks import alone
 from transforms.errors import DisclosureLimitError, QueryError, SettingsError, shortened
 from transforms.retrieval.query_language import storable
 
-_FOLDER = "searches"
 _MOST = 50
 """Searches that one person may have."""
+_UNWRITABLE = "Searches are saved in {}: give this server the right to write there, or mount that so."
+_SHARED = "All who read under this lens without a token are one: ask whoever runs this server for a token."
 _LOOKED_AT, _MOST_COUNTS = 50, 1_000
 """Hits of a search among which new ones are counted, and counts that are remembered."""
 _NEW = """
@@ -53,7 +54,7 @@ def saved_as(site: Site, question: Question, index: SearchIndex) -> _Search | No
     published = _published(index)
     search = next((s for s in _own(site) if s.question.address() == question.address()), None)
     if search and search.visited_at < published:
-        # A storage that cannot be written hides no hits.
+        # A folder that cannot be written hides no hits.
         with suppress(SettingsError, OSError), _changed(site) as searches:
             searches[search.name] = search.model_copy(update={"visited_at": published})
     return search
@@ -88,11 +89,8 @@ def _published(index: SearchIndex) -> datetime:
 def why_not(site: Site) -> str:
     """Why the person who asks cannot save searches; empty if they can."""
     if site.lens and ASKER.get() is None:
-        return (
-            "All who read under this lens without a token are one: ask whoever runs this server for a token."
-        )
-    may_be = may_be_made(_file(site))
-    return "" if may_be else "This server may not write to its storage, where searches are saved."
+        return _SHARED
+    return "" if may_be_made(file := _file(site)) else _UNWRITABLE.format(file.parent)
 
 
 def _own(site: Site) -> list[_Search]:
@@ -122,6 +120,8 @@ def searches_page(site: Site, request: Request, index: SearchIndex) -> Response:
         raise QueryError(f"the {fault['loc'][0]} of a saved search: {fault['msg']}") from error
     except ValueError as error:
         raise QueryError(f"this is not a form of these pages: {error}") from error
+    except OSError as error:
+        raise SettingsError(_UNWRITABLE.format(_file(site).parent)) from error
     return RedirectResponse("/searches", 303)
 
 
@@ -147,7 +147,7 @@ def _change(searches: dict[str, _Search], form: Mapping[str, str], published: da
 def _file(site: Site) -> Path:
     """The file of the person who asks; a name has no spaces."""
     person = ASKER.get()
-    return site.settings.root / _FOLDER / (f"of {person}.json" if person else "own.json")
+    return site.settings.base / "searches" / (f"of {person}.json" if person else "own.json")
 
 
 def _read(file: Path) -> dict[str, _Search]:

@@ -216,7 +216,7 @@ def person(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def quarantine(site: Site, request: Request, index: SearchIndex) -> Response:
     """The files and mails in quarantine, by reason, with examples."""
-    return site.page("quarantine.html", request, index, reasons=corpus.set_aside(index.ask))
+    return site.page("quarantine.html", request, index, reasons=corpus.corpus_rows(index.ask, "quarantine"))
 
 
 def help_page(site: Site, request: Request, index: SearchIndex | None) -> Response:

@@ -35,6 +35,7 @@ def paid(tmp_path: Path, gemini: Loopback) -> Workspace:
     work.build()
     erased = work.weft("forget", "m0@example.org", "--yes")
     assert erased.exit_code == 0, erased.output
+    work.put("searches/own.json", "{}")
     Receipts(work.settings.root).add("search", "compactor", Seen("1"), [], {})
     assert work.weft("search", "compactor").exit_code == 0
     return work
@@ -71,6 +72,7 @@ def test_a_restored_workspace_answers_the_same_and_pays_nothing(
         assert new.sql(f"SELECT {rows} ORDER BY ALL") == paid.sql(f"SELECT {rows} ORDER BY ALL")
     assert new.column("SELECT count(*) FROM messages WHERE message_id = 'm0@example.org'") == [0]
     assert len(list(Receipts(new.settings.root).read())) == 1
+    assert (new.folder / "searches" / "own.json").read_text() == "{}"
     assert paid.weft(*restoring).exit_code == 0, "again, it changes nothing"
     new.put("state/sessions/one.jsonl", "other")
     paid.put("state/sessions/one.jsonl", "turn")

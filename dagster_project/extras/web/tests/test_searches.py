@@ -1,6 +1,7 @@
 """Saved searches: what is saved of whom, what is new in it, and who may not."""
 
 import re
+import shutil
 
 from starlette.testclient import TestClient
 
@@ -38,11 +39,14 @@ def test_a_search_is_saved_renamed_and_deleted_and_says_what_is_new(built: Works
         assert re.search(new, web.get("/").text) and re.search(new, web.get("/").text)
         assert web.get(ASKED).is_success and not re.search(new, web.get("/").text)
         assert names(save(web, "", before="b", do="delete")) == ["a"]
-        file = built.settings.root / "searches" / "own.json"
+        file = built.settings.base / "searches" / "own.json"
         assert file.parent.stat().st_mode & 0o077 == 0
         file.write_text("{")
         assert web.get("/").status_code == web.get(ASKED).status_code == 200
         assert "own.json" in web.get("/searches").text
+        shutil.rmtree(file.parent)
+        file.parent.touch()  # which is no folder
+        assert "right to write" in save(web, "a") and web.get(ASKED).is_success
 
 
 def test_what_cannot_be_saved_says_why(built: Workspace):
