@@ -101,6 +101,7 @@ class KeptFooters:
 
     def _write(self, new: Iterable[tuple[str, _Row]], paths: Iterable[str]) -> None:
         with closing(sqlite3.connect(self.file)) as connection, connection:
+            connection.execute("PRAGMA synchronous = OFF")  # rows that a power cut spoils are read again
             connection.execute(_KEPT)
             connection.executemany("DELETE FROM footers WHERE path = ?", [(path,) for path in paths])
             rows = [(path, *row, _checksum(path, row)) for path, row in new]

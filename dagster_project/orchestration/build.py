@@ -212,19 +212,17 @@ class _Build:
         for table in declared_tables().keys() - whole_assets(self.settings):
             objects.make_lake(self.settings).discard(table)  # nothing makes it again under these settings
         result = runs.run_here(self.definitions, self.instance, work, self.tags)
-        for c in result.get_asset_check_evaluations():
-            if not c.passed:
-                asset = c.asset_key.path[-1]
-                self.failed[asset, c.check_name] = FailedCheck(asset, c.check_name, numbers(c.metadata))
+        for c in (c for c in result.get_asset_check_evaluations() if not c.passed):
+            asset = c.asset_key.path[-1]
+            self.failed[asset, c.check_name] = FailedCheck(asset, c.check_name, numbers(c.metadata))
         events = (e.materialization for e in result.get_asset_materialization_events())
         facts = {m.asset_key.path[-1]: {k: v.value for k, v in m.metadata.items()} for m in events}
         self.published = facts.get("search_index", self.published)
         if "embeddings" in facts:
             # Names with a slash are Dagster's own.
-            own = {k: v for k, v in facts["embeddings"].items() if "/" not in k}
-            figures = {k: v for k, v in own.items() if isinstance(v, int | float)}
-            before = self.figures
-            self.figures = figures | {k: before[k] + figures.get(k, 0) for k in _ADDED_UP if k in before}
+            named = facts["embeddings"].items()
+            own = {k: v for k, v in named if "/" not in k and isinstance(v, int | float)}
+            self.figures = own | {k: v + own.get(k, 0) for k, v in self.figures.items() if k in _ADDED_UP}
 
 
 def fetch_sources(

@@ -24,6 +24,7 @@ from dagster_project.index.publish.table_sql import BUILD, RULES_SQL
 from dagster_project.index.publish.version_inputs import LAKE_WIDE, TABLES_OF_TYPE, Published, VersionInputs
 from dagster_project.index.publish.versions import LAYOUT
 from dagster_project.system.long_work import give_memory_back, ordered_map, other_thread
+from dagster_project.system.sql_files import literal
 from transforms.errors import CheckFailedError, ModelMismatchError
 from transforms.schemas.chunks import TERMS
 from transforms.schemas.registry import REGISTRY
@@ -37,7 +38,7 @@ _INSERTING_LIMIT = "600MB"
 _READING_LIMIT = "2GB"
 """Memory limit of DuckDB while arrays are written from the finished file, of two connections in a full rebuild."""
 # DuckDB takes a process that Python started for an interactive one and would draw progress bars, as in Dagster's runs.
-_SESSION = ("SET enable_progress_bar = false", "SET TimeZone = 'UTC'", "SET preserve_insertion_order = true")
+_SESSION = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
 """Statements that each connection begins with."""
 _TEXTS_AT_ONCE = 5_000
 _MOST_AT_ONCE = 2
@@ -113,12 +114,16 @@ class IndexBuild:
 
     @contextlib.contextmanager
     def _open(self, memory_limit: str, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-        config: dict[str, Any] = {"memory_limit": memory_limit, "storage_compatibility_version": _STORAGE}
+        config: dict[str, Any] = {"memory_limit": memory_limit, "temp_directory": f"{self.file}.tmp"}
         if self._threads:
             config["threads"] = self._threads
-        with duckdb.connect(str(self.file), read_only=read_only, config=config) as connection:
-            for statement in _SESSION:
-                connection.execute(statement)
+        place = self.file if read_only else ":memory:"
+        with duckdb.connect(str(place), read_only=read_only, config=config) as connection:
+            if not read_only:
+                # A build that fails begins again, so that a log of its writes, synced some fifty times, is of no use.
+                options = f"RECOVERY_MODE 'no_wal_writes', STORAGE_VERSION '{_STORAGE}'"
+                connection.execute(f"ATTACH {literal(self.file)} AS built ({options}); USE built")
+            connection.execute(_SESSION)
             self.connection = connection
             yield connection
 
@@ -148,7 +153,7 @@ class IndexBuild:
         (self._arrays / FIRST).mkdir(parents=True)
         # While DuckDB writes tables, this thread sorts the lake's terms; while it inserts postings, the other reads tables.
         self.phases.begin("publish_terms")
-        with other_thread(self.connection, (*_SESSION, *self.views.statements)) as start:
+        with other_thread(self.connection, ("USE built", _SESSION, *self.views.statements)) as start:
             tables = start(self._create_tables)
             files = self._posting_files()
             forms = self._forms_in(self.connection, f"{table_sql.TEXT_SQL} ({BUILD('rows_of_chunks')})")

@@ -209,12 +209,11 @@ class DuckDBPublisher:
         if previous is None or self._rewrites() or self.damage():
             return False
         try:
-            if self.mirror and not self.mirror.holds(previous):
-                return False
-            hashes = self._content_hashes(partitions)
+            version = self._version(self._content_hashes(partitions))
+            is_held = self.mirror is None or self.mirror.holds(previous)
         except WeftError:
             return False
-        return previous.name == f"weft-{self._version(hashes)}.duckdb"
+        return is_held and previous.name == f"weft-{version}.duckdb"
 
     def _version(self, hashes: Mapping[str, Mapping[str, str]]) -> str:
         contents = json.dumps([self.settings.recorded, hashes], sort_keys=True)
@@ -306,9 +305,7 @@ class DuckDBPublisher:
 
     def sweep(self) -> int:
         """Remove the files and folders of killed publishes; returns their number, 0 while another process publishes."""
-        if not self.folder.is_dir():
-            return 0
-        with contextlib.suppress(BlockingIOError), self._lock(fcntl.LOCK_NB):
+        with contextlib.suppress(BlockingIOError, FileNotFoundError), self._lock(fcntl.LOCK_NB):
             return self._sweep()
         return 0
 
