@@ -1,4 +1,4 @@
-"""Saved searches: a job that sends the queries of its configuration to the published index and keeps the hits."""
+"""Scheduled searches: a job that sends the queries of its configuration to the published index and keeps the hits."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +9,7 @@ import polars as pl
 from assets.protocols.lake import Lake
 from assets.protocols.search import Searcher
 from assets.stages.shown import table_metadata
-from transforms.retrieval import saved_searches
+from transforms.retrieval import scheduled_searches
 from transforms.retrieval.query_fields import bound
 from transforms.schemas.search import SEARCH_RESULTS
 from transforms.settings.search import SearchOptions
@@ -21,7 +21,7 @@ _COLUMNS = dg.TableSchema([dg.TableColumn(name) for name in _PREVIEW])
 _PREVIEW_ROWS = 20
 
 
-class SavedSearch(dg.Config):
+class ScheduledSearch(dg.Config):
     """Queries to search for; their hits replace those of the last run under the same name."""
 
     name: str = "search"
@@ -62,7 +62,7 @@ def search_results_asset() -> dg.AssetsDefinition:
     )
     def search_results(
         context: dg.AssetExecutionContext,
-        config: SavedSearch,
+        config: ScheduledSearch,
         searcher: dg.ResourceParam[Searcher],
         lake: dg.ResourceParam[Lake],
     ) -> Any:
@@ -71,7 +71,7 @@ def search_results_asset() -> dg.AssetsDefinition:
         results = searcher.search(config.queries, conditions | days, config.limit, config.options)
         run = context.instance.get_run_record_by_id(context.run.run_id)
         at = run.create_timestamp if run else datetime.now(UTC)
-        rows = saved_searches.search_results(results, config.queries, config.name, context.run.run_id, at)
+        rows = scheduled_searches.search_results(results, config.queries, config.name, context.run.run_id, at)
         stored = lake.intact(_RESULTS, SEARCH_RESULTS.names)
         preview = pl.DataFrame(rows.select(_PREVIEW)).head(_PREVIEW_ROWS)
         context.add_output_metadata(
@@ -83,6 +83,6 @@ def search_results_asset() -> dg.AssetsDefinition:
                 "preview": dg.MetadataValue.table([dg.TableRecord(r) for r in preview.to_dicts()], _COLUMNS),
             }
         )
-        return saved_searches.with_others(rows, stored, config.name)
+        return scheduled_searches.with_others(rows, stored, config.name)
 
     return search_results

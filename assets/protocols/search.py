@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transforms.context.passages import Passage
     from transforms.evaluation.judgements import Contents
     from transforms.operations.figures import Figures
-    from transforms.retrieval.saved_searches import Answers
+    from transforms.retrieval.scheduled_searches import Answers
     from transforms.settings.conversations import ContextSettings
     from transforms.settings.search import SearchOptions
 
@@ -97,7 +97,7 @@ class OperationsHistory(Protocol):
 
 
 class Searcher(Protocol):
-    """The published index as saved searches ask it."""
+    """The published index as scheduled searches ask it."""
 
     def search(
         self, queries: Sequence[str], filters: Mapping[str, Any], limit: int, options: SearchOptions

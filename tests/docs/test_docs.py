@@ -162,7 +162,7 @@ def test_the_notebook_runs_on_the_published_file(
 
 
 @each([b for b in blocks("yaml") if b.text.startswith("ops:")])
-def test_a_saved_search_of_the_docs_finds_something(sample: Sample, block: Block):
+def test_a_scheduled_search_of_the_docs_finds_something(sample: Sample, block: Block):
     settings = load_settings(sample.config)
     with open_instance(settings) as instance:
         done = (

@@ -1,4 +1,4 @@
-"""The tables of hits and of saved searches."""
+"""The tables of hits and of scheduled searches."""
 
 import pyarrow as pa
 
@@ -84,10 +84,10 @@ SEARCH_HITS = Table(
 
 SEARCH_RESULTS = Table(
     "search_results",
-    "One hit of one query of a saved search, as its latest run found it.",
+    "One hit of one query of a scheduled search, as its latest run found it.",
     ("search", "query_no", "rank"),
     (
-        required("search", pa.string(), "name of the saved search"),
+        required("search", pa.string(), "name of the scheduled search"),
         required("run_id", pa.string(), "Dagster run that searched"),
         required("searched_at", TIME, "when that run was created"),
         required("index_version", pa.string(), "version of the published file that was asked"),

@@ -179,7 +179,7 @@ class RankingOptions(StageSettings):
 
 
 class SearchOptions(RankingOptions):
-    """Options of `weft search` and of saved searches: the changes that one search may make in [search]."""
+    """Options of `weft search` and of scheduled searches: the changes that one search may make in [search]."""
 
     expand: tuple[Expansion, ...] = Field((), description="texts to show besides a hit")
 

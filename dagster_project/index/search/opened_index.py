@@ -24,7 +24,7 @@ from dagster_project.outgoing.screen import Screen
 from transforms.errors import LensError, QueryError, SettingsError, WeftError, shortened
 from transforms.hashing import text_hash
 from transforms.retrieval.query_language import TEXT_FIELDS, Condition, leaves_of
-from transforms.retrieval.saved_searches import Answers
+from transforms.retrieval.scheduled_searches import Answers
 from transforms.settings.search import RankingOptions, SearchOptions
 
 LOOKED_EVERY = 1.0

@@ -1,4 +1,4 @@
-"""Answers of saved searches as a table."""
+"""Answers of scheduled searches as a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Answers:
 def search_results(
     answers: Answers, queries: Sequence[str], search: str, run_id: str, searched_at: datetime
 ) -> pa.Table:
-    """The table `search_results` of one run of a saved search, by query and rank."""
+    """The table `search_results` of one run of a scheduled search, by query and rank."""
     numbered = pl.DataFrame(
         {"query_no": range(len(queries)), "query": list(queries), "label": list(answers.labels)},
         schema={"query_no": pl.Int32, "query": pl.String, "label": pl.String},

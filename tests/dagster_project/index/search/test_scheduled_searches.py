@@ -52,7 +52,7 @@ def test_a_search_that_finds_nothing_is_a_table_without_rows(built: Workspace):
 
 
 @pytest.mark.exhaustive
-def test_a_saved_search_takes_the_options_of_the_command(built: Workspace):
+def test_a_scheduled_search_takes_the_options_of_the_command(built: Workspace):
     run(built, name="far", queries=["xyzzy"], limit=3)
     assert stored(built) == []
     run(built, name="far", queries=["xyzzy"], limit=3, weak=True, profile="vector", expand=["parent"])
