@@ -127,16 +127,6 @@ def latencies(index: SearchIndex, queries: Sequence[str], settings: SearchSettin
     return {"queries": len(texts), "p50_ms": round(float(median), 3), "p95_ms": round(float(slow), 3)}
 
 
-def _described(index: SearchIndex, doc_ids: Sequence[str], chunk_ids: Sequence[str]) -> dict[str, Any]:
-    """The names of documents (title and where it is from) and chunks (their first words) for a reader, by id."""
-    titles = index.frame(_SQL("titles"), list(doc_ids))
-    texts = index.frame(_SQL("words", chars=str(_SNIPPET_CHARS)), list(chunk_ids))
-    return {
-        "documents": {row["doc_id"]: [row["title"], row["origin"]] for row in titles.iter_rows(named=True)},
-        "chunks": {row["chunk_id"]: [row["place"], row["words"]] for row in texts.iter_rows(named=True)},
-    }
-
-
 def drafting_tables(index: SearchIndex) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Mails, nodes and links as `transforms.evaluation.ground_truth.drafted` takes them."""
     nodes = "SELECT node_id, title, depth FROM nodes ORDER BY node_id"
@@ -186,10 +176,17 @@ class IndexEvaluator:
         return write_report(full, self.folder, f"{manifest['model']}-{now:%Y%m%dT%H%M%SZ}", page)
 
     def _texts(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        """The names of a report's documents (title, where it is from) and chunks (place, first words), by id."""
         results = [(q, r) for q in report["queries"] for r in q["results"].values()]
         hits = [hit for _, result in results for hit in result["hits"]]
         docs = {hit["doc_id"] for hit in hits} | {doc for query, _ in results for doc in query["right"]}
-        return _described(self.index, sorted(docs), sorted({hit["chunk_id"] for hit in hits}))
+        titles = self.index.frame(_SQL("titles"), sorted(docs))
+        chunk_ids = sorted({hit["chunk_id"] for hit in hits})
+        texts = self.index.frame(_SQL("words", chars=str(_SNIPPET_CHARS)), chunk_ids)
+        return {
+            "documents": {doc: [title, origin] for doc, title, origin in titles.iter_rows()},
+            "chunks": {chunk: [place, words] for chunk, place, words in texts.iter_rows()},
+        }
 
 
 def write_report(report: Mapping[str, Any], folder: Path, name: str, page: bool) -> dict[str, str]:

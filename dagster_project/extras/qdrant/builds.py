@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dagster_project.index.files.arrays import fits
 from dagster_project.index.files.hit_rows import write_hit_rows
-from dagster_project.index.files.posting_arrays import VECTORS_IN, vectors_at, write_vectors
+from dagster_project.index.files.posting_arrays import FREQUENCIES, VECTORS_IN, vectors_at, write_vectors
 from dagster_project.index.files.segments import postings_of
 from dagster_project.index.publish import table_sql
 from dagster_project.index.publish.full_build import IndexBuild
@@ -37,7 +37,7 @@ def create_elsewhere(connection: duckdb.DuckDBPyConnection, embedding: Embedding
     elsewhere = _SQL("elsewhere")
     values = {
         "model": embedding.model_id, "dimensions": str(embedding.dimensions), "unembedded": UNEMBEDDED,
-        "frequencies": ", ".join(f"{elsewhere}::USMALLINT AS {tf}" for tf in table_sql.TFS.split(", ")),
+        "frequencies": ", ".join(f"{elsewhere}::USMALLINT AS {tf}" for tf in FREQUENCIES.split(", ")),
     }  # fmt: skip
     for name in _VIEWS:
         connection.execute(_SQL(name, **values))

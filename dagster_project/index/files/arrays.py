@@ -39,7 +39,6 @@ _SQL = SqlFile(
 
 FORMAT = "14"
 _ROWS = 1 << 20
-_READ_AT_ONCE = 1 << 22
 FIRST = segments.segment_name(1)
 """The segment that a full rebuild writes."""
 
@@ -97,7 +96,7 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
 def _explained(error: Exception, folder: Path) -> IndexUnavailableError:
     """The error for a fault of opening arrays; it says to delete a folder only if its damage has been seen."""
     try:
-        damage = _damage(folder, error)
+        damage = next(segments.file_damages(folder, reads_all=True), None)
     except OSError as refused:
         return IndexUnavailableError(
             f"{folder} cannot be read ({refused}): look at its rights and at the disk, nothing says that it is damaged"
@@ -110,22 +109,6 @@ def _explained(error: Exception, folder: Path) -> IndexUnavailableError:
     return IndexUnavailableError(
         f"{folder} is damaged ({damage}): delete it, and the next search makes it again"
     )
-
-
-def _damage(folder: Path, error: Exception) -> str | None:
-    """The damage of the files of a folder, after a read of all of them; None without damage."""
-    for path in sorted(p for p in folder.rglob("*") if p.suffix):
-        with path.open("rb") as file:
-            while file.read(_READ_AT_ONCE):
-                pass
-        try:
-            if path.suffix == ".npy":
-                _array(path)
-        except (ValueError, EOFError) as fault:
-            return f"{path.name}: {fault}"
-    if isinstance(error, KeyError) and not (folder / f"{error.args[0]}.npy").exists():
-        return f"{error.args[0]}.npy is missing"
-    return None
 
 
 def _new_arrays(

@@ -69,7 +69,9 @@ class IndexUpdate(IndexBuild):
         with self._registered("parts_now", self.inputs.part_hashes()):
             run(BUILD("changed_parts"))
         scopes = {name: self._compare_whole(name) for name in table_sql.WHOLE_SQL}
-        changed = self._changed()
+        with self._registered("partitions_now", self.inputs.partition_hashes()):
+            run(BUILD("changed"))
+        changed = [r[0] for r in run("SELECT partition FROM changed ORDER BY partition").fetchall()]
         for name, scope in scopes.items():
             self._replace(name, scope)
         self.phases.begin("publish_tables")
@@ -144,13 +146,6 @@ class IndexUpdate(IndexBuild):
     def _columns_of_tables(self) -> dict[str, list[str]]:
         """The columns of each table of the file: asking for those of one lists all."""
         return dict(self.connection.execute(BUILD("columns_of_tables")).fetchall())
-
-    def _changed(self) -> list[str]:
-        """The partitions whose rows must be compared with the lake."""
-        run = self.connection.execute
-        with self._registered("partitions_now", self.inputs.partition_hashes()):
-            run(BUILD("changed"))
-        return [r[0] for r in run("SELECT partition FROM changed ORDER BY partition").fetchall()]
 
     def _readiness(self, changed: Sequence[str]) -> None:
         """Rows of the previous version keep their times."""

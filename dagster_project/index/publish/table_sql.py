@@ -4,6 +4,7 @@ import pyarrow as pa
 
 from assets.partitions import IN_PARTS
 from dagster_project.extras.registry import declared_tables, published_tables
+from dagster_project.index.files.posting_arrays import FREQUENCIES
 from dagster_project.system.sql_files import SqlFile, identifiers
 from transforms.operations.reason_codes import CODE, CODED
 from transforms.retrieval import bm25
@@ -77,13 +78,9 @@ def own_columns(table: str) -> list[str]:
     return [columns[table].split()[0] for columns in (MADE_HERE, GENERATED) if table in columns]
 
 
-_TF = {field: f"{field}_tf" for field in bm25.FIELDS}
-TFS = ", ".join(_TF.values())
-
-
 def _each(form: str) -> str:
-    """One SQL expression per column of frequencies, separated by commas."""
-    return ", ".join(form.format(tf=tf, field=tf.removesuffix("_tf")) for tf in _TF.values())
+    """One SQL expression per field of postings, separated by commas."""
+    return ", ".join(form.format(field=field) for field in bm25.FIELDS)
 
 
 TEXT_PARTS = [
@@ -98,9 +95,9 @@ TEXT_SQL = f"SELECT concat_ws(chr(10), {', '.join(TEXT_PARTS)}) AS text FROM"
 BUILD = SqlFile(
     __file__,
     "build.sql",
-    frequencies=TFS,
-    sums=_each("least(coalesce(sum(tf) FILTER (field = '{field}'), 0), 65535)::USMALLINT AS {tf}"),
-    lengths=_each("coalesce(sum({tf}), 0)::INTEGER AS {field}_length"),
+    frequencies=FREQUENCIES,
+    sums=_each("least(coalesce(sum(tf) FILTER (field = '{field}'), 0), 65535)::USMALLINT AS {field}_tf"),
+    lengths=_each("coalesce(sum({field}_tf), 0)::INTEGER AS {field}_length"),
 )
 # Text that is added to a chunk does not make it one with words of its own.
 _OWN = " + ".join(f"{field}_length" for field in bm25.FIELDS if field not in ("context", "rest"))

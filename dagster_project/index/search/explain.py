@@ -121,7 +121,11 @@ def explanation(
         if ident is not None:
             moments = tuple(fate(watch.tables, chunks))
             if resolved[0].listed is not None:
-                answer = _listed(ranked.hits, chunks)
+                # Nothing ranks these hits: those that the query names, or the newest that meet its conditions.
+                places = ranked.hits.filter(pl.col("chunk_no").is_in(chunks))["rank"].to_list()
+                answer = (
+                    f"hit {min(places)}" if places else "not among what the query lists, or behind its end"
+                )
             elif moments:
                 answer = _answer(index, moments[-1], watch.tables)
             else:
@@ -151,12 +155,6 @@ def _answer(index: SearchIndex, last: Moment, tables: Sequence[StageTable]) -> s
     further = fate(tables, [last.into])[-1]
     ends = f"hit {further.rank}" if further.rank is not None else f"itself dropped: {further.reason}"
     return f"{answer}, {_names(index, {last.into})[last.into][1]} ({ends})"
-
-
-def _listed(hits: pl.DataFrame, chunks: Sequence[int]) -> str:
-    """The place among hits that nothing ranks: those that a query names, or the newest that meet its conditions."""
-    places = hits.filter(pl.col("chunk_no").is_in(list(chunks)))["rank"].to_list()
-    return f"hit {min(places)}" if places else "not among what the query lists, or behind its end"
 
 
 def _no_candidate(

@@ -82,6 +82,7 @@ class SecondLook:
         authors = [
             person_of.get(row["from_addr"], row["from_addr"] or row["from_name"] or "") for row in rows
         ]
+        texts = [reranking.asked_text(row["text_display"], _is_mail(row)) for row in rows]
         return [
             Candidate(
                 query, rank, score, thread, row["title"], row["text_display"], row["chunk_kind"], row["content_class"],
@@ -89,14 +90,9 @@ class SecondLook:
                 opens, _is_mail(row), own, author,
             )
             for query, rank, score, thread, row, opens, own, author in zip(
-                queries, ranks, scores, threads, rows, _open(rows), self._own(queries, rows), authors, strict=True
+                queries, ranks, scores, threads, rows, _open(rows), self._shares(queries, texts), authors, strict=True
             )
         ]  # fmt: skip
-
-    def _own(self, queries: Sequence[int], rows: Sequence[Mapping[str, Any]]) -> list[float]:
-        """The share of its query that each text says itself."""
-        texts = [reranking.asked_text(row["text_display"], _is_mail(row)) for row in rows]
-        return self._shares(queries, texts)
 
     def _shares(self, queries: Sequence[int], texts: Sequence[str]) -> list[float]:
         """The share of the words of its query that is in each text."""

@@ -8,8 +8,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from dagster_project.index.files.posting_arrays import FREQUENCIES
 from dagster_project.index.files.segments import postings_of
-from dagster_project.index.publish.table_sql import BUILD, TFS
+from dagster_project.index.publish.table_sql import BUILD
 from dagster_project.system.sql_files import SqlFile
 from transforms.embedding.sign_codes import CodedVectors
 from transforms.schemas.chunks import UNEMBEDDED
@@ -17,7 +18,7 @@ from transforms.settings.models import EmbeddingSettings
 
 Embed = Callable[[Sequence[str]], np.ndarray]
 """Gives the vectors of texts as they are stored."""
-_SQL = SqlFile(__file__, "words.sql", frequencies=TFS, unembedded=UNEMBEDDED)
+_SQL = SqlFile(__file__, "words.sql", frequencies=FREQUENCIES, unembedded=UNEMBEDDED)
 _BATCH = 5_000
 
 

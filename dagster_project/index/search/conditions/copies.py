@@ -86,14 +86,16 @@ def shown_copies(
     leaves = list(dict.fromkeys(leaf for c in conditions for leaf in leaves_of(c) if leaf.field in _OF_COPY))
     copies = pl.DataFrame(connection.execute(_COPIES).to_arrow_table())
     chunks = pl.DataFrame(connection.execute(_CHUNKS).to_arrow_table())
-    own = [_has(copies, leaf, values) for leaf in leaves]
-    copies = copies.hstack([pl.Series(f"leaf_{n}", column) for n, column in enumerate(own)])
+    columns = [f"leaf_{n}" for n in range(len(leaves))]
+    for leaf, column in zip(leaves, columns, strict=True):
+        names = [] if values.lacks(leaf) else values.named(leaf) or []
+        is_named = pl.col(_OF_COPY[leaf.field]).list.eval(pl.element().is_in(names)).list.any()
+        copies = copies.with_columns(is_named.alias(column))
     matching = met(by_leaf)
     of_mails = chunks.get_column("chunk_no").to_numpy()
     is_shown = matching.copy()
     is_shown[of_mails] = False
     parts = [copies.select("message_id", "source", "partition", is_whole=pl.lit(value=True)).clear()]
-    columns = [f"leaf_{n}" for n in range(len(leaves))]
     for same in copies.partition_by(columns, maintain_order=True) if columns else [copies]:
         judged = dict(by_leaf)
         for leaf, column in zip(leaves, columns, strict=True):
@@ -144,9 +146,3 @@ def at_named_places(
     for row in elsewhere:
         there = next((copy for copy in copies.get(row["doc_id"], ()) if is_there(copy, row)), None)
         row |= {"source": there["source"], "list_id": there["list_id"]} if there else {}
-
-
-def _has(copies: pl.DataFrame, leaf: Leaf, values: FieldValues) -> pl.Series:
-    """True for each copy whose source, or one of whose lists, a leaf names."""
-    names: Iterable[str] = () if values.lacks(leaf) else values.named(leaf) or ()
-    return copies.get_column(_OF_COPY[leaf.field]).list.eval(pl.element().is_in(list(names))).list.any()
