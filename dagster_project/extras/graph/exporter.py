@@ -1,10 +1,9 @@
 """The exported graph on disk: folders compared, written aside and exchanged whole."""
 
-import contextlib
 import ctypes
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,15 +29,20 @@ class FileGraphExporter:
         indexes over it follow, and removed files are deleted last, when nothing leads to them. A folder that
         is right already is not touched. A crash leaves a readable export; the next one ends the work."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self._alone():
-            done: Counter[str] = Counter(written=0, unchanged=0, deleted=0)
-            names: set[str] = set()
-            tables = []
-            for folder in folders:
-                tables.append(file_table(iter([folder])))
-                names.update(str(Path(folder.path, name)) for name in folder.files)
-                done["written" if self._write(folder) else "unchanged"] += 1
-            done["deleted"] = self._delete_all_but(names)
+        done: Counter[str] = Counter(written=0, unchanged=0, deleted=0)
+        names: set[str] = set()
+        tables = []
+        with alone(self.folder.with_name(f".{self.folder.name}.lock")):
+            remove([self.aside])
+            self.aside.mkdir()
+            try:
+                for folder in folders:
+                    tables.append(file_table(iter([folder])))
+                    names.update(str(Path(folder.path, name)) for name in folder.files)
+                    done["written" if self._write(folder) else "unchanged"] += 1
+                done["deleted"] = self._delete_all_but(names)
+            finally:
+                remove([self.aside])
         return pa.concat_tables(tables).sort_by("path"), {f"folders_{k}": v for k, v in done.items()}
 
     def _write(self, folder: Folder) -> bool:
@@ -46,7 +50,8 @@ class FileGraphExporter:
         place = self.folder / folder.path
         if folder.doc_id is None:
             return sum(self._write_file(place / name, data) for name, data in folder.files.items()) > 0
-        if _is_equal(place, folder.files):
+        there = {str(p.relative_to(place)): p.read_bytes() for p in place.rglob("*") if p.is_file()}
+        if there == folder.files:
             return False
         new = self.aside / "new"
         for name, data in folder.files.items():
@@ -92,22 +97,6 @@ class FileGraphExporter:
             if here != self.folder and not any(here.iterdir()):
                 here.rmdir()
         return deleted
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One export at a time, in an empty folder aside."""
-        with alone(self.folder.with_name(f".{self.folder.name}.lock")):
-            remove([self.aside])
-            self.aside.mkdir()
-            try:
-                yield
-            finally:
-                remove([self.aside])
-
-
-def _is_equal(place: Path, files: Mapping[str, bytes]) -> bool:
-    there = {str(p.relative_to(place)) for p in place.rglob("*") if p.is_file()}
-    return there == set(files) and all((place / name).read_bytes() == data for name, data in files.items())
 
 
 def _exchange(one: Path, other: Path, spare: Path) -> None:

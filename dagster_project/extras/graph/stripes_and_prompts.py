@@ -51,7 +51,11 @@ def stripe_of(folder: Path, document: str, count: int, baseline: str = "conceptu
         {"name": doc_id, "count": count, "kind": baseline},
     ).to_pylist()
     if not rows and count > 0:
-        raise UnknownIdError(_why_no_stripe(folder, doc_id, baseline))
+        if not query_current(folder, "FROM stripe_orders LIMIT 1").num_rows:
+            why = "the index holds no stripes: set `enabled = true` in [graph] and run `weft build`"
+        else:
+            why = f"{doc_id} has no {baseline} stripe: no chunk of it can be the baseline"
+        raise UnknownIdError(why)
     return [{"doc_id": doc_id, **row} for row in rows]
 
 
@@ -87,10 +91,3 @@ def _document(folder: Path, name: str) -> str:
     near = query_current(folder, _NEAREST, {"name": name[:COMPARED_CHARS]}).column("doc_id").to_pylist()
     hint = f"; the nearest names are {', '.join(near)}" if near else ""
     raise UnknownIdError(f"the index holds no document {shortened(name)!r}{hint}")
-
-
-def _why_no_stripe(folder: Path, doc_id: str, baseline: str) -> str:
-    (count,) = query_current(folder, "SELECT count(*) AS n FROM stripe_orders").column("n").to_pylist()
-    if not count:
-        return "the index holds no stripes: set `enabled = true` in [graph] and run `weft build`"
-    return f"{doc_id} has no {baseline} stripe: no chunk of it can be the baseline"

@@ -25,6 +25,7 @@ from dagster_project.extras.mailboxes.settings import ImapRemote
 from dagster_project.remotes.landing import MALFORMED, Landing
 from dagster_project.system.masking import Credentials
 from dagster_project.system.rate_limit import Quota
+from transforms.embedding.vectors import batch_ranges
 from transforms.errors import FetchError, FetchInterruptedError
 from transforms.hashing import parts_hash
 
@@ -216,17 +217,9 @@ class ImapFolder:
         for start in range(0, len(uids), _BATCH_MAILS):
             some, items = uids[start : start + _BATCH_MAILS], [b"RFC822.SIZE"]
             sizes = self._fetched("sizes of ", some, items, lambda parts: int(parts.get(b"RFC822.SIZE", 0)))
-            batch, filled = list[int](), 0
-            for uid, size in sizes:
-                if maildir.is_too_large(uid, size):
-                    continue
-                if batch and filled + size > _BATCH_BYTES:
-                    yield batch
-                    batch, filled = [], 0
-                batch.append(uid)
-                filled += size
-            if batch:
-                yield batch
+            fitting = [(uid, size) for uid, size in sizes if not maildir.is_too_large(uid, size)]
+            for places in batch_ranges([size for _, size in fitting], _BATCH_MAILS, _BATCH_BYTES):
+                yield [fitting[place][0] for place in places]
 
     def _store(self, maildir: Maildir, key: str, uids: list[int]) -> None:
         """Fetch mails and give each its file."""

@@ -39,6 +39,7 @@ _PASSING = {"serverUnavailable", "serverFail", "serverPartialFail", "rateLimit",
 _FLAGS = frozenset(("$answered", "$draft", "$flagged", "$seen"))
 """Keywords that are flags of IMAP (RFC 8621, section 4.1.1), and labels with the names that these have."""
 _Shape = TypeVar("_Shape")
+_adapter = cache(TypeAdapter)
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,200}$")]
 """An id (RFC 8620, section 1.2), short enough for the name of a file."""
 _Session = TypedDict(
@@ -268,11 +269,6 @@ class JmapFolder:
     def _fault(self, text: str, *, passes: bool = False) -> FetchError:
         kind = FetchInterruptedError if passes else FetchError
         return kind(f"jmap account {shown_address(self.remote.url)}: {text}")
-
-
-@cache
-def _adapter(shape: type[_Shape]) -> TypeAdapter[_Shape]:
-    return TypeAdapter(shape)
 
 
 def _path(box: _Mailbox, boxes: Mapping[str, _Mailbox]) -> str:

@@ -152,11 +152,10 @@ class OpenAILanguageModel(RemoteLanguageModel):
             return shape.model_validate_json(choice["message"]["content"]), tokens
 
         async def run(client: httpx2.AsyncClient) -> Answer[Shape]:
-            def call(client: httpx2.AsyncClient) -> Awaitable[Any]:
-                return self.service.post(client, "chat/completions", body)
-
             try:
-                (value, tokens), calls = await self.service.answer(client, 1, 0, call, check)
+                (value, tokens), calls = await self.service.answer(
+                    client, 1, 0, lambda client: self.service.post(client, "chat/completions", body), check
+                )
             except RefusedError as fault:
                 return Answer(number, None, str(fault), 0)
             self.budget.spend(tokens)

@@ -108,10 +108,12 @@ class Service(ABC):
                     job = next(jobs, None)
                     if job is None:
                         break
-                    under_way.add(loop.create_task(_awaited(job(client))))
+                    under_way.add(asyncio.ensure_future(job(client), loop=loop))
                 if not under_way:
                     break
-                done = loop.run_until_complete(_first(under_way, deadline - time.monotonic()))
+                left = max(0.0, deadline - time.monotonic())
+                first = asyncio.wait(under_way, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = loop.run_until_complete(first)
                 if not done:
                     raise (UnansweredError if self._sending else ServiceError)(
                         f"the time limit of {self.settings.time_limit_seconds:g} s for {self.label} is over. "
@@ -228,15 +230,6 @@ class Service(ABC):
         seconds = drawn if fault.pause is None else fault.pause + min(drawn, settings.backoff_seconds)
         logging.getLogger("weft").info("%s: %s; next attempt in %.1f s", self.label, fault, seconds)
         return seconds
-
-
-async def _awaited(call: Awaitable[T]) -> T:
-    return await call
-
-
-async def _first(tasks: set[asyncio.Task[T]], seconds: float) -> set[asyncio.Task[T]]:
-    done, _ = await asyncio.wait(tasks, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
-    return done
 
 
 async def _ended(tasks: set[asyncio.Task[T]], close: Callable[[], Awaitable[None]]) -> None:

@@ -161,7 +161,5 @@ def similar_documents(chunks: pa.Table) -> dict[str, list[Similar]]:
 
 def _threshold(means: np.ndarray) -> float:
     sample = means[:: -(-len(means) // _SAMPLE)]
-    if len(sample) < 2:
-        sample = means[:2]
     pairs = (sample @ sample.T)[np.triu_indices(len(sample), 1)]
     return round(float(np.percentile(pairs, _PERCENTILE)), DECIMALS)
