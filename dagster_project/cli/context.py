@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
@@ -130,7 +130,10 @@ def context(
     with opened_session(settings.root, session_name) if session_name else nullcontext() as session:
         if session:
             session.require_lens(lens)
-        if (recorded := _recorded(reproduce, session, turn)) is not None:
+        recorded = work.read_manifest(reproduce) if reproduce else None
+        if session and turn:
+            recorded = session.manifest(turn)
+        if recorded is not None:
             block = work.reproduced(settings, recorded, unmasked=unmasked)
             click.echo(_json({"outcome": "CONTEXT", "block": block}) if as_json else block, nl=as_json)
             return
@@ -162,13 +165,6 @@ def _print(result: work.ContextResult, as_json: bool, explains: bool) -> None:
     tokens, budget, stopped = (result.manifest[n] for n in ("block_tokens", "budget_tokens", "stopped"))
     used = f"{tokens:,} of {budget:,} tokens, then no more {_STOPPED[stopped]}"
     click.echo(f"{facts}, {used}, {result.seconds * 1000:.0f} ms", err=True)
-
-
-def _recorded(place: Path | None, session: Session | None, turn: int | None) -> Mapping[str, Any] | None:
-    """The manifest of the block that is to be printed again, if one is."""
-    if place:
-        return work.read_manifest(place)
-    return session.manifest(turn) if session and turn else None
 
 
 def _result(

@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import dagster as dg
 import yaml
 from upath import UPath
 
@@ -77,24 +76,19 @@ def _instance(settings: Settings, home: Path) -> Iterator[Finding]:
     """Where Dagster keeps its state, and who runs its runs."""
     try:
         with open_instance(settings) as instance:
-            yield from _state(instance)
+            storages = (instance.run_storage, instance.event_log_storage, instance.schedule_storage)
+            kinds = sorted({type(storage).__name__ for storage in storages})
+            launcher, runs = type(instance.run_launcher).__name__, instance.get_runs_count()
     except WeftError as fault:
         yield _fault(
             str(fault), f"see that the database of {home / 'dagster.yaml'} runs and lets this machine in"
         )
-
-
-def _state(instance: dg.DagsterInstance) -> Iterator[Finding]:
-    storages = (instance.run_storage, instance.event_log_storage, instance.schedule_storage)
-    kinds = sorted({type(storage).__name__ for storage in storages})
+        return
     if all(kind.startswith("Postgres") for kind in kinds):
-        yield Finding(
-            _AREA, "ok", f"Dagster keeps its state in PostgreSQL, which has {instance.get_runs_count()} runs"
-        )
+        yield Finding(_AREA, "ok", f"Dagster keeps its state in PostgreSQL, which has {runs} runs")
     else:
         remedy = "several machines need one database: docs/deploy/dagster-postgres.yaml"
         yield _fault(f"Dagster keeps its state in files of this machine ({', '.join(kinds)})", remedy)
-    launcher = type(instance.run_launcher).__name__
     if launcher == _ONE_MACHINE:
         text = "every run is a process beside the code server"
         remedy = "a run launcher for containers, as in docs/deploy/helm-values.yaml"

@@ -146,13 +146,9 @@ def _disk(settings: Settings) -> Iterator[Finding]:
     free = shutil.disk_usage(there).free
     current = _publisher(settings).current()
     needed = max(_LEAST_FREE_BYTES, _PUBLISH_ROOM * current.stat().st_size if current else 0)
-    if free < needed:
-        yield Finding(
-            "disk", "warning", f"{_size(free)} free at {there}, a publish may need {_size(needed)}",
-            "make room, or lower index.keep_versions and delete older versions in index/",
-        )  # fmt: skip
-    else:
-        yield Finding("disk", "ok", f"{_size(free)} free at {there}, a publish may need {_size(needed)}")
+    found = f"{_size(free)} free at {there}, a publish may need {_size(needed)}"
+    remedy = "make room, or lower index.keep_versions and delete older versions in index/"
+    yield Finding("disk", "warning", found, remedy) if free < needed else Finding("disk", "ok", found)
 
 
 def _work(settings: Settings) -> Iterator[Finding]:
@@ -167,7 +163,10 @@ def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[
     for memory in (settings.root / "cache" / name for name in ("files.json", "chats.json")):
         with contextlib.suppress(OSError):
             shutil.copy(memory, aside)
-    sources = objects.make_sources(_with_a_key(settings, aside), aside)
+    if not settings.pseudonym_key_file.exists():  # to read chats would make one
+        storage = settings.storage.model_copy(update={"pseudonym_key": str(aside / "pseudonym.key")})
+        settings = settings.model_copy(update={"storage": storage})
+    sources = objects.make_sources(settings, aside)
     try:
         partitions = sources.discover()
     except WeftError as fault:
@@ -186,14 +185,6 @@ def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[
         )  # fmt: skip
     else:
         yield Finding("sources", "ok", f"{len(partitions)} partitions, all in the lake")
-
-
-def _with_a_key(settings: Settings, aside: Path) -> Settings:
-    """The settings; with a temporary key of pseudonyms if there is none yet, since reading chats would make one."""
-    if settings.pseudonym_key_file.exists():
-        return settings
-    storage = settings.storage.model_copy(update={"pseudonym_key": str(aside / "pseudonym.key")})
-    return settings.model_copy(update={"storage": storage})
 
 
 def _lake(settings: Settings, *, lake: ParquetLake) -> Iterator[Finding]:

@@ -4,10 +4,12 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from pathlib import Path
 
 import click
@@ -131,7 +133,7 @@ def init(
         new += _sources(place, file.resolve().parent, name, kind, names)
     if settings:
         new = _unknown(new, settings)
-    offered, new = new, _taken(new) if is_asking or len(new) > 1 and _can_answer() else new
+    offered, new = new, _taken(new) if is_asking or len(new) > 1 and sys.stdin.isatty() else new
     likely, shares = _languages_of([s.detected for s in new if not s.url], file.resolve().parent)
     if not settings and language is None and is_asking:
         first = likely or _LANGUAGE
@@ -182,7 +184,7 @@ def _languages_of(sources: Sequence[Detected], base: Path) -> tuple[str | None, 
 
 def _place_of_answer() -> str:
     """The place that somebody at a terminal names; SettingsError where nobody can answer."""
-    if not _can_answer():
+    if not sys.stdin.isatty():
         raise SettingsError(
             "give the PLACE of an archive, as `weft init ~/mail`: there is no terminal to ask on"
         )
@@ -205,10 +207,6 @@ def _taken(new: list[_New]) -> list[_New]:
     return click.prompt("Which shall become sources (all, or numbers)", "all", value_proc=chosen, err=True)
 
 
-def _can_answer() -> bool:
-    return sys.stdin.isatty()
-
-
 def _sources(place: str, base: Path, name: str | None, kind: str | None, names: set[str]) -> list[_New]:
     """The sources at a place, with names beside `names`; paths below `base` are relative to it."""
     if "://" in place:
@@ -220,21 +218,16 @@ def _sources(place: str, base: Path, name: str | None, kind: str | None, names: 
     sources = [Detected(kind, str(path), kind, 0)] if kind else sources_at(path)
     new: list[_New] = []
     for detected in sources:
-        own = _free(name or detected.name or _name_of(Path(detected.path)), names | {s.name for s in new})
-        new.append(_New(own, _below(detected, base)))
+        found = Path(detected.path)
+        own = _free(name or detected.name or _name_of(found), names | {s.name for s in new})
+        short = found.relative_to(base) if found.is_relative_to(base) else found
+        new.append(_New(own, replace(detected, path=str(short))))
     return new
 
 
 def _absolute(place: str) -> Path:
     """The path of a place from the root on, without `..`: a file has one path, whichever place it is found from."""
     return Path(os.path.abspath(os.path.expanduser(place)))  # noqa: PTH100, PTH111
-
-
-def _below(detected: Detected, base: Path) -> Detected:
-    """`detected` with its path as a settings file in `base` writes it."""
-    path = Path(detected.path)
-    short = path.relative_to(base) if path.is_relative_to(base) else path
-    return replace(detected, path=str(short))
 
 
 def _name_of(path: Path) -> str:
@@ -252,11 +245,8 @@ def _free(text: str, names: set[str]) -> str:
         re.sub(r"[^A-Za-z0-9._-]+", "-", text.rpartition("/")[2]).replace("..", ".").strip("._-")[:50]
         or "archive"
     )
-    number = 2
-    chosen = name
-    while chosen in names:
-        chosen, number = f"{name}-{number}", number + 1
-    return chosen
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(free for free in chain([name], numbered) if free not in names)
 
 
 def _unknown(new: Sequence[_New], settings: Settings) -> list[_New]:
@@ -305,7 +295,8 @@ def _report(file: Path, config: Path | None, new: Sequence[_New]) -> None:
         click.echo(f"{file}: source {source.name}: {source.url or _described(source.detected)}")
         if source.detected.kind == "conversation":
             click.echo(_PSEUDONYMS)
-    weft = "weft" if Path(sys.argv[0]).name != "weft" else _shortest(sys.argv[0])
+    is_on_path = Path(sys.argv[0]).name != "weft" or shutil.which("weft")
+    weft = "weft" if is_on_path else shlex.quote(sys.argv[0])
     ending = f" --config {shlex.quote(str(config))}" if config else ""
     fetch = ", once it is fetched," if any(s.url for s in new) else ""
     commands = {
@@ -318,12 +309,6 @@ def _report(file: Path, config: Path | None, new: Sequence[_New]) -> None:
             commands[f"{weft} {name}{ending}"] = command.next
     width = max(map(len, commands))
     click.echo("Next:\n" + "\n".join(f"  {command:<{width}}  {what}" for command, what in commands.items()))
-
-
-def _shortest(program: str) -> str:
-    """How the program that runs is called in this shell."""
-    on_path = any(Path(folder, "weft").exists() for folder in os.environ.get("PATH", "").split(os.pathsep))
-    return "weft" if on_path else shlex.quote(program)
 
 
 def _described(detected: Detected) -> str:

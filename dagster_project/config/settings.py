@@ -324,13 +324,10 @@ class Settings(AddedSections):
 
     def chunkers(self) -> dict[str, DocumentChunkSettings]:
         """How the documents of each source become chunks, by name of the source; the default under `""`."""
-        return {"": self.document_chunks} | {
-            s.name: self.document_chunks.model_copy(update={"chunker": s.chunker})
-            if s.chunker
-            else self.document_chunks
-            for s in self.sources
-            if isinstance(s, DocumentSourceSettings)
-        }
+        usual = self.document_chunks
+        own = {s.name: s.chunker for s in self.sources if isinstance(s, DocumentSourceSettings)}
+        changed = {name: usual.model_copy(update={"chunker": c}) if c else usual for name, c in own.items()}
+        return {"": usual, **changed}
 
     def sentence_kinds(self) -> dict[str, str]:
         """Which sentence the chunks of each source get, by its name."""

@@ -196,10 +196,11 @@ class ParquetLake:
         """The error to raise for a stored file with a fault."""
         return LakeDamageError(f"{self.path(table, partition)} is {fault}; `weft build` makes it again")
 
-    def require_parts(self, table: str) -> None:
-        """LakeDamageError unless all parts of a table are those of their list."""
-        if isinstance(fault := self._table_footer(table, None), str):
-            raise self.unusable(table, None, fault)
+    def require_parts(self, table: str) -> ParquetFooter:
+        """The sum of the footers of a table's parts; LakeDamageError unless all are those of their list."""
+        if isinstance(footer := self._table_footer(table, None), str):
+            raise self.unusable(table, None, footer)
+        return footer
 
     def _file_footer(self, table: str, partition: str | None) -> ParquetFooter | str:
         is_list = partition is None and table in IN_PARTS
@@ -224,8 +225,7 @@ class ParquetLake:
         FileNotFoundError without a file, LakeDamageError if its content differs from what was written, or a part of it is
         missing."""
         if partition is None and table in IN_PARTS:
-            if isinstance(footer := self._table_footer(table, None), str):
-                raise self.unusable(table, None, footer)
+            footer = self.require_parts(table)
             parts = [self.read(table, part, columns).table for part in self.parts(table)]
             empty = self.tables[table].empty()
             none = empty.select(list(columns)) if columns else empty

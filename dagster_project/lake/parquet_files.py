@@ -109,8 +109,7 @@ def _sign(file: BinaryIO) -> None:
 
 
 def _footer_bytes(file: pa.NativeFile | BinaryIO) -> tuple[bytes, int]:
-    end = file.seek(-_TRAILER, os.SEEK_END) if not isinstance(file, pa.NativeFile) else file.size() - _TRAILER
-    file.seek(end)
+    end = file.seek(-_TRAILER, os.SEEK_END)
     start = max(0, end - int.from_bytes(file.read(4), "little"))
     file.seek(start)
     return file.read(end - start), start

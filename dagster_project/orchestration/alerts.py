@@ -80,16 +80,12 @@ def _payload(event: str, root: Path, **facts: object) -> dict[str, object]:
 
 def _fault(fault: Exception) -> dict[str, object]:
     """The facts of a fault without its message, which may hold a line of somebody's mail."""
-    is_own = isinstance(fault, WeftError)
-    return {
-        "kind": type(fault).__name__,
-        "exit_code": fault.exit_code if isinstance(fault, WeftError) else 1,
-        "step": fault.step if isinstance(fault, WeftError) else None,
-        "run_id": fault.run_id if isinstance(fault, WeftError) else None,
-        "see": "the run in Dagster, or the output of the build; `weft help exit-codes` lists them"
-        if is_own
-        else "the output of the build",
-    }
+    kind = type(fault).__name__
+    if not isinstance(fault, WeftError):
+        return {"kind": kind, "exit_code": 1, "step": None, "run_id": None, "see": "the output of the build"}
+    see = "the run in Dagster, or the output of the build; `weft help exit-codes` lists them"
+    codes = {"exit_code": fault.exit_code, "step": fault.step, "run_id": fault.run_id}
+    return {"kind": kind, **codes, "see": see}
 
 
 def _run(command: tuple[str, ...], body: bytes, seconds: float) -> str | None:

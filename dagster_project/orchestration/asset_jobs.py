@@ -41,11 +41,10 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
     ]  # fmt: skip
     by_name = {**make_resources(settings), **(resources or {})}
     by_name["io_manager"] = _lake(settings, by_name["progress"])
-    owned = partial(_with_owner, settings=settings)
     return dg.Definitions(
         assets=[
-            *map(owned, asset_graph.make_source_assets(settings)),
-            *(_with_code_references(definition.map_asset_specs(owned)) for definition in assets),
+            *map(_with_owner, asset_graph.make_source_assets(settings)),
+            *(_with_code_references(definition.map_asset_specs(_with_owner)) for definition in assets),
         ],
         asset_checks=[
             publish_checks(settings.embedding),
@@ -53,7 +52,7 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
             freshness_checks(settings),
             *(check for checks in extra_parts("checks") for check in checks(settings)),
         ],
-        jobs=[*refresh_jobs(settings), _refresh_now(fetches=bool(fetching)), *_other_jobs()],
+        jobs=[*refresh_jobs(settings), *_other_jobs(fetches=bool(fetching))],
         resources=by_name,
         executor=dg.in_process_executor,
     )
@@ -62,7 +61,7 @@ def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = 
 def published_definitions(settings: Settings) -> dg.Definitions:
     """The tables of the published file and the checks that people run on them; no build needs either."""
     published, checks = asset_graph.make_published_assets(settings)
-    return dg.Definitions([_with_owner(spec, settings) for spec in published], asset_checks=[checks])
+    return dg.Definitions([_with_owner(spec) for spec in published], asset_checks=[checks])
 
 
 def _lake(settings: Settings, progress: Progress) -> dg.IOManagerDefinition:
@@ -115,15 +114,9 @@ def refresh_without_remotes() -> None:
     no_remotes()
 
 
-def _refresh_now(*, fetches: bool) -> Any:
-    if not fetches:
-        return refresh_without_remotes
-    fetched = dg.AssetSelection.groups(fetch.GROUP)
-    return dg.define_asset_job(names.REFRESH_NOW, selection=fetched, description=_BEGINS)
-
-
-def _other_jobs() -> list[Any]:
+def _other_jobs(*, fetches: bool) -> list[Any]:
     parts = {
+        **({names.REFRESH_NOW: (fetch.GROUP, _BEGINS)} if fetches else {}),
         names.REPORT: (OPERATIONS_GROUP, "Draw how fast, how late and how large everything is."),
         names.EVALUATE: (GROUP, "Measure the published index with the configured queries."),
         names.SEARCH: (
@@ -134,7 +127,7 @@ def _other_jobs() -> list[Any]:
     return [
         dg.define_asset_job(name, selection=dg.AssetSelection.groups(group), description=description)
         for name, (group, description) in parts.items()
-    ]
+    ] + ([] if fetches else [refresh_without_remotes])
 
 
 def _with_sources(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:
@@ -148,7 +141,7 @@ def _with_sources(definition: dg.AssetsDefinition, settings: Settings) -> dg.Ass
     return definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=deps))
 
 
-def _with_owner(spec: dg.AssetSpec, settings: Settings) -> dg.AssetSpec:
+def _with_owner(spec: dg.AssetSpec) -> dg.AssetSpec:
     """`spec` with who answers for it, and whether it has partitions or is over the whole lake."""
     scope = names.WHOLE if spec.partitions_def is None else "partition"
     return spec.replace_attributes(owners=["team:weft"], tags={**spec.tags, names.SCOPE_TAG: scope})

@@ -42,10 +42,8 @@ class Work:
     @property
     def tags(self) -> dict[str, str]:
         """The tags by which Dagster knows the partitions, and people the phase."""
-        phase = {names.PHASE_TAG: self.phase.value} if self.phase else {}
-        tags = {
-            **phase, **({names.STATE_TAG: self.state} if self.state else {}), **(names.LATER if self.later else {}),
-        }  # fmt: skip
+        own = {names.PHASE_TAG: self.phase.value if self.phase else "", names.STATE_TAG: self.state}
+        tags = {tag: value for tag, value in own.items() if value} | (names.LATER if self.later else {})
         if self.first is None or self.last is None:
             return tags
         if self.first == self.last:

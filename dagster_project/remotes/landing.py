@@ -2,13 +2,12 @@
 
 import filecmp
 import json
-import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dagster_project.system.durable import sync, write_durably
+from dagster_project.system.durable import remove, sync, write_durably
 from transforms.errors import FetchError
 
 _MOST_NOTES = 20
@@ -106,12 +105,8 @@ class Landing:
 
     def forget_unfinished(self) -> None:
         """Delete unfinished files of earlier fetches."""
-        for path in self.work.iterdir():
-            if path.is_dir():
-                # A program that outlived its fetch may still write there; the next fetch deletes the rest.
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+        # A program that outlived its fetch may still write there; the next fetch deletes the rest.
+        remove(self.work.iterdir())
 
     def _recall(self) -> None:
         try:

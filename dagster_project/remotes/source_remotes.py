@@ -48,7 +48,10 @@ class SourceRemotes:
                 f"({error.strerror or type(error).__name__}); mend the disk or storage.root"
             )
         else:
-            return self._fetched(landing, credentials)
+            return Fetched(
+                landing.added, landing.changed, landing.unchanged, landing.removed, landing.bytes, landing.requests,
+                landing.newest_at, self._lag(landing), tuple(map(credentials.hidden, landing.notes)),
+            )  # fmt: skip
         # Outside of the handlers: an exception holds requests, and those the credentials.
         raise fault
 
@@ -66,12 +69,6 @@ class SourceRemotes:
         if say or not remote:
             raise SettingsError(f"{source!r} is not a source that fetches a mailbox; name one that does")
         return Credentials.of(remote, source)
-
-    def _fetched(self, landing: Landing, credentials: Credentials) -> Fetched:
-        return Fetched(
-            landing.added, landing.changed, landing.unchanged, landing.removed, landing.bytes, landing.requests,
-            landing.newest_at, self._lag(landing), tuple(map(credentials.hidden, landing.notes)),
-        )  # fmt: skip
 
     def lag_seconds(self, source: str) -> float | None:
         """How old the newest mail or file is that was fetched; None where nothing was."""

@@ -113,8 +113,7 @@ class _Tools:
             params = dict(ctx.params or {})
             arguments = {t.__name__: list(signature(t).parameters) for t in self.all()}
             names = arguments.get(params.get("name", ""))
-            unknown = [] if names is None else sorted(set(params.get("arguments") or {}) - set(names))
-            if names is not None and unknown:
+            if names is not None and (unknown := sorted(set(params.get("arguments") or {}) - set(names))):
                 takes = f"it takes {', '.join(names)}" if names else "it takes none"
                 raise MCPError(INVALID_PARAMS, f"{params['name']} has no argument {unknown[0]}; {takes}")
         return await call_next(ctx)

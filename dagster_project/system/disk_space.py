@@ -18,9 +18,7 @@ _TEXTS_OF_NO_WRITING = ("Read-only file system", "readonly database")
 
 def is_of_full_disk(error: BaseException) -> bool:
     """True if an error says that a disk is full, or that a quota or the maximum file size is reached."""
-    if isinstance(error, OSError):
-        return error.errno in _NUMBERS or any(text in str(error) for text in _TEXTS)
-    return any(text in str(error) for text in _TEXTS)
+    return getattr(error, "errno", None) in _NUMBERS or any(text in str(error) for text in _TEXTS)
 
 
 def raise_of_machine(error: BaseException) -> None:

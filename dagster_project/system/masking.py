@@ -164,7 +164,6 @@ def _others(remote: RemoteSettings) -> tuple[str, ...]:
         secrets += [v for v in values if len(v) >= _LEAST_IN_QUERY]
     for name, value in os.environ.items():
         if name.lower().endswith("_proxy"):
-            _, at, _ = value.rpartition("@")
-            secrets += [value.rpartition("@")[0].partition("://")[2].partition(":")[2]] if at else []
+            secrets.append(value.rpartition("@")[0].partition("://")[2].partition(":")[2])
     secrets += [os.environ.get(name, "") for name in remote.secrets]
     return tuple(filter(None, secrets))

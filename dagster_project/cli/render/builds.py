@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
 from types import TracebackType
@@ -59,7 +60,7 @@ class BuildView:
     def __init__(self, show: bool):
         self.console = terminal()
         self.show = show
-        self._partitions: dict[str, int] = {}
+        self._partitions = Counter[str]()
         self._tasks: dict[str, Any] = {}
         self._since = time.monotonic()
         self._progress = Progress(
@@ -105,8 +106,7 @@ class BuildView:
         for line in plan.warnings():
             self.console.print(line, soft_wrap=True)
         for tables in plan.stale.values():
-            for table in tables:
-                self._partitions[table] = self._partitions.get(table, 0) + 1
+            self._partitions.update(tables)
 
     def step(self, stage: str, partition: str | None, rows: int) -> None:
         """Move the line of a stage on."""

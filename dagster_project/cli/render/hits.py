@@ -58,19 +58,17 @@ def print_hits(queries: list[str], result: SearchResult, version: str, details: 
 def _print_understood(console: Console, query: Understood) -> None:
     """The conditions of a query as the search understood them, and how many chunks meet each."""
     conditions = [f"{c['condition']} ({c['chunks']:,} chunks)" for c in query.conditions]
-    if conditions:
-        order = f"ranked by {query.text!r}" if query.order == "score" else "the newest first"
-        console.print(f"     only {', '.join(conditions)}; {order}", style="dim", soft_wrap=True)
-    if query.lifts:
-        console.print(f"     higher if {' or '.join(query.lifts)}", style="dim", soft_wrap=True)
-    if query.note:
-        console.print(f"     {query.note}", style="dim", soft_wrap=True)
-    if query.meant:
-        console.print(f"     did you mean {', '.join(query.meant)}?", soft_wrap=True)
-    if query.nearest:
-        console.print(
-            f"     nearest, but not near: {query.nearest}; --weak shows it", style="dim", soft_wrap=True
-        )
+    order = f"ranked by {query.text!r}" if query.order == "score" else "the newest first"
+    lines = [
+        (conditions, "dim", f"only {', '.join(conditions)}; {order}"),
+        (query.lifts, "dim", f"higher if {' or '.join(query.lifts)}"),
+        (query.note, "dim", query.note),
+        (query.meant, "", f"did you mean {', '.join(query.meant)}?"),
+        (query.nearest, "dim", f"nearest, but not near: {query.nearest}; --weak shows it"),
+    ]
+    for found, style, line in lines:
+        if found:
+            console.print(f"     {line}", style=style, soft_wrap=True)
 
 
 def _print_hit(console: Console, hit: dict[str, Any], details: Details, is_further: bool) -> None:

@@ -6,7 +6,6 @@ every file that may hold it is written again or deleted, whether or not it does;
 
 import json
 import re
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -25,6 +24,7 @@ from dagster_project.lake.forgotten import FORGOTTEN, Forgotten, partitions_with
 from dagster_project.orchestration.asset_jobs import whole_assets
 from dagster_project.orchestration.upkeep.caches import prune_answers, used_hashes
 from dagster_project.system.dagster_internals import AssetKeyTable, SqlEventLogStorageTable
+from dagster_project.system.durable import remove
 from dagster_project.system.globs import write_atomically
 from transforms.hashing import text_hash
 
@@ -47,9 +47,8 @@ def begin(settings: Settings) -> None:
         return
     for source in settings.sources:
         if source.remote and forgotten.has("source", source.name):
-            shutil.rmtree(settings.fetched / source.name, ignore_errors=True)
-            shutil.rmtree(settings.fetched / ".fetch" / source.name, ignore_errors=True)
-            (settings.fetched / ".fetch" / f"{source.name}.json").unlink(missing_ok=True)
+            notes = settings.fetched / ".fetch"
+            remove((settings.fetched / source.name, notes / source.name, notes / f"{source.name}.json"))
     make_sources(settings).cut_fetched(set(partitions_with(lake, forgotten)))
 
 
@@ -63,9 +62,8 @@ def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
         return {}
     for table in (*MADE_ON_REQUEST, *(declared_tables().keys() - whole_assets(settings))):
         lake.discard(table)
-    for extra in extras():
-        if extra.folder and extra not in enabled(settings):
-            shutil.rmtree(settings.root / extra.folder, ignore_errors=True)
+    switched_off = [extra for extra in extras() if extra.folder and extra not in enabled(settings)]
+    remove(settings.root / extra.folder for extra in switched_off)
     is_sqlite = instance.event_log_storage.is_run_sharded
     history = sorted(Path(instance.root_directory).rglob("*.db")) if is_sqlite else []
     counts = {
@@ -74,10 +72,8 @@ def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
         "reports": _erase_reports(settings.root / "eval"),
     }  # fmt: skip
     # The next build or search writes readings of documents, copies of remote files and narrowed versions.
-    for name in ("cache/documents", "cache/lake", "cache/backup", LENSES):
-        shutil.rmtree(settings.root / name, ignore_errors=True)
-    for name in ("chats.json", "files.json"):
-        (settings.root / "cache" / name).unlink(missing_ok=True)
+    rest = ("cache/documents", "cache/lake", "cache/backup", "cache/chats.json", "cache/files.json", LENSES)
+    remove(settings.root / name for name in rest)
     for file in (*(settings.root / "cache").rglob("*.sqlite"), *history):
         with closing(sqlite3.connect(file, timeout=_BUSY_SECONDS)) as connection:
             connection.execute("VACUUM")  # free pages keep their text
