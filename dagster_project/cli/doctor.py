@@ -146,9 +146,9 @@ def _disk(settings: Settings) -> Iterator[Finding]:
     free = shutil.disk_usage(there).free
     current = _publisher(settings).current()
     needed = max(_LEAST_FREE_BYTES, _PUBLISH_ROOM * current.stat().st_size if current else 0)
-    found = f"{_size(free)} free at {there}, a publish may need {_size(needed)}"
+    text = f"{_size(free)} free at {there}, a publish may need {_size(needed)}"
     remedy = "make room, or lower index.keep_versions and delete older versions in index/"
-    yield Finding("disk", "warning", found, remedy) if free < needed else Finding("disk", "ok", found)
+    yield Finding("disk", "warning", text, remedy) if free < needed else Finding("disk", "ok", text)
 
 
 def _work(settings: Settings) -> Iterator[Finding]:
@@ -215,10 +215,11 @@ def _index(settings: Settings) -> Iterator[Finding]:
     remedy = f"delete {current} and run `weft build`, which publishes a new one from the lake"
     try:
         with duckdb.connect(str(current), read_only=True) as connection:
-            yield from _index_facts(connection, current, publisher.layout, remedy)
+            manifest = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
+            yield from _index_facts(connection, current, manifest, publisher.layout, remedy)
             yield from documents_without_headings(connection)
             yield from _without_vectors(connection)
-            yield from _arrays(connection, current)
+            yield from _arrays(manifest, current)
         yield from _collection(settings, current)
     except ValueError as error:
         yield Finding(
@@ -242,10 +243,9 @@ def _unopened(current: Path, error: duckdb.Error, advice: str) -> Finding:
 
 
 def _index_facts(
-    connection: duckdb.DuckDBPyConnection, current: Path, layout: str, remedy: str
+    connection: duckdb.DuckDBPyConnection, current: Path, manifest: dict[str, str], layout: str, remedy: str
 ) -> Iterator[Finding]:
     """Layout and row counts of an opened index against its manifest; counting reads the tables."""
-    manifest = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
     if manifest.get("layout") != layout:
         text = f"{current.name} is of another layout, tokenizer or model than the settings"
         yield Finding("index", "warning", text, "weft build, which publishes one that fits")
@@ -269,11 +269,10 @@ def _index_facts(
         )
 
 
-def _arrays(connection: duckdb.DuckDBPyConnection, current: Path) -> Iterator[Finding]:
+def _arrays(manifest: dict[str, str], current: Path) -> Iterator[Finding]:
     """A fault if a byte of the arrays beside an opened index differs from what was written; reads all of them."""
-    facts = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
     try:
-        damage = damage_of_arrays(current, facts, reads_all=True)
+        damage = damage_of_arrays(current, manifest, reads_all=True)
     except OSError as error:
         damage = f"{folder_of(current)} cannot be read ({error})"
     if damage:

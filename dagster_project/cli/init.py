@@ -133,7 +133,7 @@ def init(
         new += _sources(place, file.resolve().parent, name, kind, names)
     if settings:
         new = _unknown(new, settings)
-    offered, new = new, _taken(new) if is_asking or len(new) > 1 and sys.stdin.isatty() else new
+    offered, new = new, _taken(new) if is_asking or len(new) > 1 and _can_answer() else new
     likely, shares = _languages_of([s.detected for s in new if not s.url], file.resolve().parent)
     if not settings and language is None and is_asking:
         first = likely or _LANGUAGE
@@ -184,7 +184,7 @@ def _languages_of(sources: Sequence[Detected], base: Path) -> tuple[str | None, 
 
 def _place_of_answer() -> str:
     """The place that somebody at a terminal names; SettingsError where nobody can answer."""
-    if not sys.stdin.isatty():
+    if not _can_answer():
         raise SettingsError(
             "give the PLACE of an archive, as `weft init ~/mail`: there is no terminal to ask on"
         )
@@ -207,6 +207,10 @@ def _taken(new: list[_New]) -> list[_New]:
     return click.prompt("Which shall become sources (all, or numbers)", "all", value_proc=chosen, err=True)
 
 
+def _can_answer() -> bool:
+    return sys.stdin.isatty()
+
+
 def _sources(place: str, base: Path, name: str | None, kind: str | None, names: set[str]) -> list[_New]:
     """The sources at a place, with names beside `names`; paths below `base` are relative to it."""
     if "://" in place:
@@ -218,9 +222,9 @@ def _sources(place: str, base: Path, name: str | None, kind: str | None, names: 
     sources = [Detected(kind, str(path), kind, 0)] if kind else sources_at(path)
     new: list[_New] = []
     for detected in sources:
-        found = Path(detected.path)
-        own = _free(name or detected.name or _name_of(found), names | {s.name for s in new})
-        short = found.relative_to(base) if found.is_relative_to(base) else found
+        there = Path(detected.path)
+        own = _free(name or detected.name or _name_of(there), names | {s.name for s in new})
+        short = there.relative_to(base) if there.is_relative_to(base) else there
         new.append(_New(own, replace(detected, path=str(short))))
     return new
 

@@ -104,8 +104,7 @@ class _Rows:
 
     def of(self, table: str, partition: str) -> int:
         """The rows of now; for a partition that is not there yet, by the rows per byte of others of its source type."""
-        footer = self.lake.footer(table, partition)
-        if footer:
+        if footer := self.lake.footer(table, partition):
             return footer.row_count
         return round(self._rate(table, self.source_types[partition]) * self.sizes[partition])
 

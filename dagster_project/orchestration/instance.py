@@ -56,12 +56,10 @@ def workspace(settings: Settings, packages: str) -> Path:
 
 def require_valid(settings: Settings) -> None:
     """HistoryError if Dagster does not understand the settings of the instance, which people may change."""
-    home = instance_place(settings)
-    if not (home / "dagster.yaml").exists():
-        return
-    if reason := settings_fault(home):
+    file = instance_place(settings) / "dagster.yaml"
+    if file.exists() and (reason := settings_fault(file.parent)):
         raise HistoryError(
-            f"Dagster's settings in {home / 'dagster.yaml'} cannot be used ({reason[:_SHOWN_OF_FAULT]}): mend that file, or "
+            f"Dagster's settings in {file} cannot be used ({reason[:_SHOWN_OF_FAULT]}): mend that file, or "
             "delete it to get the one that Weft ships"
         )
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +15,7 @@ from dagster_project.orchestration.outcomes import Interrupted
 from dagster_project.orchestration.work import PARTITION, RANGE_END, RANGE_START, Work, job_of
 from dagster_project.system.dagster_internals import listed
 from dagster_project.system.disk_space import IN_THE_WAY
+from dagster_project.system.durable import remove
 from dagster_project.system.locks import forget_run, lake_lock, living_run, runs_of
 from transforms.errors import CheckFailedError, WeftError
 
@@ -228,9 +228,7 @@ def prune_runs(instance: dg.DagsterInstance, limit: int | None = None) -> int:
     for run_id in run_ids:
         instance.delete_run(run_id)
         # Dagster leaves the emptied database of the run and the output of its steps.
-        for file in (home / "history" / "runs").glob(f"{run_id}.db*"):
-            file.unlink(missing_ok=True)
-        shutil.rmtree(home / "storage" / run_id, ignore_errors=True)
+        remove([*(home / "history" / "runs").glob(f"{run_id}.db*"), home / "storage" / run_id])
     return len(run_ids)
 
 

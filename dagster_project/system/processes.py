@@ -72,7 +72,7 @@ def end_started() -> None:
     that is past that point does start it, hence the second look. All are stopped before the first is killed: a process that
     one of them starts meanwhile would no longer be known as a descendant."""
     for owner, name in _STARTS:
-        setattr(owner, name, _never)
+        setattr(owner, name, lambda *_, **__: threading.Event().wait())
     stopped: set[int] = set()
     looks_in_vain = 0
     while looks_in_vain < 2:
@@ -81,10 +81,6 @@ def end_started() -> None:
         stopped |= pids
         looks_in_vain = 0 if pids else looks_in_vain + 1
     _send(signal.SIGKILL, stopped)
-
-
-def _never(*_args: object, **_kwargs: object) -> None:
-    threading.Event().wait()
 
 
 def _send(number: signal.Signals, processes: set[int]) -> None:

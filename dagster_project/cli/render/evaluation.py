@@ -28,8 +28,7 @@ def print_report(report: Mapping[str, Any], paths: Mapping[str, str]) -> None:
                 f"[{_short(row['low'], '+')}, {_short(row['high'], '+')}], p {row['p_value']:.3f}; "
                 f"{len(row['won'])} queries won, {len(row['lost'])} lost"
             )
-    tags = _tags(report)
-    if tags:
+    if tags := _tags(report):
         console.print(f"{HEADLINE} of {report['order'][0]} by tag: {', '.join(tags)}", style="dim")
     for line in _left_out(report):
         console.print(line, style="dim")
@@ -85,12 +84,10 @@ def _scores(report: Mapping[str, Any]) -> Table:
         if row["tag"] is None and (row["stage"], row["level"]) == MAIN
     }
     for profile in report["order"]:
-        values = [rows[profile, measure] for measure in MEASURES if (profile, measure) in rows]
-        if not values:
-            continue
-        headline = rows[profile, HEADLINE]
-        interval = f"{_short(headline['low'])}–{_short(headline['high'])}"
-        table.add_row(profile, *(_short(row["mean"]) for row in values), interval)
+        if values := [rows[profile, measure] for measure in MEASURES if (profile, measure) in rows]:
+            headline = rows[profile, HEADLINE]
+            interval = f"{_short(headline['low'])}–{_short(headline['high'])}"
+            table.add_row(profile, *(_short(row["mean"]) for row in values), interval)
     return table
 
 

@@ -66,8 +66,8 @@ def _print_understood(console: Console, query: Understood) -> None:
         (query.meant, "", f"did you mean {', '.join(query.meant)}?"),
         (query.nearest, "dim", f"nearest, but not near: {query.nearest}; --weak shows it"),
     ]
-    for found, style, line in lines:
-        if found:
+    for facts, style, line in lines:
+        if facts:
             console.print(f"     {line}", style=style, soft_wrap=True)
 
 
