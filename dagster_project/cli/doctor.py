@@ -323,7 +323,7 @@ def _cache(settings: Settings) -> Iterator[Finding]:
         yield Finding("cache", "fault", what, "weft cache verify --discard, then weft build")
     else:
         yield Finding(
-            "cache", "ok", f"{sum(h.vectors for h in cache.stats()):,} vectors, all as they were stored"
+            "cache", "ok", f"{sum(h.count for h in cache.stats()):,} vectors, all as they were stored"
         )
 
 

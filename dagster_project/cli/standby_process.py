@@ -136,7 +136,6 @@ def _become(environment: dict[str, str], streams: Sequence[int]) -> None:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(
-        OSError
-    ):  # no such socket can be made here: commands are done where they are given
+    # Where no such socket can be made, commands are done where they are given.
+    with contextlib.suppress(OSError):
         _stand_by(Path(sys.argv[1]))

@@ -34,7 +34,7 @@ class Holding:
     model: str
     dimensions: int
     task: str
-    vectors: int
+    count: int
     bytes: int
 
 

@@ -134,9 +134,8 @@ class GitRepositories:
         with process:
             try:
                 complaint = _complaint(process, self.ends_at)
-            except (
-                BaseException
-            ) as error:  # an interruption, too, ends git and its children: they do not end with it
+            # An interruption, too, ends git and its children: they do not end with it.
+            except BaseException as error:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 if isinstance(error, TimeoutError | subprocess.TimeoutExpired):

@@ -159,18 +159,13 @@ class BuildView:
 
 def print_fetched(outcomes: Mapping[str, FetchOutcome]) -> None:
     """Print the outcome of each source's fetch, and the age of its newest mail or file."""
-    rows = [
-        {
-            "source": name,
-            "outcome": outcome.as_json()["outcome"].lower(),
-            "added": outcome.added,
-            "changed": outcome.changed,
-            "removed": outcome.removed,
-            "bytes": outcome.bytes,
-            "newest": "" if outcome.lag_seconds is None else _ago(outcome.lag_seconds),
-        }  # fmt: skip
-        for name, outcome in outcomes.items()
-    ]
+    rows: list[dict[str, Any]] = []
+    for name, outcome in outcomes.items():
+        counts = {count: getattr(outcome, count) for count in ("added", "changed", "removed", "bytes")}
+        newest = "" if outcome.lag_seconds is None else _ago(outcome.lag_seconds)
+        rows.append(
+            {"source": name, "outcome": outcome.as_json()["outcome"].lower(), **counts, "newest": newest}
+        )
     print_records(rows, "No source has `fetch`; `weft help live-sources` says how to fetch one.")
     for name, outcome in outcomes.items():
         for note in (outcome.notes or "").splitlines():

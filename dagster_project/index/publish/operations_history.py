@@ -121,7 +121,7 @@ class DagsterHistory:
             "texts, and those that search finds": f"{counts[0] or 0:,}, {counts[1] or 0:,}",
             "last new text published": f"{counts[2]:%Y-%m-%d %H:%M} UTC" if counts[2] else "never",
             "index, and all versions on disk": f"{_mib(current.stat().st_size)}, {_mib(folder)}",
-            "cached vectors": f"{sum(h.vectors for h in self.cache.stats()):,}",
+            "cached vectors": f"{sum(h.count for h in self.cache.stats()):,}",
         }
         stages = [(step, rows, seconds) for step, rows, seconds, _ in _steps(instance) if rows]
         return Figures(

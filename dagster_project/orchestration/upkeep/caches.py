@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from pathlib import Path
 
@@ -86,13 +86,7 @@ def _table(manager: LakeIOManager, name: str) -> ibis.Table:
 def holdings(settings: Settings) -> list[dict[str, int | str]]:
     """The contents of the caches, one row per kind, model, width and task: how many, in how many bytes."""
     vectors, answers = make_embedding_cache(settings), make_answer_cache(settings)
-    stored = [
-        {
-            "kind": "vectors", "model": h.model, "dimensions": h.dimensions, "task": h.task, "count": h.vectors,
-            "bytes": h.bytes,
-        }
-        for h in vectors.stats()
-    ]  # fmt: skip
+    stored = [{"kind": "vectors", **asdict(holding)} for holding in vectors.stats()]
     refusals = [
         {"kind": "refusals", "model": model, "dimensions": dimensions, "task": task, "count": count}
         for (model, dimensions, task), count in sorted(vectors.refusal_counts().items())

@@ -84,7 +84,7 @@ def test_vectors_of_another_model_width_or_task_are_not_found(cache: SQLiteEmbed
 def test_a_model_name_with_slashes_is_one_folder(cache: SQLiteEmbeddingCache):
     cache.store(("../some/model@1+2", 4, "document"), [A], vectors(1))
     (holding,) = cache.stats()
-    assert (holding.model, holding.vectors) == ("../some/model@1+2", 1)
+    assert (holding.model, holding.count) == ("../some/model@1+2", 1)
     assert {p.parents[2] for p in files(cache)} == {cache.root / "..%2Fsome%2Fmodel@1+2"}
 
 
