@@ -37,7 +37,7 @@ class FileGraphExporter:
             self.aside.mkdir()
             try:
                 for folder in folders:
-                    tables.append(file_table(iter([folder])))
+                    tables.append(file_table([folder]))
                     names.update(str(Path(folder.path, name)) for name in folder.files)
                     done["written" if self._write(folder) else "unchanged"] += 1
                 done["deleted"] = self._delete_all_but(names)

@@ -78,10 +78,8 @@ class PointBuild(IndexBuild):
         return {"vector_search": "exact"}
 
     def _further_rows(self) -> dict[str, int]:
-        rows = {}
-        for name in _VIEWS:
-            (rows[name],) = self.connection.execute(_SQL(f"count of {name}")).fetchone() or (0,)
-        return rows
+        counted = {name: self.connection.execute(_SQL(f"count of {name}")).fetchone() for name in _VIEWS}
+        return {name: (row or (0,))[0] for name, row in counted.items()}
 
     def _further_facts(self) -> dict[str, str]:
         return {PLACE: place_from(self.file, self.lake.base), VECTORS_IN: "qdrant"}

@@ -76,7 +76,7 @@ class QdrantMirror:
             connection.execute("SET TimeZone = 'UTC'")
             version = _Version(connection, new, self.search)
             stored = None if before is None else mirrored(before)
-            if before is not None and stored is not None and self._can_follow(version, before, stored):
+            if before is not None and stored is not None and version.fits(stored[0]) and self.holds(before):
                 sent, old, facts = self._update(version, before, *stored)
             else:
                 facts = version.first(f"{self.alias}-{version.name}")
@@ -92,14 +92,10 @@ class QdrantMirror:
             "mean_length_drift": round(facts.drift, 6),
         }
 
-    def _can_follow(self, version: _Version, before: Path, stored: tuple[Mirrored, PointIds]) -> bool:
-        """True if the collection of the version before can hold this one, too."""
-        fits = stored[0].layout == version.layout and version.drift(stored[0]) <= MEAN_DRIFT
-        return fits and self.holds(before)
-
     def _fill(self, version: _Version, facts: Mirrored) -> int:
         """Fill a new collection; how many points it has."""
-        if version.is_lacking:
+        here = len(version.unsent[0]) if version.unsent else 0
+        if not version.arrays.vectors.segments and here < version.chunk_count:
             raise UnfitBaseError(
                 "a collection of its own needs all vectors, and the file was made of another"
             )
@@ -107,7 +103,7 @@ class QdrantMirror:
         collection.create(int(version.manifest["dimensions"]))
         since = np.full(version.chunk_count, facts.number, dtype=np.int32)
         sent = version.send(collection, facts, np.arange(version.chunk_count))
-        version.note(facts, since)
+        write_mirrored(version.file, facts, PointIds(version.keys, since))
         return sent
 
     def _update(
@@ -118,9 +114,9 @@ class QdrantMirror:
         collection = Collection(self.client, facts.collection)
         collection.undo(facts.number)
         documents = changed_documents(version.file, before)
-        came = chunks_of(version.connection, documents).get_column("chunk_no").to_numpy()
+        came = chunks_of(version.connection, documents)
         with closing(duckdb.connect(str(before), read_only=True)) as earlier:
-            went = chunks_of(earlier, documents).get_column("chunk_no").to_numpy()
+            went = chunks_of(earlier, documents)
         since = np.full(version.chunk_count, facts.number, dtype=np.int32)
         stays = np.setdiff1d(np.arange(version.chunk_count), came)
         since[stays] = ids.since[np.searchsorted(ids.keys, version.keys[stays])]
@@ -129,7 +125,7 @@ class QdrantMirror:
         )
         sent = version.send(collection, facts, came)
         collection.supersede(ids.of(went), facts.number)
-        version.note(facts, since)
+        write_mirrored(version.file, facts, PointIds(version.keys, since))
         return sent, len(went), facts
 
 
@@ -166,11 +162,9 @@ class _Version:
         now_and_then = zip(self._means, (facts.chunks, *facts.wholes), strict=True)
         return float(max(abs(now / then - 1) if then else now > 0 for now, then in now_and_then))
 
-    @property
-    def is_lacking(self) -> bool:
-        """True if some of its vectors are neither in its arrays nor beside them."""
-        here = len(self.unsent[0]) if self.unsent else 0
-        return not self.arrays.vectors.segments and here < self.chunk_count
+    def fits(self, facts: Mirrored) -> bool:
+        """True if a collection can hold this version, too."""
+        return facts.layout == self.layout and self.drift(facts) <= MEAN_DRIFT
 
     def dense(self, chunks: np.ndarray) -> np.ndarray:
         """The vectors of some chunks, which ascend, float32; zeros for a chunk without one."""
@@ -200,10 +194,6 @@ class _Version:
             moved = sparse_vectors.moved_terms(self._every_term(), facts.moved, was_there)
         return replace(facts, number=facts.number + 1, moved=moved, drift=self.drift(facts))
 
-    def note(self, facts: Mirrored, since: np.ndarray) -> None:
-        """Write beside the version where its points are."""
-        write_mirrored(self.file, facts, PointIds(self.keys, since))
-
     def send(self, collection: Collection, facts: Mirrored, chunks: np.ndarray) -> int:
         """Send the points of some chunks, those of whole documents; how many they are."""
         numbers = [
@@ -211,8 +201,7 @@ class _Version:
             for terms in self.terms
         ]
         weights = sparse_vectors.with_mean(self.weights, facts.chunks)
-        pairs = zip(self.wholes, facts.wholes, strict=True)
-        wholes = [sparse_vectors.wholes_with_mean(of_kind, mean) for of_kind, mean in pairs]
+        wholes = list(map(sparse_vectors.with_mean, self.wholes, facts.wholes))
         document = self.arrays.places.document[chunks]
         chunks = chunks[np.argsort(document, kind="stable")]
         document = np.sort(document)
@@ -264,19 +253,17 @@ class _Version:
         return [{name: value for name, value in row.items() if value is not None} for row in rows]
 
     def _every_term(self) -> list[str]:
-        rows = self.connection.execute("SELECT term FROM terms ORDER BY term").to_arrow_table()
-        return list(rows.column("term").to_pylist())
+        rows = self.connection.execute("SELECT term FROM terms ORDER BY term")
+        return [term for (term,) in rows.fetchall()]
 
 
-_OWN = ("chunks", "embedding_refusals")
-"""Tables whose rows have numbers of chunks, which say nothing of a document."""
 _KEYS = {
     "chunks": "doc_id", "embedding_refusals": "doc_id",
     "chunk_context": "(SELECT doc_id FROM {version}.chunks c WHERE c.chunk_id = t.chunk_id)",
     "inferred_quotes": "message_id", "memberships": "message_id", "messages": "message_id", "documents": "doc_id",
     "conversation_windows": "doc_id",
 }  # fmt: skip
-"""The inputs of the points of a document: the tables, and the document of a row."""
+"""The inputs of the points of a document: the tables, and the document of a row. Numbers of chunks say nothing of it."""
 _PRINTS = "SELECT {key} AS doc_id, hash({columns})::HUGEINT AS print FROM {version}.{table} t"
 
 POINTS = """
@@ -296,8 +283,8 @@ ORDER BY c.chunk_no
 """The payloads of the chunks whose numbers are in `wanted`."""
 
 
-def changed_documents(new: Path, before: Path) -> pl.Series:
-    """The documents of the version in `before` that the one in `new` has not, or otherwise, and those it has alone."""
+def changed_documents(new: Path, before: Path) -> pa.Table:
+    """Column doc_id: the documents that only one of the versions in `new` and `before` has, or that differ in them."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         for name, file in (("now", new), ("earlier", before)):
@@ -308,24 +295,21 @@ def changed_documents(new: Path, before: Path) -> pl.Series:
         sides = []
         for version, sign in (("now", 1), ("earlier", -1)):
             for table, key in _KEYS.items():
-                left_out = ("chunk_no",) if table in _OWN else ()
-                columns = [f'"{name}"' for of, name in rows if of == table and name not in left_out]
+                columns = [f'"{name}"' for of, name in rows if of == table and name != "chunk_no"]
                 prints = _PRINTS.format(
                     key=key.format(version=version), columns=", ".join(columns), version=version, table=table
                 )
                 sides.append(f"SELECT doc_id, '{table}' AS part, {sign} AS side, print FROM ({prints})")
-        differing = connection.execute(
+        return connection.execute(
             f"SELECT DISTINCT doc_id FROM (SELECT doc_id FROM ({' UNION ALL '.join(sides)}) GROUP BY doc_id, part "
             "HAVING sum(print * side) <> 0 OR sum(side) <> 0) WHERE doc_id IS NOT NULL"
         ).to_arrow_table()
-    return pl.Series("doc_id", pl.DataFrame(differing)["doc_id"], dtype=pl.String)
 
 
-def chunks_of(connection: duckdb.DuckDBPyConnection, documents: pl.Series) -> pl.DataFrame:
-    """The chunks of some documents: chunk_no and chunk_key, by number."""
-    connection.register("wanted_documents", pa.table({"doc_id": documents.to_arrow()}))
-    table = connection.execute(
-        "SELECT chunk_no, chunk_key FROM chunks SEMI JOIN wanted_documents USING (doc_id) ORDER BY chunk_no"
-    ).to_arrow_table()
-    connection.unregister("wanted_documents")
-    return pl.DataFrame(table)
+def chunks_of(connection: duckdb.DuckDBPyConnection, documents: pa.Table) -> np.ndarray:
+    """The numbers of the chunks of some documents, a table with doc_id, in order."""
+    connection.register("wanted", documents)
+    rows = connection.execute("SELECT chunk_no FROM chunks SEMI JOIN wanted USING (doc_id) ORDER BY chunk_no")
+    numbers = rows.fetchnumpy()["chunk_no"]
+    connection.unregister("wanted")
+    return np.asarray(numbers)

@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dagster_project.extras.qdrant.collection import Allowed, Collection, ScoredKeys, Search, point_id
-from dagster_project.extras.qdrant.transforms import sparse_vectors
+from dagster_project.extras.qdrant.transforms.sparse_vectors import term_number
 from dagster_project.index.files.arrays import folder_of
 from dagster_project.index.search.conditions.field_values import FieldConditions
 from transforms.errors import IndexUnavailableError
+from transforms.languages import OR
 
 _FACTS, _SINCE, _KEYS = "collection.json", "point_since.npy", "point_keys.npy"
 
@@ -118,8 +119,9 @@ class Points:
         return Allowed(number, but=self.ids.of(np.flatnonzero(~mask)))
 
     def vector(self, weights: Mapping[str, float]) -> dict[int, float]:
-        """The weight of each number, from those of terms."""
-        return sparse_vectors.query_vector(weights.items(), self.facts.moved)
+        """The weight of each number, from those of terms; terms with OR between them each have that weight."""
+        moved = self.facts.moved
+        return {term_number(name, moved): weights[term] for term in weights for name in term.split(OR)}
 
     def each(self, using: str, vector: np.ndarray | Mapping[int, float], chunks: np.ndarray) -> Search:
         """The search for the scores of some chunks."""
@@ -144,12 +146,12 @@ class Points:
         wider = [searches[n]._replace(limit=_MORE * (searches[n].limit + _SPARE)) for n in tied]
         for number, more in zip(tied, self.collection.search(wider), strict=True):
             results[number] = more
-        return [self._in_order(f, s.limit) for s, f in zip(searches, results, strict=True)]
-
-    def _in_order(self, result: ScoredKeys, count: int) -> Listed:
-        chunks = self._chunks(result)
-        order = np.lexsort((chunks, -result.scores))[:count]
-        return Listed(chunks[order], result.scores[order])
+        listed = []
+        for search, result in zip(searches, results, strict=True):
+            chunks = self._chunks(result)
+            order = np.lexsort((chunks, -result.scores))[: search.limit]
+            listed.append(Listed(chunks[order], result.scores[order]))
+        return listed
 
     def _chunks(self, result: ScoredKeys) -> np.ndarray:
         numbers = np.searchsorted(self.ids.keys, result.keys)

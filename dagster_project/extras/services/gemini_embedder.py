@@ -100,17 +100,13 @@ class BatchEmbedder(GeminiEmbedder):
         self, settings: models.EmbeddingSettings, gemini: models.GeminiSettings, safety: models.SafetySettings,
         budget: RunBudget, jobs: Path,
     ):  # fmt: skip
-        super().__init__(settings, gemini, safety, budget, jobs)
+        super().__init__(settings, gemini, safety, budget)
         self.jobs = BatchJobs(gemini, jobs)
         self.service = self.jobs.service
         self.price *= models.BATCH_SHARE
         self.batch_texts = min(gemini.request_texts * _REQUESTS_OF_JOB, _JOB_NUMBERS // self.dimensions)
         self.batch_tokens = None
         self._keys: dict[int, list[str]] = {}
-
-    def for_texts(self, count: int) -> GeminiEmbedder:
-        """This one."""
-        return self
 
     def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
         """The batches as their jobs are done; the notes on a job stay until whoever asks has stored the vectors."""

@@ -88,13 +88,10 @@ class Marked:
 
     def _whole_letters(self, start: int, end: int) -> tuple[int, int]:
         """A range in the text that cuts no letter."""
-        end = min(end, len(self.data))
-        start = min(start, end)
-        while start and start < len(self.data) and self.data[start] & 0xC0 == 0x80:
-            start -= 1
-        while end < len(self.data) and self.data[end] & 0xC0 == 0x80:
-            end += 1
-        return start, end
+        before, after = (
+            len(part.decode(errors="ignore").encode()) for part in (self.data[:start], self.data[end:])
+        )
+        return before, len(self.data) - after
 
 
 def linked(html: Markup, address: str) -> Markup:

@@ -43,18 +43,6 @@ class Trouble(NamedTuple):
     message: str
 
 
-def index_state(root: Path, published_at: str | None, lens: str | None) -> dict[str, Any]:
-    """The time of the version that answers, whether a build is running, and since when later texts wait for it.
-
-    Under a lens nothing is said of builds and of sources, which may be others than those that it shows."""
-    published = datetime.fromisoformat(published_at) if published_at else None
-    state: dict[str, Any] = {"published_at": published}
-    if lens is None:
-        state["is_building"] = is_held(root / BUILD_LOCK)
-        state["stale_since"] = of_sources(root, published)["changed_at"]
-    return state
-
-
 _TROUBLES = (
     (errors.ModelMismatchError, "MODEL_MISMATCH", 503, "The index belongs to another model"),
     (errors.UnknownIdError, "UNKNOWN_ID", 404, "The index does not hold this"),
@@ -173,11 +161,16 @@ class Site:
         self, name: str, request: Request, index: SearchIndex | None, status: int = 200, **values: Any
     ) -> Response:
         """The page that a template makes."""
-        manifest = index.manifest if index is not None else {}
+        manifest, root = index.manifest if index is not None else {}, self.settings.root
+        at = manifest.get("published_at")
+        state: dict[str, Any] = {"published_at": datetime.fromisoformat(at) if at else None}
+        if self.lens is None:  # Builds and sources may be others than those that a lens shows.
+            stale_since = of_sources(root, state["published_at"])["changed_at"]
+            state |= {"is_building": is_held(root / BUILD_LOCK), "stale_since": stale_since}
         context = {
             "question": question_of(request.query_params),
             "path": request.url.path,
-            "state": index_state(self.settings.root, manifest.get("published_at"), self.lens),
+            "state": state,
             "version": manifest.get("version"),
             **values,
         }

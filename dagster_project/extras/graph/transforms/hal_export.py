@@ -70,7 +70,7 @@ def graph_folders(tables: GraphTables, settings: GraphSettings) -> Iterator[Fold
     yield from graph.upper_folders()
 
 
-def file_table(folders: Iterator[Folder]) -> pa.Table:
+def file_table(folders: Iterable[Folder]) -> pa.Table:
     """The files of folders as `schemas.DOCUMENT_GRAPH`, ordered by path."""
     rows = [
         {

@@ -5,14 +5,16 @@ vector of a query has the idf of its terms. Both are sums over the same terms, s
 is old in one way only: `norm` knows the mean length that it was made with."""
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
-from transforms.languages import OR
 from transforms.retrieval import bm25
 from transforms.retrieval.postings import Postings
+
+_Weights = TypeVar("_Weights", bm25.Weighed, bm25.WeighedWholes)
 
 
 @dataclass(frozen=True)
@@ -64,21 +66,13 @@ def moved_terms(
     return moved
 
 
-def with_mean(weights: bm25.Weighed, mean: float) -> bm25.Weighed:
-    """The weights with the norms that another mean length makes."""
-    return replace(weights, norm=_norm(weights.norm, weights.mean, mean).astype(np.float32), mean=mean)
-
-
-def wholes_with_mean(wholes: bm25.WeighedWholes, mean: float) -> bm25.WeighedWholes:
-    """The weights of mails and pages as a whole with the norms that another mean length makes."""
-    return replace(wholes, norm=_norm(wholes.norm, wholes.mean, mean), mean=mean)
-
-
-def _norm(norm: np.ndarray, mean: float, other: float) -> np.ndarray:
-    if mean == other or not other:
-        return norm
+def with_mean(weights: _Weights, mean: float) -> _Weights:
+    """The weights of chunks, or of mails and pages as a whole, with the norms that another mean length makes."""
+    if weights.mean == mean or not mean:
+        return replace(weights, mean=mean)
     least = bm25.K1 * (1 - bm25.B)
-    return least + (norm - least) * (mean / other)
+    norm = least + (weights.norm - least) * (weights.mean / mean)
+    return replace(weights, norm=norm.astype(weights.norm.dtype), mean=mean)
 
 
 def chunk_vectors(
@@ -113,30 +107,20 @@ def whole_vectors(
     return document, _vectors(rows[counts], terms[counts], values[counts], len(document))
 
 
-def query_vector(weights: Iterable[tuple[str, float]], moved: Mapping[str, int]) -> dict[int, float]:
-    """The weight of each number, from terms and their weights; terms with OR between them each have that weight."""
-    return {term_number(name, moved): weight for term, weight in weights for name in term.split(OR)}
-
-
 def _occurrences(
     postings: Postings, numbers: Sequence[np.ndarray], slots: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The postings of the chunks in these slots: the place of the chunk among them, the number of the term, the code."""
     place = np.full(postings.slots.count, -1, dtype=np.int32)
     place[slots] = np.arange(len(slots), dtype=np.int32)
-    parts = list(_in_segments(postings, numbers, place))
+    parts = []
+    for segment, (slot, code), of_terms in zip(postings.segments, postings.firsts, numbers, strict=True):
+        in_segment = place[slot : slot + segment.lengths.shape[1]].take(segment.chunks)
+        places = np.flatnonzero(in_segment >= 0)
+        numbered = of_terms[np.searchsorted(segment.starts, places, side="right") - 1]
+        parts.append((in_segment[places], numbered, segment.codes[places].astype(np.int64) + code))
     rows, terms, codes = (np.concatenate(column) for column in zip(*parts, strict=True))
     return rows, terms, codes
-
-
-def _in_segments(
-    postings: Postings, numbers: Sequence[np.ndarray], place: np.ndarray
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    for segment, (slot, code), of_terms in zip(postings.segments, postings.firsts, numbers, strict=True):
-        rows = place[slot : slot + segment.lengths.shape[1]].take(segment.chunks)
-        places = np.flatnonzero(rows >= 0)
-        terms = np.searchsorted(segment.starts, places, side="right") - 1
-        yield rows[places], of_terms[terms], segment.codes[places].astype(np.int64) + code
 
 
 def _vectors(rows: np.ndarray, terms: np.ndarray, values: np.ndarray, count: int) -> SparseVectors:
