@@ -49,7 +49,7 @@ def parsed(command: str, arguments: list[str]) -> click.Context:
     program = script.load()
     root = main if program is run else program.__globals__["cli"]
     found: click.Command | None = root
-    while isinstance(found, click.Group):
+    while isinstance(found, click.Group) and not arguments[0].startswith("-"):
         command, *arguments = arguments
         found = found.get_command(click.Context(found), command)
     assert found is not None
@@ -99,7 +99,7 @@ def test_the_container_runs_commands_that_exist(given: list[str] | None):
 COMPOSED = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICE = {
     "image", "build", "entrypoint", "command", "environment", "env_file", "volumes", "ports", "depends_on", "healthcheck",
-    "restart", "stop_grace_period",
+    "restart", "stop_grace_period", "profiles",
 }  # fmt: skip
 """What of the Compose specification a service here says."""
 
@@ -118,12 +118,13 @@ def test_the_compose_file_says_what_the_specification_knows_and_names_what_is_th
     assert "PASSWORD" not in str(COMPOSED), "secrets come from a file of their own"
     variables = COMPOSED["services"]["code"]["environment"]
     # Runs write in DAGSTER_HOME: a folder of a mounted file alone would be root's, and its volume is as the image has it.
-    assert f"--owner weft {variables['DAGSTER_HOME']} " in f"{dict(instructions()[:2])['RUN']} "
+    owned = f"--owner weft {variables['DAGSTER_HOME']} /etc/weft/searches "
+    assert owned in f"{dict(instructions()[:2])['RUN']} " and "searches:/etc/weft/searches" in str(COMPOSED)
     named = set(re.findall(r"env: (WEFT_\w+)", (DEPLOY / "dagster-postgres.yaml").read_text()))
     assert named - set(variables) == {"WEFT_PG_PASSWORD"}
 
 
-@pytest.mark.parametrize("name", ["code", "daemon", "webserver"])
+@pytest.mark.parametrize("name", ["code", "daemon", "webserver", "pages"])
 def test_the_commands_of_the_compose_file_exist_and_find_the_code(name: str):
     service = COMPOSED["services"][name]
     place = str(DEPLOY / "workspace-compose.yaml")
