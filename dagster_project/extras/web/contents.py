@@ -16,8 +16,7 @@ from starlette.responses import Response
 
 from dagster_project.config.settings import DocumentSourceSettings
 from dagster_project.extras.web.files import inside
-from dagster_project.extras.web.rows import rows_about
-from dagster_project.extras.web.site import Site, parameter
+from dagster_project.extras.web.site import Site, parameter, rows_about
 from dagster_project.index.search.lookup import Ask
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.outgoing.receipts import Disclosed

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from dagster_project.evaluation.evaluator import read_report
 from dagster_project.extras.web.facets import MONTHS, Bar, histogram
 from dagster_project.extras.web.question import Question
-from dagster_project.extras.web.rows import rows_about
+from dagster_project.extras.web.site import rows_about
 from dagster_project.index.search.lookup import Ask
 from dagster_project.system.sql_files import SqlFile
 from transforms.errors import GroundTruthError
@@ -18,7 +18,6 @@ from transforms.evaluation.quality import MAIN
 from transforms.toml_file import toml_file
 
 _SQL = SqlFile(__file__, "corpus.sql")
-
 _HELP = toml_file(__name__, "help.toml")
 _MEASURES = ("MRR@10", "nDCG@10", "Recall@10")
 

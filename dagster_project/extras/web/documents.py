@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 from dagster_project.extras.web.marks import Marked, markdown_html
 from dagster_project.extras.web.notes import links_of, properties
-from dagster_project.extras.web.rows import rows_about
+from dagster_project.extras.web.site import rows_about
 from dagster_project.index.search.lookup import Ask
 from transforms.conversations.pseudonyms import short_pseudonyms
 

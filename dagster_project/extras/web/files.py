@@ -19,8 +19,7 @@ from dagster_project.config.settings import (
 )
 from dagster_project.extras.web.html_mail import HtmlMail, html_mail, policy
 from dagster_project.extras.web.question import PICTURES
-from dagster_project.extras.web.rows import rows_about
-from dagster_project.extras.web.site import Site, parameter, tagged
+from dagster_project.extras.web.site import Site, parameter, rows_about, tagged
 from dagster_project.extras.web.unpacked import UnpackedResponse
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.sources.raw_mail import readable_mail

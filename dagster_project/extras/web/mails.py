@@ -9,7 +9,7 @@ from urllib.parse import quote
 from dagster_project.extras.web.mail_parts import Part, mail_parts
 from dagster_project.extras.web.marks import Address, Marked
 from dagster_project.extras.web.question import page_of
-from dagster_project.extras.web.rows import rows_about
+from dagster_project.extras.web.site import rows_about
 from dagster_project.index.search.lookup import Ask
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.system.sql_files import SqlFile

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from dagster_project.extras.web.rows import rows_about
+from dagster_project.extras.web.site import rows_about
 from dagster_project.index.search.lookup import Ask
 from transforms.errors import QueryError
 

@@ -18,6 +18,7 @@ from dagster_project.extras.web.unpacked import Unpacker
 from dagster_project.index.publish.versions import CURRENT
 from dagster_project.index.search.completeness import of_sources
 from dagster_project.index.search.index_pool import AllBusyError, IndexPool
+from dagster_project.index.search.lookup import Ask
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.outgoing.receipts import Disclosed, Receipts, Seen
@@ -198,6 +199,14 @@ def tagged(request: Request, response: Response) -> Response:
     tag = response.headers["ETag"]
     is_known = tag in request.headers.get("If-None-Match", "")
     return Response(status_code=304, headers={"ETag": tag}) if is_known else response
+
+
+def rows_about(ask: Ask, statement: str, kind: str, id_: str) -> list[dict[str, Any]]:
+    """The rows of a statement about the thing `$id`; UnknownIdError that names its kind if there is none."""
+    if rows := ask(statement, {"id": id_}).to_pylist():
+        return rows
+    unknown = f"the index holds no {kind} {errors.shortened(id_)!r}"
+    raise errors.UnknownIdError(f"{unknown}; `weft search` finds things by words")
 
 
 def parameter(request: Request) -> str:

@@ -13,8 +13,7 @@ from dagster_project.extras.web.mail_parts import plain_parts
 from dagster_project.extras.web.mails import card
 from dagster_project.extras.web.marks import Marked, markdown_html
 from dagster_project.extras.web.question import medium_of, page_of, question_of
-from dagster_project.extras.web.rows import rows_about
-from dagster_project.extras.web.site import Site, cited_bytes, parameter, tagged
+from dagster_project.extras.web.site import Site, cited_bytes, parameter, rows_about, tagged
 from dagster_project.index.search.explain import explanation
 from dagster_project.index.search.lookup import reading
 from dagster_project.index.search.search_index import SearchIndex

@@ -25,7 +25,7 @@ _Answer = TypeVar("_Answer")
 
 
 class AllBusyError(TimeoutError):
-    """Every thread works on a question that was given up."""
+    """No thread is free for a question."""
 
 
 class IndexPool:
@@ -39,8 +39,8 @@ class IndexPool:
     async def ask(self, work: Callable[[SearchIndex], _Answer], seconds: float) -> _Answer:
         """The answer of `work`; TimeoutError if it takes longer, which also ends its statement of the database.
 
-        AllBusyError if every thread still works on a question that took too long: nothing ends work of Python or NumPy.
-        """
+        AllBusyError if no thread was free for as long, or if every thread still works on a question that took too long:
+        nothing ends work of Python or NumPy."""
         patience = time.monotonic() + min(_PATIENCE, seconds)
         while len(self._given_up) >= _MOST:
             if time.monotonic() > patience:
@@ -49,9 +49,13 @@ class IndexPool:
         question = _Question(work)
         answer = self._threads.submit(copy_context().run, self._answered, question)
         try:
+            # Fifty downloads at once wait longer for a thread than one may work, and each is quick.
+            await asyncio.wait([asyncio.wrap_future(question.begun)], timeout=seconds)
+            if answer.cancel():
+                raise AllBusyError(f"all {_MOST} threads work on other questions")
             return await asyncio.wait_for(asyncio.wrap_future(answer), seconds)
         finally:
-            if not answer.done():
+            if not answer.done() and not answer.cancel():
                 self._given_up.add(answer)
                 answer.add_done_callback(self._given_up.discard)
                 threading.Thread(target=question.interrupt, daemon=True).start()
@@ -62,6 +66,7 @@ class IndexPool:
         self._followed.close()
 
     def _answered(self, question: _Question[_Answer]) -> _Answer:
+        question.begun.set_result(None)
         with self._followed.index() as index:
             return question.answer(index)
 
@@ -70,7 +75,7 @@ class _Question(Generic[_Answer]):
     """Work on an index that can be interrupted, and leaves the index alone once it is over."""
 
     def __init__(self, work: Callable[[SearchIndex], _Answer]):
-        self.work = work
+        self.work, self.begun = work, Future[None]()
         self._over, self._lock = threading.Event(), threading.Lock()
         self._index: SearchIndex | None = None
 

@@ -79,7 +79,7 @@ def test_a_question_that_waited_too_long_is_never_asked(pool: IndexPool):
 
     async def run() -> None:
         busy = await Slow().held(pool, _MOST)
-        with pytest.raises(TimeoutError):
+        with pytest.raises(AllBusyError, match="other questions"):
             await pool.ask(lambda index: asked.append(1), 0.1)
         for task in busy:
             task.cancel()
