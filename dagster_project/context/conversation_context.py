@@ -294,9 +294,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """A manifest that `weft context` wrote; ContextError if the file is none."""
     try:
         recorded = json.loads(path.read_text(encoding="utf-8"))
-        recorded = (
-            recorded.get("manifest", recorded) if isinstance(recorded.get("manifest"), dict) else recorded
-        )
+        recorded = inner if isinstance(inner := recorded.get("manifest"), dict) else recorded
         _ = recorded["index_version"], recorded["block_sha256"], recorded["chosen"]
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise ContextError(f"{path} is not a manifest of a context") from error

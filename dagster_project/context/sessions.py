@@ -51,8 +51,7 @@ class Session:
         """The manifest of a turn, from 1; ContextError if the session lacks it."""
         if not 1 <= number <= len(self.turns):
             raise ContextError(f"session {self.name} has {len(self.turns)} turns, not {number}")
-        manifest: Mapping[str, Any] = self.turns[number - 1]["manifest"]
-        return manifest
+        return self.manifests[number - 1]
 
     def require_lens(self, lens: str | None) -> None:
         """ContextError if the session goes under another lens: its turns would show texts that this one does not."""

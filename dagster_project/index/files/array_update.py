@@ -62,7 +62,7 @@ def _write_segments(
     is_there[slots] = True
     of_before = before / "gone"
     removed = pl.DataFrame({"term": read_terms(of_before), "df": np.load(of_before / "df.npy")})
-    counts = [removed, connection.execute(_GONE).pl()]
+    counts = [removed, connection.execute("SELECT term, df FROM gone_from_terms").pl()]
     first = len(segments)
     if len(came):
         new, name = folder / "came", segment_name(int(segments[-1].name.rpartition("-")[2]) + 1)
@@ -91,7 +91,7 @@ def _write_segment(
 ) -> None:
     """The segment of the recounted chunks, whose numbers ascend; `another` has vectors of as many dimensions."""
     folder.mkdir()
-    terms = connection.execute(_CAME).to_arrow_table()
+    terms = connection.execute("SELECT term, df FROM came_to_terms ORDER BY term").to_arrow_table()
     write_terms(folder, terms.column("term"), terms.column("df").to_numpy())
     with PostingArrays(folder) as arrays:
         for batch in connection.execute(_ADDED).to_arrow_table().to_batches():
@@ -115,8 +115,6 @@ _NUMBERS = """
 SELECT coalesce(old_no, -1) AS old_no, new_no, chunk_key IN (SELECT chunk_key FROM recounted) AS is_recounted FROM numbers
 """
 """For each chunk its number before (-1 for none) and now, and whether its terms or its vector are others."""
-_GONE = "SELECT term, df FROM gone_from_terms"
-_CAME = "SELECT term, df FROM came_to_terms ORDER BY term"
 _ADDED = f"SELECT chunk_no, {FREQUENCIES} FROM added JOIN chunks USING (chunk_key) ORDER BY term, chunk_no"
 # By the numbers of rows: else all vectors would be read before the rows are chosen.
 _VECTORS_ANEW = """

@@ -146,7 +146,7 @@ def write_arrays(
                 rows.result()
         terms = connection.execute("SELECT term, df FROM terms ORDER BY term").to_arrow_table()
         segments.write_terms(aside / FIRST, terms.column("term"), terms.column("df").to_numpy())
-        chunks = _count(connection, "chunks")
+        chunks = row_count(connection, "chunks")
         write_lengths(connection, aside / FIRST, np.arange(chunks))
         write_gone(aside, pl.DataFrame(schema={"term": pl.String, "df": pl.Int64}))
         write_narrow(connection, aside, np.arange(chunks, dtype=np.int32))
@@ -154,7 +154,7 @@ def write_arrays(
 
 def write_chunk_rows(connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
     """Write the arrays with a row for each chunk that need no inverted index: the rows of hits, and vectors."""
-    chunks = _count(connection, "chunks")
+    chunks = row_count(connection, "chunks")
     write_hit_rows(connection, folder)
     posting_arrays.write_vectors(connection, folder / FIRST, chunks, dimensions, "embeddings")
 
@@ -177,9 +177,23 @@ def appearing(folder: Path, facts: dict[str, str], before: Path | None = None) -
 
 
 def write_narrow(connection: duckdb.DuckDBPyConnection, folder: Path, slots: np.ndarray) -> None:
-    """Write the small arrays, of a few bytes for each chunk and id; `slots` are those of all chunks."""
+    """Write the small arrays, of a few bytes for each chunk and id; `slots` are those of all chunks.
+
+    They are key, document, thread, class and patch of each chunk; chunks by thread; the chunks without a vector; ids."""
     np.save(folder / "slots.npy", slots)
-    _write_chunks(connection, folder, _count(connection, "chunks"))
+    absent = connection.execute(_SQL("without_vector")).fetchnumpy()
+    np.save(folder / "absent.npy", absent["chunk_no"].astype(np.int64))
+    columns = connection.execute(_SQL("chunks")).fetchnumpy()
+    by_number = {name: np.empty_like(values) for name, values in columns.items()}
+    for name, values in columns.items():
+        by_number[name][columns["chunk_no"]] = values
+    del by_number["chunk_no"]
+    thread = by_number["thread"]
+    alone = np.flatnonzero(thread < 0)
+    thread[alone] = thread.max(initial=-1) + 1 + np.arange(len(alone), dtype=np.int32)
+    chunks, starts = fusion.members(thread)
+    for name, values in {**by_number, "members": chunks, "member_starts": starts}.items():
+        np.save(folder / f"{name}.npy", values)
     hashes = connection.execute(posting_arrays.ID_HASHES).fetchnumpy()["hash"]
     np.save(folder / "ids.npy", np.sort(hashes).astype(np.uint64))
 
@@ -238,7 +252,8 @@ def _array(path: Path) -> np.ndarray:
     return np.asarray(array.view(np.ndarray))
 
 
-def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+def row_count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+    """The rows of a table."""
     (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)
     return int(count)
 
@@ -261,20 +276,3 @@ def write_lengths(connection: duckdb.DuckDBPyConnection, segment: Path, chunks: 
             lengths[row, rows] = batch.column(f"{field}_length").to_numpy()
     connection.unregister("segment_chunks")
     np.save(segment / "lengths.npy", lengths)
-
-
-def _write_chunks(connection: duckdb.DuckDBPyConnection, folder: Path, count: int) -> None:
-    """Key, document, thread, class and patch of each chunk by number; chunks by thread; the chunks without a vector."""
-    absent = connection.execute(_SQL("without_vector")).fetchnumpy()
-    np.save(folder / "absent.npy", absent["chunk_no"].astype(np.int64))
-    columns = connection.execute(_SQL("chunks")).fetchnumpy()
-    by_number = {name: np.empty_like(values) for name, values in columns.items()}
-    for name, values in columns.items():
-        by_number[name][columns["chunk_no"]] = values
-    del by_number["chunk_no"]
-    thread = by_number["thread"]
-    alone = np.flatnonzero(thread < 0)
-    thread[alone] = thread.max(initial=-1) + 1 + np.arange(len(alone), dtype=np.int32)
-    chunks, starts = fusion.members(thread)
-    for name, values in {**by_number, "members": chunks, "member_starts": starts}.items():
-        np.save(folder / f"{name}.npy", values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,16 +21,13 @@ _WIDTH = -(-len(bm25.FIELDS) // 4) * 4
 _FREQUENCY = np.dtype("<u2")
 
 
-class WrittenArray:
+class WrittenArray(AbstractContextManager["WrittenArray"]):
     """An array that is written row by row; mapped pages would count as memory of the process."""
 
     def __init__(self, file: Path, type_: type[np.generic], *row: int):
         """`row` is the shape of one row."""
         self.file, self.type, self.row, self.count = file.open("wb"), np.dtype(type_), row, 0
         self._write_head()
-
-    def __enter__(self) -> WrittenArray:
-        return self
 
     def __exit__(self, *fault: object) -> None:
         self.file.seek(0)
@@ -48,7 +46,7 @@ class WrittenArray:
         self.count += len(rows)
 
 
-class PostingArrays:
+class PostingArrays(AbstractContextManager["PostingArrays"]):
     """Chunk numbers of all postings by term, their codes, and the frequencies per field of each code.
 
     Few thousand combinations of frequencies occur in millions of postings, so a posting is a chunk and
@@ -60,9 +58,6 @@ class PostingArrays:
         self._coded = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self._parts: list[tuple[np.dtype, int]] = []
         self._code_of: dict[bytes, int] = {}
-
-    def __enter__(self) -> PostingArrays:
-        return self
 
     def __exit__(self, fault: type[BaseException] | None, *more: object) -> None:
         with self._coded:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from assets.partitions import CHUNKS_OF, IN_PARTS
 from dagster_project.extras.registry import published_tables
-from dagster_project.index.files.arrays import FIRST, folder_of, write_arrays, write_chunk_rows
+from dagster_project.index.files.arrays import FIRST, folder_of, row_count, write_arrays, write_chunk_rows
 from dagster_project.index.files.posting_arrays import PostingArrays, frequencies
 from dagster_project.index.publish import macro_sql, table_sql, vector_index
 from dagster_project.index.publish.external_sort import PostingFiles, keyed
@@ -159,7 +159,9 @@ class IndexBuild:
             forms = self._forms_in(self.connection, f"{table_sql.TEXT_SQL} ({BUILD('rows_of_chunks')})")
             self.phases.begin("publish_tables")
             tables.result()
-            self.phases.step("publish_tables", sum(map(self._count, table_sql.PARTITIONED)))
+            self.phases.step(
+                "publish_tables", sum(row_count(self.connection, t) for t in table_sql.PARTITIONED)
+            )
             self.phases.begin("publish_postings")
             run(f"SET memory_limit = '{_INSERTING_LIMIT}'")
             give_memory_back()
@@ -179,7 +181,7 @@ class IndexBuild:
         for name, rows in table_sql.WHOLE_SQL.items():
             order = f" ORDER BY {', '.join(REGISTRY[name].schema.key)}" if name in IN_PARTS else ""
             self._create_from_lake(self.connection, name, f"{rows}{order}")
-            self.phases.step("publish_relations", self._count(name))
+            self.phases.step("publish_relations", row_count(self.connection, name))
 
     def _create_tables(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Create all tables made from partitions of the lake, and the vectors."""
@@ -200,7 +202,7 @@ class IndexBuild:
     def _posting_files(self) -> PostingFiles:
         """The terms of all chunks, sorted in files beside this one."""
         run = self.connection.execute
-        files = PostingFiles(self.file.with_suffix(".postings"), self._count("numbered"))
+        files = PostingFiles(self.file.with_suffix(".postings"), row_count(self.connection, "numbered"))
         restated = run(f"{BUILD('restated')} ORDER BY chunk_id").to_arrow_table()["chunk_id"].combine_chunks()
         for partition in sorted(self.partitions):
             (table,) = (t for t in TABLES_OF_TYPE[self.partitions[partition]] if TERMS is self.lake.tables[t])
@@ -263,10 +265,6 @@ class IndexBuild:
         connection.execute(f"CREATE TABLE {table} ({columns})")
         connection.execute(f"INSERT INTO {table} {rows}")
 
-    def _count(self, table: str) -> int:
-        (count,) = self.connection.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)
-        return int(count)
-
     def _lake_rows_of(self, changed: Sequence[str]) -> None:
         """The views `new_<table>` over the files of these partitions."""
         for source_type, tables in TABLES_OF_TYPE.items():
@@ -315,9 +313,9 @@ class IndexBuild:
             source_type = self.partitions[partition]
             parsed = self.lake.written_at(TABLES_OF_TYPE[source_type][0], partition)
             chunked = self.lake.written_at(CHUNKS_OF[source_type], partition)
-            rows.append((partition, times.get(partition) or parsed, parsed, chunked, embedded))
-        columns = list(zip(*rows, strict=True)) or [()] * len(_STAGES)
-        return pa.table(dict(zip(_STAGES.names, columns, strict=True)), _STAGES)
+            of_stages = (partition, times.get(partition) or parsed, parsed, chunked, embedded)
+            rows.append(dict(zip(_STAGES.names, of_stages, strict=True)))
+        return pa.Table.from_pylist(rows, _STAGES)
 
     def _forms_in(self, connection: duckdb.DuckDBPyConnection, statement: str) -> pa.Table:
         """The terms of the words (`word_forms`) in the texts that a statement selects, some texts at a time."""
@@ -345,14 +343,14 @@ class IndexBuild:
 
     def _index_vectors(self) -> dict[str, str]:
         """Make the HNSW index unless the vectors are too many; returns its entries of the manifest."""
-        if not 0 < self._count("embeddings") <= self.settings.index.ann_max_vectors:
+        if not 0 < row_count(self.connection, "embeddings") <= self.settings.index.ann_max_vectors:
             return {"vector_search": "exact"}
         seconds = vector_index.create_hnsw(self.connection)
         return {"vector_search": vector_index.HNSW, "vector_index_seconds": f"{seconds:.3f}"}
 
     def _manifest(self, of_vectors: Mapping[str, str]) -> dict[str, int]:
         tables = self.connection.execute(BUILD("tables")).fetchall()
-        rows = {name: self._count(name) for (name,) in sorted(tables)} | self._further_rows()
+        rows = {name: row_count(self.connection, name) for (name,) in sorted(tables)} | self._further_rows()
         self.facts = {
             **self.inputs.facts,
             "layout_version": LAYOUT,

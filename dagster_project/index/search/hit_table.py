@@ -261,9 +261,7 @@ def _sections_of(
     }
     if not several:
         return {}
-    columns = dict(
-        zip(("numbers", "docs", "starts", "ends"), zip(*several.values(), strict=True), strict=True)
-    )
+    columns = list(zip(*several.values(), strict=True))
     return dict(connection.execute(_SECTIONS_WITHIN, columns).fetchall())
 
 
@@ -328,8 +326,8 @@ _HEADING = re.compile(r"^(?:#{1,6}[ \t]|(?:=+|-+)[ \t]*$)", re.M)
 """A line that may be a heading within the text of a hit."""
 _SECTIONS_WITHIN = """
 SELECT c.chunk_no, list({'start': heading_start, 'node_id': node_id, 'breadcrumb': breadcrumb} ORDER BY heading_start)
-FROM (SELECT unnest($numbers::BIGINT[]) chunk_no, unnest($docs::VARCHAR[]) doc_id, unnest($starts::BIGINT[]) s,
-  unnest($ends::BIGINT[]) e) c
+FROM (SELECT unnest($1::BIGINT[]) chunk_no, unnest($2::VARCHAR[]) doc_id, unnest($3::BIGINT[]) s,
+  unnest($4::BIGINT[]) e) c
 JOIN nodes USING (doc_id) WHERE heading_start < c.e AND body_end > c.s AND body_end > nodes.byte_start GROUP BY 1
 """
 _SECTIONS = """

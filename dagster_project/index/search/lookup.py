@@ -158,8 +158,8 @@ def reading(ask: Ask, text: str) -> Reading:
     the nearest ids if nothing has that name, QueryError if several things have it, if it lacks a text, or if the
     bytes are outside of it."""
     name = text.strip().strip("\u27e8\u27e9").strip()
-    if things := _named_things(ask, name):
-        return _read(ask, *_one(name, things))
+    if thing := _named_thing(ask, name):
+        return _read(ask, *thing)
     cited = _CITATION.fullmatch(name)
     if not cited:
         raise _unknown(ask, name)
@@ -173,21 +173,16 @@ def reading(ask: Ask, text: str) -> Reading:
 
 def resolved_name(ask: Ask, name: str) -> tuple[str, str]:
     """Kind and full id of the one thing that a name means; UnknownIdError or QueryError as `reading`."""
-    things = _named_things(ask, name)
-    if not things:
-        raise _unknown(ask, name)
-    return _one(name, things)
+    if thing := _named_thing(ask, name):
+        return thing
+    raise _unknown(ask, name)
 
 
-def _named_things(ask: Ask, name: str) -> list[tuple[str, str]]:
-    rows = ask(_MEANT, {"id": name}).to_pylist()
-    return [(row["kind"], row["id"]) for row in rows]
-
-
-def _one(name: str, things: Sequence[tuple[str, str]]) -> tuple[str, str]:
+def _named_thing(ask: Ask, name: str) -> tuple[str, str] | None:
+    things = [(row["kind"], row["id"]) for row in ask(_MEANT, {"id": name}).to_pylist()]
     if len(things) > 1:
         raise QueryError(f"{name!r} means several things: {', '.join(f'{k} {i}' for k, i in things)}")
-    return things[0]
+    return things[0] if things else None
 
 
 def _unknown(ask: Ask, name: str) -> UnknownIdError:

@@ -99,9 +99,8 @@ class FieldValues:
 
     def lacks(self, leaf: Leaf) -> bool:
         """True if a leaf names a list, source, tag, type, keyword or key of frontmatter that the index does not hold."""
-        if leaf.field == "keyword" and not self.has_keywords:
-            return False
-        if leaf.field not in _NAMES and not leaf.field.startswith(META):
+        is_listed = leaf.field in _NAMES or leaf.field.startswith(META)
+        if not is_listed or (leaf.field == "keyword" and not self.has_keywords):
             return False
         try:
             self.chunks(leaf)
@@ -195,8 +194,6 @@ _CHUNKS = (
 _BATCH = 2_000
 
 
-TRAILERS = {"reviewed", "acked", "tested", "reported"}
-"""Fields of a query that look for people in the trailers of that name, as `reviewed:` in Reviewed-by."""
 _DOMAIN = re.compile(r"@?((?:[\w-]+\.)+[^\W\d_]{2,})")
 _NAMED_BY = "SELECT message_id FROM messages WHERE list_has_any({0}_addrs, $addresses) OR list_has_any({0}_names, $names)"
 _OF_TRAILER = (
@@ -208,9 +205,9 @@ MAILS = {
     "WHERE from_addr IN (SELECT unnest($addresses)) OR from_name IN (SELECT unnest($names))",
     "to": _NAMED_BY.format("to"),
     "cc": _NAMED_BY.format("cc"),
-    **{word: _OF_TRAILER.format(word) for word in TRAILERS},
+    **{word: _OF_TRAILER.format(word) for word in ("reviewed", "acked", "tested", "reported")},
 }
-"""The mails that name some people, by the field that asks for it."""
+"""The mails that name some people, by the field that asks for it; `reviewed:` and the like look in trailers of that name."""
 
 
 class Named(NamedTuple):

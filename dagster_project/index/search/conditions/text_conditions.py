@@ -114,8 +114,7 @@ class TextConditions:
         """The chunks without postings that show one of some words."""
         holds = np.zeros(self.postings.chunk_count, dtype=bool)
         if leaf.field in _SHOWN and not self.postings.ranked.all():
-            rows = self.connection.execute(_UNAUTHORED_TEXTS, {"kind": UNAUTHORED}).to_arrow_table()
-            texts = pl.DataFrame(rows)
+            texts = self.connection.execute(_UNAUTHORED_TEXTS, {"kind": UNAUTHORED}).pl()
             is_match = texts.get_column("text_display").str.contains(_any_word(words))
             holds[texts.filter(is_match).get_column("chunk_no").to_numpy()] = True
         return holds
@@ -124,16 +123,13 @@ class TextConditions:
         """Those of some chunks that hold a word themselves: the index of documents has words of their neighbours, too."""
         if leaf.field not in _OF_DOCUMENTS or not chunks.any():
             return chunks
-        rows = self.connection.execute(
+        texts = self.connection.execute(
             f"SELECT chunk_no, {_OF_DOCUMENTS[leaf.field]} AS text FROM stored_chunks WHERE source_kind = 'document' "
             "AND chunk_no IN (SELECT unnest($numbers::INTEGER[]))",
             {"numbers": np.flatnonzero(chunks).tolist()},
-        ).to_arrow_table()
-        texts = pl.DataFrame(rows)
-        others = (
-            texts.filter(~pl.col("text").str.contains(_any_word(words))).get_column("chunk_no").to_numpy()
-        )
-        chunks[others] = False
+        ).pl()
+        others = texts.filter(~pl.col("text").str.contains(_any_word(words)))
+        chunks[others.get_column("chunk_no").to_numpy()] = False
         return chunks
 
     def _forms_of(self, word: str) -> list[str]:
