@@ -33,9 +33,9 @@ def backup(
 ) -> None:  # fmt: skip
     """Store what no build can make again at PLACE, a folder or an object store; verify it, or restore it.
 
-    That is the settings file, the key of pseudonyms, answers and vectors of models, receipts with their key, sessions,
-    tokens, reports, saved searches, and the list of forgotten texts. Your sources are not in it. A file is stored
-    once, however many snapshots have it. Exit code 7 if a file of the backup is missing or damaged."""
+    That is the settings with synonyms.txt, labels.tsv and saved searches, the key of pseudonyms, answers and vectors of
+    models, receipts with their key, sessions, tokens, reports, recorded keys of senders, and the list of forgotten texts,
+    not your sources. A file is stored once for all snapshots. Exit code 7 if a file of the backup is missing or damaged."""
     if (verify and folder) or (snapshot and not folder):
         raise click.UsageError("--verify and --restore exclude each other; --snapshot goes with --restore")
     if verify:

@@ -35,7 +35,7 @@ from transforms.settings.models import BUNDLED
 _COPIES = "cache/backup"
 """The folder below the root for copies of files that change."""
 _CONFIG, _KEY = f"settings/{DEFAULT_CONFIG}", "settings/pseudonym.key"
-_COMPLETE = ("*.jsonl", "*.json", "*.html", "*.sqlite", "key", "key.next")
+_COMPLETE = ("*.jsonl", "*.json", "*.html", "*.sqlite", "key", "key.next", "keys")
 """Patterns of complete files; others are locks, or of processes that were killed."""
 _DERIVED = ("files.json", "chats.json", "unchanged.json", "seen.json", "looked.json")
 _FINAL = re.compile(r"root/receipts/receipts-\d+\.jsonl")

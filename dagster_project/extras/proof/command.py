@@ -36,7 +36,7 @@ _COLUMNS, _INDENT = 80, 10
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="File with DKIM keys, one a line: `selector._domainkey.domain TXT`.",
 )
-@click.option("--dns", is_flag=True, help="Ask DNS for keys that the file does not have.")
+@click.option("--dns", is_flag=True, help="Ask DNS for keys that the file does not have, and record them.")
 @explained
 def verify(
     what: tuple[str, ...], config: Path | None, as_json: bool, lens: str | None, keys: Path | None, dns: bool
@@ -53,7 +53,7 @@ def verify(
     elif is_file(Path(text)):
         text = Path(text).read_text("utf-8", "replace")
     with closing(open_index(settings, lens=lens)) as index:
-        chains = proofs(settings, index, lens, text, Keys(keys, dns))
+        chains = proofs(settings, index, lens, text, Keys(settings.root, keys, dns))
     is_whole = all(link.state not in citations.FAILING for _, links in chains for link in links)
     if as_json:
         listed = [{"citation": name, "links": [link._asdict() for link in links]} for name, links in chains]
@@ -68,10 +68,10 @@ def verify(
 def proofs(
     settings: Settings, index: SearchIndex, lens: str | None, text: str, keys: Keys | None = None
 ) -> list[tuple[str, list[ProofLink]]]:
-    """The citations in a text, each with the links to its source; without `keys` DKIM's are not known."""
+    """The citations in a text, each with the links to its source; without `keys` by those that were recorded."""
     screen = Screen(settings.safety, True, settings.lenses[lens].emails if lens in settings.lenses else ())
     with TemporaryDirectory() as memory:
-        known = cache(partial(origin_links, settings, index, Path(memory), keys or Keys(None)))
+        known = cache(partial(origin_links, settings, index, Path(memory), keys or Keys(settings.root)))
         look = None if lens or not index.screen.is_open else known
         return [(c.citation, list(_chain(index, c, screen, look))) for c in citations.references_in(text)]
 

@@ -3,9 +3,9 @@
 import re
 import shutil
 import subprocess
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
+from datetime import UTC, datetime
 from email import message_from_bytes
 from email.utils import parseaddr
 from pathlib import Path
@@ -13,9 +13,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from dagster_project.extras.proof.citations import DIFFERS, PROVED, UNKNOWN, ProofLink
-from transforms.errors import SettingsError
+from dagster_project.system.globs import is_file, write_atomically
+from dagster_project.system.locks import alone
+from transforms.errors import SettingsError, shortened
+from transforms.hashing import bytes_sha256
 
 _RECORD = re.compile(r"(\S+?)\.?\s+(?:\d+\s+)?(?:IN\s+)?(?:TXT\s+)?(.+)", re.I)
+_RECORDED = re.compile(
+    r'([\w.-]{1,253}) IN TXT "((?=[^"]*p=\s*\w)[ !#-~]{1,4000})" ; recorded ([\d-]+), SHA-256 \w+', re.A
+)
 _SHOWN = (b"from", b"subject", b"date", b"message-id", b"content-type", b"content-transfer-encoding")
 """Headers that Weft shows, or decodes the text by."""
 _RESULTS = b"authentication-results"
@@ -26,29 +32,86 @@ _BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeErr
 
 
 class Keys:
-    """Public keys of DKIM by name, from a file and, if that is allowed, from DNS; `missing` are names that had none."""
+    """Public keys of DKIM by name: of a file, of DNS if that is allowed, and those that DNS gave before.
 
-    def __init__(self, file: Path | None, with_dns: bool = False):
+    These are in the file `recorded` of a storage, each with its day and a hash. `missing` are names that had no key,
+    `tried` the keys that were tried, and `faults` say what was not used, not given and not recorded."""
+
+    def __init__(self, root: Path, file: Path | None = None, with_dns: bool = False):
         """SettingsError if a line of the file is not `selector._domainkey.domain TXT`."""
-        self.with_dns, self.missing, self._known = with_dns, list[str](), dict[str, str]()
-        for line in file.read_text("utf-8", "replace").splitlines() if file else ():
-            if not (record := _RECORD.fullmatch(line.strip())) and line.strip():
+        self.with_dns, self.recorded = with_dns, root / "dkim" / "keys"
+        self._known = defaultdict[str, dict[str, str]](dict)
+        self.missing, self.tried, self.faults = list[str](), list[str](), list[str]()
+        for line in filter(str.strip, file.read_text("utf-8", "replace").splitlines() if file else ()):
+            if not (record := _RECORD.fullmatch(line.strip())):
                 raise SettingsError(f"{file}: {line!r} is not a key: write `selector._domainkey.domain TXT`")
-            if record:
-                self._known[record[1].lower()] = "".join(re.findall(r'"([^"]*)"', record[2])) or record[2]
+            text = "".join(re.findall(r'"([^"]*)"', record[2])) or record[2]
+            self._known[record[1].lower()][text] = f"{record[1]}, of {file}"
+        self._settled = set(self._known)
+        for number, line in enumerate(self._lines(), 1):
+            if (record := _RECORDED.fullmatch(line)) and _key_line(*record.groups()) == line:
+                self._known[record[1]].setdefault(record[2], f"{record[1]}, recorded {record[3]}")
+            else:
+                self.faults.append(f"line {number} of {self.recorded} is damaged and not used: delete it")
 
-    def __call__(self, name: bytes, timeout: int = 5) -> Any:
-        """The record of a name; None if there is none."""
-        key_name = name.decode("utf-8", "replace").rstrip(".").lower()
-        record: Any = self._known.get(key_name)
-        if not record and self.with_dns:
+    def trying(self, signature: Any, faults: tuple[Any, ...]) -> Any:
+        """A signature of dkimpy, or a chain of seals, that verifies with any key of each name."""
+        verify = signature.verify_sig
+
+        def holds(fields: Any, headers: list[bytes], header: Any, _: Any) -> bool:
+            name = b"%b._domainkey.%b" % (fields[b"s"], fields[b"d"])
+            keys, before, fault = self._of(name.decode("utf-8", "replace")), len(self.tried), None
+            for text, origin in keys.items():
+                self.tried.append(origin)
+                try:
+                    if verify(fields, [*headers], header, lambda *_, text=text, **__: text):
+                        del self.tried[before:-1]
+                        return True
+                except faults as error:
+                    fault = error
+            if fault:
+                raise fault
+            return False
+
+        signature.verify_sig = holds
+        return signature
+
+    def _of(self, name: str) -> dict[str, str]:
+        """The records of a name, and what each is; DNS is asked once for one that the file does not have."""
+        name = name.rstrip(".").lower()
+        if self.with_dns and name not in self._settled:
             import dkim
             from dns.exception import DNSException
 
-            with suppress(DNSException):  # a name that DNS cannot have
-                record = dkim.get_txt(name, timeout=timeout)
-        self.missing += [] if record else [key_name]
-        return record or None
+            self._settled.add(name)
+            try:
+                if text := (dkim.get_txt(f"{name}.".encode()) or b"").decode("latin-1"):
+                    self._record(name, text)
+            except (dkim.DKIMException, DNSException, *_BROKEN) as fault:
+                self.faults.append(f"DNS gave no key {shortened(name)}: {fault}")
+        self.missing += [] if self._known[name] else [name]
+        return self._known[name]
+
+    def _lines(self) -> list[str]:
+        return self.recorded.read_text("utf-8", "replace").splitlines() if is_file(self.recorded) else []
+
+    def _record(self, name: str, text: str) -> None:
+        """Know a key that DNS gave, and write it to the recorded ones unless one of them is the same."""
+        line, is_new = _key_line(name, text, f"{datetime.now(UTC):%Y-%m-%d}"), text not in self._known[name]
+        self._known[name][text] = f"{name}, of DNS"
+        try:
+            if is_new and _RECORDED.fullmatch(line):
+                with alone(self.recorded.with_name(".lock")):
+                    lines = dict.fromkeys([*self._lines(), line])
+                    write_atomically(self.recorded, "".join(f"{one}\n" for one in lines))
+        except OSError as error:
+            self.faults.append(f"{name} was not recorded in {self.recorded}: {error.strerror}")
+
+
+def _key_line(name: str, text: str, day: str) -> str:
+    """A line of a file of keys, with the day on which DNS gave the key, and the hash of all before it."""
+    line = f'{name} IN TXT "{text}" ; recorded {day}'
+    return f"{line}, SHA-256 {bytes_sha256(line.encode())}"
 
 
 def signature_links(mail: bytes, keys: Keys) -> Iterator[ProofLink]:
@@ -60,6 +123,7 @@ def signature_links(mail: bytes, keys: Keys) -> Iterator[ProofLink]:
         yield from _dkim(dkim, mail, keys, author.rpartition("@")[2])
     except ModuleNotFoundError:
         yield ProofLink("dkim", UNKNOWN, "dkimpy is not installed: `pip install 'weft[proof]'`")
+    yield from (ProofLink("keys", UNKNOWN, fault) for fault in keys.faults)
     yield from _openpgp(mail, author)
 
 
@@ -71,17 +135,23 @@ def _dkim(dkim: Any, mail: bytes, keys: Keys, author: str) -> Iterator[ProofLink
     except faults as fault:
         headers, none = Counter[bytes](), f"its headers cannot be read: {fault}"
     count, order = min(headers[b"dkim-signature"], _MOST), (PROVED, DIFFERS, UNKNOWN)
-    links = (_signature(dkim.DKIM(mail), number, keys, author, faults) for number in range(count))
+    links = (_with_keys(_signature(dkim.DKIM(mail), n, keys, author, faults), keys) for n in range(count))
     yield min(links, key=lambda link: order.index(link.state), default=ProofLink("dkim", UNKNOWN, none))
     if 0 < headers[b"arc-seal"] <= _MOST:
-        yield _seals(dkim.ARC(mail), keys, faults)
+        yield _with_keys(_seals(dkim.ARC(mail), keys, faults), keys)
+
+
+def _with_keys(link: ProofLink, keys: Keys) -> ProofLink:
+    """A link with the names of the keys that were tried for it, and their origins."""
+    names, keys.tried = "; key of ".join(dict.fromkeys(["", *keys.tried])), list[str]()
+    return link._replace(detail=link.detail + names)
 
 
 def _signature(signature: Any, number: int, keys: Keys, author: str, faults: tuple[Any, ...]) -> ProofLink:
     """The link that one signature of a mail proves; only that of the author's domain proves the author's text."""
     missing, fault = len(keys.missing), "its headers are not those that were signed"
     try:
-        is_valid = signature.verify(number, dnsfunc=keys)
+        is_valid = keys.trying(signature, faults).verify(number)
     except faults as error:
         is_valid, fault = False, str(error).partition(" (")[0]
     fields = {name: value.decode("utf-8", "replace") for name, value in signature.signature_fields.items()}
@@ -119,7 +189,7 @@ def _seals(chain: Any, keys: Keys, faults: tuple[Any, ...]) -> ProofLink:
     """The seals of relays, the first relay first."""
     missing = len(keys.missing)
     try:
-        state, sets, why = chain.verify(dnsfunc=keys)
+        state, sets, why = keys.trying(chain, faults).verify()
     except faults as fault:
         return ProofLink("arc", UNKNOWN, f"the seals cannot be read: {fault}")
     names = [f"{one['instance']}. {one['as-domain'].decode('utf-8', 'replace')}" for one in reversed(sets)]

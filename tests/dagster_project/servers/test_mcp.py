@@ -242,14 +242,15 @@ def test_a_block_of_the_pages_is_masked_likewise(office: Workspace, method: str)
 
 
 def test_what_is_masked_leaves_places_as_they_are(office: Workspace):
-    whole, part = called(
-        office.settings,
-        ("get", {"id": "notes:compactor.md"}),
-        ("get", {"id": "notes:compactor.md", "byte_start": 60}),
+    calls = (
+        ("get", {"id": "notes:compactor.md", **part})
+        for part in ({}, {"byte_start": 60}, {"max_characters": 60})
     )
+    whole, part, cut = called(office.settings, *calls)
     text = whole.structured_content["text"]
     assert len(text.encode()) == len(f"# The compactor\n\n{TEXT}".encode())
     assert part.structured_content["text"] == text.encode()[60:].decode()
+    assert cut.structured_content["text"] == text[:60] and cut.structured_content["is_cut"]
 
 
 def test_the_thread_and_the_sources_are_listed(office: Workspace):
@@ -289,6 +290,8 @@ def test_the_thread_and_the_sources_are_listed(office: Workspace):
                 ("context", {"text": "compactor"}, "budget_tokens", 25_000),
             )
         ),
+        ("search", {"query": "compactor", "list_id": "nowhere"}, '"kind": "QueryError"'),
+        ("search", {"query": "x" * 20_001}, "at most 20000 characters"),
         ("get", {"id": ""}, "at least 1 character"),
         ("get", {"id": "qqqq"}, "; `search` finds ids by words"),
         ("context", {"text": "compactor", "where": "just words"}, "conditions alone"),

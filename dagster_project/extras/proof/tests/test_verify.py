@@ -1,10 +1,12 @@
 """Citations followed to their sources: what was changed by one byte is named, and nothing of it is called whole."""
 
 import json
+import re
 import shutil
 import subprocess
 from base64 import b64encode
 from contextlib import closing
+from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from dagster_project.cli.main import COMMANDS
 from dagster_project.context.context_index import passages
 from dagster_project.extras.proof.signatures import Keys, signature_links
 from dagster_project.index.publish.lens import lens_file
@@ -199,7 +202,10 @@ def test_what_the_sender_signed_is_proved_and_no_other_byte(keys: Path, count: i
         mail = signed(number)
         at = mail.index((b"From: ada", b"Subject: Subj", b"The text", b"Date: ")[number % 4]) + 6
         changed = mail[:at] + b"y" + mail[at + 1 :]
-        links = [*signature_links(mail, Keys(keys)), *signature_links(changed, Keys(keys))]
+        links = [
+            *signature_links(mail, Keys(keys.parent, keys)),
+            *signature_links(changed, Keys(keys.parent, keys)),
+        ]
         assert [link.state for link in links] == ["proved", "differs"], links
 
 
@@ -218,31 +224,64 @@ def test_what_the_sender_signed_is_proved_and_no_other_byte(keys: Path, count: i
 )  # fmt: skip
 def test_what_a_signature_does_not_prove(keys: Path, old: bytes, new: bytes, state: str, why: str):
     mail = signed(1).replace(old, new) if old else signed(1, b"relay.example")
-    (link,) = signature_links(mail, Keys(keys))
+    (link,) = signature_links(mail, Keys(keys.parent, keys))
     assert link.state == state and why in link.detail
 
 
-@pytest.mark.parametrize("selector", [b"s" * 64, b"s..s"])
-def test_a_name_that_dns_cannot_have_is_a_key_that_is_missing(selector: bytes):
-    (link,) = signature_links(signed(1).replace(b"s=s1", b"s=" + selector), Keys(None, with_dns=True))
-    assert (
-        link.state == "not known" and f"{selector.decode()}._domainkey.example.org is needed" in link.detail
-    )
-
-
-def test_the_command_asks_the_keys_of_a_file(made: Workspace, keys: Path):
+def test_the_command_asks_keys_of_a_file_and_records_those_of_dns(
+    made: Workspace, keys: Path, monkeypatch: pytest.MonkeyPatch
+):
     (made.folder / CASES["m3@"][1]).write_bytes(signed(3))
     assert verified(made, "m3@example.org", "--keys", str(keys))["dkim"][0] == "proved"
+    with monkeypatch.context() as patch:
+        patch.setattr(dkim, "get_txt", lambda name: re.findall(rb"p=[\w+/=]+", keys.read_bytes())[0])
+        assert verified(made, "m3@example.org", "--dns")["dkim"][0] == "proved"
+    assert verified(made, "m3@example.org")["dkim"][0] == "proved"
+    if "backup" in COMMANDS:
+        made.weft("backup", str(made.folder / "kept"))
+        (snapshot,) = (made.folder / "kept" / "snapshots").iterdir()
+        assert "root/dkim/keys" in snapshot.read_text()
     keys.write_text("no key\n\nalone")
     refused = made.weft("verify", "m3@example.org", "--keys", str(keys))
     assert refused.exit_code == 2 and "'alone' is not a key" in refused.stderr
+
+
+def test_a_key_that_dns_gave_proves_without_dns(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file, name = tmp_path / "dkim" / "keys", "s1._domainkey.example.org"
+    right, other = (
+        re.findall(r"p=[\w+/=]+", lines)[0] for _, lines in (private_key(), private_key.__wrapped__())
+    )
+
+    def found(record: str = "") -> dict[str, list[str]]:
+        monkeypatch.setattr(dkim, "get_txt", {f"{name}.".encode(): record.encode()}.get)
+        return {
+            link.name: link[1:] for link in signature_links(signed(1), Keys(tmp_path, None, bool(record)))
+        }
+
+    assert "is needed" in found()["dkim"][1] and found(other)["dkim"][0] == "differs"
+    day = f"recorded {datetime.now(UTC):%Y-%m-%d}"
+    for record, origin in ((right, "of DNS"), (right, "of DNS"), (other, day), ("", day)):
+        state, detail = found(record)["dkim"]
+        assert state == "proved" and detail.endswith(f"; key of {name}, {origin}")
+    assert len(file.read_text().splitlines()) == 2 and file.parent.stat().st_mode & 0o077 == 0
+    assert next(signature_links(signed(1), Keys(tmp_path / "new", file))).state == "proved"
+    file.write_text(file.read_text().replace(right, right[:-1]))
+    broken = found()
+    assert broken["dkim"][0] == "differs" and "line 2 of" in broken["keys"][1]
+    shutil.rmtree(file.parent)
+    file.parent.write_text("in the way")
+    unwritten = found(right)
+    assert unwritten["dkim"][0] == "proved" and "was not recorded" in unwritten["keys"][1]
+    monkeypatch.undo()
+    _, fault = signature_links(signed(1).replace(b"s=s1", b"s=" + b"s" * 70), Keys(tmp_path, None, True))
+    assert "DNS gave no key" in fault.detail
 
 
 @pytest.mark.exhaustive
 def test_seals_of_relays_and_openpgp(keys: Path, monkeypatch: pytest.MonkeyPatch):
     mail = b"Authentication-Results: relay.example; dkim=pass; arc=none\n" + signed(1)
     mail = b"".join(dkim.arc_sign(mail, b"s1", b"relay.example", private_key()[0], b"relay.example")) + mail
-    assert "relay.example recorded dkim=pass" in next(signature_links(mail, Keys(None))).detail
+    assert "relay.example recorded dkim=pass" in next(signature_links(mail, Keys(keys.parent))).detail
     with TemporaryDirectory(dir="/tmp") as home:  # names of sockets are short
         monkeypatch.setenv("GNUPGHOME", home)
         gpg = partial(subprocess.run, check=True, stdout=subprocess.PIPE)
@@ -254,6 +293,6 @@ def test_seals_of_relays_and_openpgp(keys: Path, monkeypatch: pytest.MonkeyPatch
         openpgp = head + part.replace(b"\r\n", b"\n") + rest
         for whole, old, new in ((mail, b"s=s1", b"s=s9"), (openpgp, b"ada@", b"bob@")):
             changes = (whole, whole.replace(b"The text", b"The taxt"), whole.replace(old, new))
-            states = [list(signature_links(change, Keys(keys)))[1].state for change in changes]
+            states = [list(signature_links(change, Keys(keys.parent, keys)))[1].state for change in changes]
             assert states == ["proved", "differs", "not known"]
         gpg(["gpgconf", "--kill", "all"])

@@ -10,8 +10,6 @@ from mcp import Client
 
 from dagster_project.servers.mcp import mcp_server
 from tests.archives import Mail, Workspace
-from tests.assistants import called
-from tests.library import MANUAL
 from tests.timing import HUNG, PAUSE
 
 
@@ -132,31 +130,6 @@ def test_a_document_a_section_and_an_attachment_have_neighbours(library: Workspa
     result = library.weft("similar", name, "--limit", "2")
     assert result.exit_code == 0, result.output
     assert "2 hits" in result.stdout
-
-
-def test_assistants_search_open_and_collect_within_limits(library: Workspace):
-    found, opened, cut, rest, block, unknown, long, filtered = called(
-        library.settings, ("search", {"query": "compactor load"}), ("get", {"id": "m1@example.org"}),
-        ("get", {"id": "docs:manual.md", "max_characters": 60}),
-        ("get", {"id": "docs:manual.md", "byte_start": 60}),
-        ("context", {"text": "How does the compactor behave?", "budget_tokens": 64}),
-        ("get", {"id": "m0@example.com"}), ("search", {"query": "x" * 20_001}),
-        ("search", {"query": "compactor", "list_id": "nowhere"}),
-    )  # fmt: skip
-    assert not any(r.is_error for r in (found, opened, cut, rest, block))
-    hits = found.structured_content["hits"]
-    assert len(hits) == 10 and found.structured_content["label"]
-    assert all(hit["citation"].startswith(hit["doc_id"]) for hit in hits)
-    assert opened.structured_content["text"].strip() == "Yes."
-    assert (cut.structured_content["text"], cut.structured_content["is_cut"]) == (MANUAL[:60], True)
-    assert (rest.structured_content["text"], rest.structured_content["is_cut"]) == (MANUAL[60:], False)
-    assert block.structured_content["tokens"] <= 64
-    for refused, why in (
-        (unknown, '"kind": "UnknownIdError"'),
-        (long, "at most 20000 characters"),
-        (filtered, '"kind": "QueryError"'),
-    ):
-        assert refused.is_error and why in refused.content[0].text
 
 
 @pytest.mark.exhaustive
