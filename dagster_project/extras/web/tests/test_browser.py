@@ -20,6 +20,7 @@ from dagster_project.extras.web.app import web_app
 from dagster_project.extras.web.tests.test_files import TRACKED, picture, sent
 from dagster_project.extras.web.tests.test_texts import HOSTILE
 from tests.archives import Mail, Workspace, mbox
+from tests.format_files import page_of, pdf
 from tests.pages import BROWSED
 from tests.processes import free_port
 from tests.timing import HUNG, until
@@ -33,24 +34,37 @@ DESK, PHONE = {"width": 1400, "height": 950}, {"width": 390, "height": 844}
 SERIOUS = ("serious", "critical")
 QUERY = "torn WAL records after a power cut"
 NEW = """\
-Index: the second try.
+A gauge that loses power between two records leaves a torn one behind.
+Recovery then ends at it, and a day of rain is gone.
+
+Write the checksum of each record before its length, and flush both.
 
 Signed-off-by: Ada <ada@example.org>
 ---
 diff --git a/src/wal.c b/src/wal.c
 --- a/src/wal.c
 +++ b/src/wal.c
-@@ -1,3 +1,4 @@
- int sync(void) {
--  return 0;
-+  return flush();
+@@ -41,6 +41,9 @@ int append(struct wal *wal, struct record *record)
+ {
+    if (wal->is_full)
+        return -ENOSPC;
++    record->sum = crc32(record->bytes, record->count);
++    write_all(wal->file, &record->sum, sizeof(record->sum));
+     write_all(wal->file, &record->count, sizeof(record->count));
+-    return write_all(wal->file, record->bytes, record->count);
++    write_all(wal->file, record->bytes, record->count);
++    return flush(wal->file);
  }
 """
+MANUAL = pdf([
+    page_of("Quern gauges: a manual", "A gauge writes one record each minute.", number=1),
+    page_of("After a power cut", "Recovery reads the log up to the first torn record,", "and cuts the rest off.", number=2),
+])  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def sample(shipped: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The sample with mails and a document of somebody who means harm, and a patch in two versions."""
+    """The sample with mails and a document of somebody who means harm, a patch in two versions, and a PDF."""
     work = shipped.copied(tmp_path_factory.mktemp("web") / "work")
     folder = work.folder
     hostile = [
@@ -58,13 +72,16 @@ def sample(shipped: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Work
         for n, text in enumerate(HOSTILE)
     ]  # fmt: skip
     first, title = (
-        NEW.replace("flush()", "fsync()").replace("second", "first"),
-        "wal: flush before the answer",
+        NEW.replace("flush(", "fsync(").replace(", and flush both", ""),
+        "wal: find torn records by a checksum",
     )
-    patches = [Mail(501, first, f"[PATCH] {title}"), Mail(502, NEW, f"[PATCH v2] {title}")]
+    review = "This mends my gauge.\n\nReviewed-by: Bo <bo@example.org>\n"
+    given = Mail(503, review, f"Re: [PATCH] {title}", reply_to=501)
+    patches = [Mail(501, first, f"[PATCH] {title}"), given, Mail(502, NEW, f"[PATCH v2] {title}")]
     with next(folder.glob("quern-dev/quern-dev.2025-05*")).open("ab") as archive:
         archive.write(b"\n" + mbox([*hostile, *patches]))
         archive.write(b"From eve@example.org Mon Apr  1 10:00:00 2024\n" + sent() + b"\n")
+    work.put("docs/manual.pdf", "").write_bytes(MANUAL)
     work.put("docs/zebra.md", "# Zebra\n\n" + "\n\n".join(HOSTILE))
     work.build()
     return work
@@ -166,7 +183,7 @@ PAGES = (
     "/why?q=torn&id=docs:faq.md", "/c/chat%3AWithy%20Brook%20gauges%400001", "/m/m502@example.org",
     "/series/m502@example.org", "/diff?from=m501@example.org&to=m502@example.org", "/m/m600@example.org", "/?q=zebra",
     "/p/marta@quern.example", "/quarantine", "/searches", "/m/h0@example.org?view=html",
-    "/verify?id=m502@example.org", *BROWSED,
+    "/verify?id=m502@example.org", "/contents/docs", "/d/docs%3Amanual.pdf", *BROWSED,
 )  # fmt: skip
 
 
@@ -354,4 +371,16 @@ def test_a_picture_of_the_pages(
             page.keyboard.press("Enter")
             page.wait_for_url("**/searches")
         page.goto(address.replace("THREAD", thread).replace("MAIL", mail))
+        shoot(page, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("serve-series", "/series/m502@example.org"), ("serve-diff", "/diff?from=m501@example.org&to=m502@example.org"),
+    ],
+)  # fmt: skip
+def test_a_picture_of_what_the_sample_lacks(chromium: Any, base: str, name: str, address: str):
+    with opened(chromium, base) as page:
+        page.goto(address)
         shoot(page, name)
