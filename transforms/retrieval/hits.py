@@ -84,7 +84,7 @@ def parted(
     if keeps.all():
         return unchanged(hits)
     rows = np.flatnonzero(~keeps)
-    drops = rows_at(hits[["query", "chunk_no"]], rows)
+    drops = rows_at(hits[:, ["query", "chunk_no"]], rows)
     reasons = [reason] * len(rows) if isinstance(reason, str) else reason.gather(rows)
     targets = [None] * len(rows) if into is None else into[rows]
     columns = [pl.Series("reason", reasons, pl.String), pl.Series("into", targets, pl.Int64)]

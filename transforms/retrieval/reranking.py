@@ -293,6 +293,6 @@ def reordered(ranked: pl.DataFrame, scores: pl.DataFrame, limit: int) -> pl.Data
     rank = (1 + np.arange(len(order)) - np.searchsorted(of_query, of_query)).astype(np.int32)
     order, rank = order[rank <= limit], rank[rank <= limit]
     rows = pl.Series(pa.array(row[order].astype(np.uint32), mask=row[order] < 0))
-    frame = scores[["reranker", "rerank_score", "rerank_parts"]][rows]
+    frame = scores[:, ["reranker", "rerank_score", "rerank_parts"]][rows]
     columns = {column.name: column for column in frame} | {"rank_before": before[order]}
     return with_values(rows_at(ranked, order), rank=rank, **{name: columns[name] for name in RERANKED})

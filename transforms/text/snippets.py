@@ -2,9 +2,10 @@
 
 import re
 import string
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from difflib import SequenceMatcher
-from functools import cache, lru_cache
+from functools import cache
+from threading import Lock
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ _UNSPACED = re.compile(f"[{UNSPACED}]+")
 _OF_WORDS = frozenset(string.ascii_letters + string.digits + "_")
 _WORDS_KNOWN = 1 << 16
 """Words whose terms are remembered."""
+_KNOWING = Lock()
 _FEW = 64
 """Words up to which each is looked for in a text by itself."""
 _LINE_BREAKS = re.compile(r"\s*\n")
@@ -65,26 +67,28 @@ def words_by_term(
     words = set[str]().union(*(_word(text).findall(text) for text in set(texts)))
     words_of = {term: [(0, term)] for term in targets if _UNSPACED.fullmatch(term)}
     target_of = {term: target for target in sorted(targets) for term in target.split(OR)}
-    terms_of = _terms_of_words(settings)
-    for word in words:
-        terms = terms_of(word)
-        if not target_of.keys().isdisjoint(terms):
-            for term, number in terms.items():
-                if term in target_of:
-                    words_of.setdefault(target_of[term], []).append((number, word))
+    known, numbers_of = _known_words(settings)
+    with _KNOWING:
+        if len(known) > _WORDS_KNOWN:
+            known.clear()
+            numbers_of.clear()
+        for word in words - known:
+            terms = stems([word.lower(), *identifier_parts([word]).get(word, ())], settings)
+            for number, term in reversed([*enumerate(terms)]):
+                for name in term.split(OR):
+                    numbers_of.setdefault(name, {})[word] = number
+        known |= words
+        for term in target_of.keys() & numbers_of.keys():
+            if matching := numbers_of[term].keys() & words:
+                places = [(numbers_of[term][word], word) for word in matching]
+                words_of.setdefault(target_of[term], []).extend(places)
     return words_of
 
 
 @cache
-def _terms_of_words(settings: TermSettings) -> Callable[[str], dict[str, int]]:
-    """Gives the terms of a word and of its parts with their numbers; kept, as hits have most of their words in common."""
-
-    @lru_cache(_WORDS_KNOWN)
-    def terms_of(word: str) -> dict[str, int]:
-        terms = stems([word.lower(), *identifier_parts([word]).get(word, ())], settings)
-        return {name: number for number, term in reversed([*enumerate(terms)]) for name in term.split(OR)}
-
-    return terms_of
+def _known_words(settings: TermSettings) -> tuple[set[str], dict[str, dict[str, int]]]:
+    """The words that are known, as hits have most in common, and by term those with it, each with the term's number."""
+    return set(), {}
 
 
 def matching_words(terms: Set[str], by_term: Mapping[str, Sequence[tuple[int, str]]]) -> dict[str, str]:

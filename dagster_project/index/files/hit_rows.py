@@ -33,8 +33,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROWS_AT_ONCE = 1 << 10
 _SIGN = np.uint64(1 << 63)
 """Difference between a key and its number in SQLite, which is signed."""
-_KNOWN_ROWS = 128
-"""Rows that are remembered: a search reads the rows of its hits several times."""
+_KNOWN_ROWS, _KNOWN_TEXTS = 128, 64
+"""Rows and short texts that are remembered: a search reads those of its hits several times."""
 _CHUNKS_AT_ONCE = 1 << 19
 """Chunks of a group of documents that are written together; the facts of four times as many of mails with long
 attachments, or of a million short mails in two, were joined within the memory that a full rebuild leaves for it."""
@@ -88,6 +88,7 @@ class HitRows:
             if path.exists()
         ]
         self._cache: dict[int, dict[str, Any]] = {}
+        self._texts: dict[str, str | None] = {}
         self.shown: Callable[[Sequence[str | None]], Sequence[str | None]] = list
         """Gives the texts that these rows may have references to."""
 
@@ -104,7 +105,7 @@ class HitRows:
         texts = self.texts(row["text_key"] for row in rows.values() if row["text_display"] is None)
         cache = cache | {number: self._with_words(row, texts) for number, row in rows.items()}
         # A second look reads most of the described rows.
-        self._cache = cache if len(cache) <= _KNOWN_ROWS else {}
+        self._cache = cache if len(cache) <= _KNOWN_ROWS else {n: cache[n] for n in numbers}
         shown = self.shown([cache[n]["text_display"] for n in numbers])
         return {n: cache[n] | {"text_display": text} for n, text in zip(numbers, shown, strict=True)}
 
@@ -117,9 +118,14 @@ class HitRows:
 
     def texts(self, keys: Iterable[str]) -> dict[str, str]:
         """Stored texts by their keys; those without a text are left out."""
-        rows = self._read(_PACKED_TEXTS, list({*keys}))
-        texts = self.shown([self._unpacked(*row) for row in rows.values()])
-        return {key: text for key, text in zip(rows, texts, strict=True) if text is not None}
+        sought, known = {*keys}, self._texts
+        rows = self._read(_PACKED_TEXTS, [*sought - known.keys()])
+        known = known | {key: self._unpacked(*row) for key, row in rows.items()}
+        recent = known if len(known) <= _KNOWN_TEXTS else {key: known[key] for key in rows}
+        self._texts = {key: text for key, text in recent.items() if len(text or "") < _MOST_BYTES}
+        present = [key for key in sought if key in known]
+        texts = self.shown([known[key] for key in present])
+        return {key: text for key, text in zip(present, texts, strict=True) if text is not None}
 
     def _by_chunk(self, chunks: AbstractSet[int], *more: str) -> dict[int, dict[str, Any]]:
         """The place of each of these chunks in its mail or document, and more columns, by its number."""

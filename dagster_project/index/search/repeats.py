@@ -59,7 +59,7 @@ def _without_repeats(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for place, row in enumerate(rows):
         answered = _answered(rows, place) if row["content_class"] != "patch" else None
         origins = [n for n in result if n == answered or n < place and rows[n]["doc_id"] == row["doc_id"]]
-        repeated = passages.repeated([*(texts[n] for n in origins), texts[place]])[-1]
+        repeated = passages.repeated([*(texts[n] for n in origins), texts[place]])[-1] if origins else None
         if repeated is not None:
             del result[place]
             result[origins[repeated]] = _with_repeat(result[origins[repeated]], row, _SAME)
@@ -74,7 +74,7 @@ def _without_known_quotes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]
     origins = passages.repeated(texts)[len(rows) :]
     result: dict[int, dict[str, Any]] = dict(enumerate(rows))
     for place, (row, into) in enumerate(zip(rows, origins, strict=True)):
-        words = _TAG.sub("", row["snippet"])
+        words = _TAG.sub("", row["snippet"]) if "-by:" in row["snippet"] else row["snippet"]
         quoted = (
             None if into is None or not row["quoted_text"] or into % len(rows) == place else into % len(rows)
         )

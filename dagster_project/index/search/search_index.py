@@ -107,7 +107,8 @@ class SearchIndex(OpenedVersion):
         """The result of `search` from queries and their `ranked` hits: the first `limit` hits of each, described.
 
         With `settings.weak` also the hits of a query without a near one; `start` is when the search began."""
-        ranked = replace(ranked, hits=ranked.hits.filter(pl.col("rank") <= limit * _SPARE))
+        is_near = ranked.hits.get_column("rank").to_numpy() <= limit * _SPARE
+        ranked = replace(ranked, hits=rows_at(ranked.hits, np.flatnonzero(is_near)))
         complete = {n for n, query in enumerate(resolved) if query.understood.conditions or query.text == ""}
         understood = {number: query.understood for number, query in enumerate(resolved)}
         hidden = {n for n, label in enumerate(ranked.labels) if label == labels.NOTHING and not settings.weak}
@@ -177,7 +178,7 @@ class SearchIndex(OpenedVersion):
         hits = pl.concat([p.hits for p in parts] or [pl.DataFrame(schema=pipeline.RANKED)])
         constituents = pl.concat([p.constituents for p in parts] or [nothing_dropped()])
         by_query = [label for p in parts for label in p.labels]
-        for number in hits.get_column("query").unique():
+        for number in {*hits.get_column("query").to_list()}:
             if resolved[number].demands_text:
                 by_query[number] = "PASS"
         if any(query.listed is not None for query in resolved):
@@ -256,7 +257,7 @@ class SearchIndex(OpenedVersion):
         stages += pipeline.finishing(settings)
         hits, dropped = pipeline.through(progress, stages, settings, report)
         table = with_values(hits, rank=places(hits), **batch.evidence(hits, settings))
-        ranked = table[[*pipeline.RANKED]]
+        ranked = table[:, [*pipeline.RANKED]]
         first = rows_at(ranked, np.flatnonzero(table.get_column("rank").to_numpy() <= limit))
         by_query = labels.runtime_labels(first, batch.numbers, settings)
         missing = (*batch.missing, *look.missing)

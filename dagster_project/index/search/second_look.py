@@ -67,9 +67,9 @@ class SecondLook:
         diagnostic = {number for number, query in queries.items() if fusion.is_diagnostic(query)}
         ranked = with_values(hits, rank=rank)
         reranked = self.reranker.reranked(ranked, candidates, queries, diagnostic, len(hits))
-        by = set(reranked.get_column("reranker").drop_nulls().unique()) - {self.reranker.name}
+        by = {*reranked.get_column("reranker").to_list()} - {None, self.reranker.name}
         self.missing = [f"the second look as set: {name}" for name in sorted(by)]
-        return unchanged(reranking.on_one_scale(reranked)[hits.columns])
+        return unchanged(reranking.on_one_scale(reranked)[:, hits.columns])
 
     def _candidates(self, hits: pl.DataFrame, ranks: Sequence[int]) -> list[Candidate]:
         """The candidates that hits are; windows of conversations are of no time."""
