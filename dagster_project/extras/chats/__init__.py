@@ -2,5 +2,5 @@
 
 from dagster_project.extras.registry import Extra
 
-_CHATS = "element", "transcript", "mattermost", "irc", "sms", "imessage", "signal", "signal_export", "zulip"
-EXTRA = Extra(chats={name: f"{__name__}.transforms.{name}:PROGRAM" for name in _CHATS})
+_CHATS = "element transcript mattermost irc sms imessage signal signal_cli signal_export zulip"
+EXTRA = Extra(chats={name: f"{__name__}.transforms.{name}:PROGRAM" for name in _CHATS.split()})

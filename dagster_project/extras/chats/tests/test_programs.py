@@ -104,16 +104,18 @@ def test_messages_of_signal_have_the_names_that_people_see():
         chats_of("signal", '{"version":"1","backupTimeMs":"1"}\n')
 
 
-def test_a_chat_of_signal_export_has_the_name_of_its_folder_and_its_files():
-    (chat,) = chats_of("signal_export", sample("signal-export.json"), "in/Maud Eaves/data")
-    assert (chat.title, said(chat)) == (
-        "Maud Eaves",
-        [("Maud Eaves", MAUD[1]), ("Me", f"{JO[1]}\n[plan.pdf]")],
-    )
-    assert [f"{e.at:%H:%M} {e.reactions}" for e in chat.entries] == ["21:53 1", "21:54 0", "21:55 0"]
-    assert [p for e in chat.entries for f in e.files for p in f.places] == ["media/plan.pdf"] and len(
-        chat.faults
-    ) == 1
+def test_chats_of_signal_come_from_signal_cli_and_signal_export_too():
+    texts = [("Maud Eaves", MAUD[1]), ("Me", f"{JO[1]}\n[plan.pdf]")]
+    one, group, refused = chats_of("signal_cli", sample("signal-cli.jsonl"))
+    (exported,) = chats_of("signal_export", sample("signal-export.json"), "in/Maud Eaves/data")
+    assert [(chat.title, said(chat)) for chat in (one, exported)] == [("Maud Eaves", texts)] * 2
+    asked, answered = one.entries
+    assert (asked.is_edited, answered.answers, answered.reactions) == (True, asked.key, 1)
+    assert (group.title, said(group)) == ("Doors", [("Maud Eaves", "ask @Ilva Roth")])
+    assert [e.kind for e in group.entries] == ["message", "deleted"]
+    assert [f"{e.at:%H:%M} {e.reactions}" for e in exported.entries] == ["21:53 1", "21:54 0", "21:55 0"]
+    assert [p for e in exported.entries for f in e.files for p in f.places] == ["media/plan.pdf"]
+    assert len(exported.faults) == len(refused.faults) == 1
 
 
 def test_text_messages_stand_by_number():
@@ -209,6 +211,7 @@ FILES: Mapping[str, tuple[bytes, ...]] = {
     "irc": (IRSSI.encode(), WEECHAT.encode(), ZNC.encode(), HEXCHAT.encode()),
     "transcript": (VTT.encode(), SRT.encode(), WHISPER.encode()),
     "signal": (b"".join(sample("signal.jsonl").encode().splitlines(True)[6:7]),),
+    "signal_cli": (b"".join(sample("signal-cli.jsonl").encode().splitlines(True)[3:4]),),
     "zulip": (ZULIP["z/realm.json"], ZULIP["z/messages-000001.json"]),
 }
 
