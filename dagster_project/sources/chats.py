@@ -35,12 +35,13 @@ UNREAD = "unread"
 class ChatFiles:
     """The chats of the configured sources, cut into windows.
 
-    The file `memory`, which may be deleted at any time, has the windows of unchanged exports; the chats
-    read last are kept in memory."""
+    The file `memory`, which may be deleted at any time, has the windows of unchanged exports, but no
+    forgotten one: an export with such a window is read again. The chats read last are kept in memory."""
 
     def __init__(self, settings: Settings, memory: Path):
         self.settings, self._memory_file = settings, memory
         self._digest: Callable[[Path], str] = lambda file: ""
+        self.is_forgotten: Callable[[str], bool] = lambda partition: False
         self._exports: dict[str, list[chat_exports.Export]] = {}
         self._read: dict[str, list[Chat]] = {}
         self._listings: dict[str, Any] | None = None
@@ -177,12 +178,17 @@ class ChatFiles:
         return self._pseudonym
 
     def _remember(self) -> None:
-        current = {e.digest for exports in self._exports.values() for e in exports}
+        current = {e.digest: e.source.name for exports in self._exports.values() for e in exports}
         configured = {s.name for s in self.settings.sources if isinstance(s, ConversationSourceSettings)}
         assert self._listings is not None
         if configured <= set(self._exports):
             self._listings = {k: v for k, v in self._listings.items() if k in current}
-        globs.remember(self._memory_file, json.dumps(self._listings, sort_keys=True))
+        stored = {}
+        for digest, listed in self._listings.items():
+            own = [w for w in listed["windows"] if not self.is_forgotten(f"{current.get(digest)}/{w[0]}")]
+            is_whole = len(own) == len(listed["windows"])
+            stored[digest] = listed if is_whole else {**listed, "windows": own, "files": [], "state": ""}
+        globs.remember(self._memory_file, json.dumps(stored, sort_keys=True))
 
     def exports_of(self, path: Path) -> list[chat_exports.Export]:
         """The exports of configured sources that lie at or below `path`, or that a file there is a part of."""

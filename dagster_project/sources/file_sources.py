@@ -1,6 +1,7 @@
 """The configured sources: their files, the partitions of these, and their contents."""
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -68,7 +69,7 @@ class FileSources:
     """Looks at the configured sources; remembers hashes of files that did not change.
 
     A file whose size, modification and change times and inode are as remembered is not read
-    again. The file `memory` remembers them; it may be deleted at any time."""
+    again. The file `memory` remembers them by hashes of their paths, which may have names; it may be deleted at any time."""
 
     def __init__(
         self,
@@ -274,7 +275,9 @@ class FileSources:
 
     def _note_change(self, partition: SourcePartition, file: _File) -> None:
         """Give a partition another fingerprint if one of its files is no longer as it was found."""
-        if (state := self._states.get(str(file.path))) and state[:4] != _state(file.path):
+        if (state := self._states.get(parts_hash([os.fsencode(file.path)]))) and state[:4] != _state(
+            file.path
+        ):
             self._note_difference(partition, file.name)
 
     def _note_difference(self, partition: SourcePartition, what: str) -> None:
@@ -328,9 +331,10 @@ class FileSources:
         state = _state(path)
         if isinstance(state, str):
             return state, None
-        last = self._states.get(str(path)) or self._memory.get(str(path))
+        key = parts_hash([os.fsencode(path)])
+        last = self._states.get(key) or self._memory.get(key)
         if last and last[:4] == state:
-            self._states[str(path)] = last
+            self._states[key] = last
             return str(last[4]), last[5] if isinstance(last[5], str) else None
         try:
             with open_file(path) as stream:
@@ -341,7 +345,7 @@ class FileSources:
         except OSError as error:
             return why_unreadable(error), None
         month = _month(stored_mail(path, head)) if dated else None
-        self._states[str(path)] = [*state, digest.hexdigest(), month]
+        self._states[key] = [*state, digest.hexdigest(), month]
         return digest.hexdigest(), month
 
     def sweep(self) -> int:

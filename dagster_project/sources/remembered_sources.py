@@ -6,6 +6,7 @@ import lzma
 import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ class RememberedSources(FileSources):
     def __init__(self, forgotten: Forgotten, *args: Any):
         super().__init__(*args)
         self.forgotten = forgotten
+        self.chats.is_forgotten = partial(forgotten.has, "partition")
         self.left_out: set[str] = set()
         """Sources where `discover` left partitions out."""
 
