@@ -230,7 +230,7 @@ def test_keys_lead_through_the_pages(chromium: Any, base: str):
 
 def test_a_span_of_the_histogram_is_brushed(chromium: Any, base: str):
     with opened(chromium, base) as page:
-        page.goto(f"/?q={QUERY}")
+        page.goto(f"/?q={QUERY}&since=2025-01-01")
         box = page.locator(".histogram").bounding_box()
         page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 20)
         page.mouse.down()
