@@ -297,12 +297,9 @@ def _node(fact: Mapping[str, Any]) -> str | None:
 
 def _also(fact: Mapping[str, Any]) -> dict[str, Any]:
     """A chunk that matches as well as the one of its mail or document that is shown."""
+    kind = "attachment" if fact["attachment_id"] else "section"
     return {
-        "kind": PICTURE
-        if fact["chunk_kind"] == PICTURE
-        else "attachment"
-        if fact["attachment_id"]
-        else "section",
+        "kind": PICTURE if fact["chunk_kind"] == PICTURE else kind,
         "chunk_id": fact["chunk_id"],
         "title": fact["filename"] or (fact["breadcrumb"] or fact["title"] or "").removeprefix("> "),
         "citation": citation({**fact, "node_id": _node(fact)}),
