@@ -3,9 +3,10 @@
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
+from os.path import samestat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Generic, TypeVar
@@ -48,8 +49,6 @@ class SQLiteCache(Generic[Value]):
 
     def known(self, keys: Sequence[str]) -> dict[str, Value]:
         """The answers to those of `keys` that have one."""
-        if not self._has_table():
-            return {}
         answers: dict[str, Value] = {}
         with self._read() as connection:
             for start in range(0, len(keys), _AT_ONCE):
@@ -61,15 +60,11 @@ class SQLiteCache(Generic[Value]):
 
     def all_keys(self) -> list[str]:
         """All keys, sorted."""
-        if not self._has_table():
-            return []
         with self._read() as connection:
             return [row[0] for row in connection.execute("SELECT key FROM answers ORDER BY key")]
 
     def count(self) -> int:
         """How many answers there are."""
-        if not self._has_table():
-            return 0
         with self._read() as connection:
             return int(connection.execute("SELECT count(*) FROM answers").fetchone()[0])
 
@@ -88,7 +83,7 @@ class SQLiteCache(Generic[Value]):
     def drop(self, keys: Iterable[str]) -> int:
         """Forget the answers to `keys` and give their room back; returns how many there were."""
         rows = [(key,) for key in sorted(set(keys))]
-        if not rows or not self._has_table():
+        if not rows or not self.path.exists():
             return 0
         with self._open() as connection:
             with connection:
@@ -132,25 +127,35 @@ class SQLiteCache(Generic[Value]):
         with self._read() as connection, closing(sqlite3.connect(place)) as new:
             connection.backup(new)
 
-    def _has_table(self) -> bool:
-        """False before the first answer: another process may have created the file, and not its table yet."""
-        return self.path.exists() and self.path.stat().st_size > 0
-
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:
         """A connection that changes nothing: the file may be another user's, or on a disk that is mounted read-only.
 
         A copy undoes half-written changes of a killed process; in the file itself the next process that writes undoes them.
+        Without a file, or if its table is undone, there is a temporary table without rows.
         """
-        with self._connected(self.path, "mode=ro") as connection:
-            if not _is_half_written(connection):
-                yield connection
-                return
-        with TemporaryDirectory(prefix="weft-") as aside:
-            for file in (self.path, self.path.with_name(f"{self.path.name}-journal")):
-                shutil.copy(file, aside)
-            with self._connected(Path(aside) / self.path.name, "mode=rw") as connection:
-                yield connection
+        while self.path.exists():
+            with self._connected(self.path, "mode=ro") as connection:
+                if not _is_half_written(connection):
+                    yield _with_table(connection)
+                    return
+            with TemporaryDirectory(prefix="weft-") as aside:
+                if copied := self._copied(Path(aside)):
+                    with self._connected(copied, "mode=rw") as connection:
+                        yield _with_table(connection)
+                    return
+        with closing(sqlite3.connect(":memory:")) as connection:
+            yield _with_table(connection)
+
+    def _copied(self, folder: Path) -> Path | None:
+        """The copy of the file and of the changes to undo; None if another process undid them meanwhile."""
+        journal = self.path.with_name(f"{self.path.name}-journal")
+        with suppress(FileNotFoundError):
+            before = journal.stat()
+            copies = [Path(shutil.copy(file, folder)) for file in (journal, self.path)]
+            if samestat(before, after := journal.stat()) and before.st_mtime_ns == after.st_mtime_ns:
+                return copies[1]
+        return None
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -177,6 +182,13 @@ class SQLiteCache(Generic[Value]):
 
 
 SQLiteAnswerCache = SQLiteCache[str]
+
+
+def _with_table(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """The connection, with a temporary table if the file has none: none was stored, or the first change was undone."""
+    if not _columns(connection):
+        connection.execute(_TABLE.replace("TABLE", "TEMPORARY TABLE", 1))
+    return connection
 
 
 def _columns(connection: sqlite3.Connection) -> list[str]:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from assets import embedding
+from dagster_project.models.answer_cache import SQLiteAnswerCache
 from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
 from transforms.embedding.vectors import fixed_point, table_of, unit_length
 from transforms.errors import AnswerCacheError, EmbeddingError
@@ -203,3 +204,23 @@ def test_claims_keep_other_processes_out_until_their_process_ends(cache: SQLiteE
         other.kill()
         cache.await_others(KEY, [A, B])
     assert cache.claim(KEY, [A, B, C]) == {A, B, C}
+
+
+def test_a_first_write_that_was_killed_before_its_end_is_undone_to_no_answers(tmp_path: Path):
+    place = tmp_path / "answers.sqlite"
+    half = (
+        "import os, sqlite3, sys\n"
+        "opened = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "opened.execute('PRAGMA cache_size = 5')\n"
+        "opened.execute('BEGIN')\n"
+        "opened.execute('CREATE TABLE answers (key TEXT PRIMARY KEY, answer NOT NULL, checksum)')\n"
+        "opened.execute(\"INSERT INTO answers SELECT 'key', zeroblob(999999), NULL\")\n"
+        "os._exit(1)\n"
+    )
+    subprocess.run([sys.executable, "-c", half, place], check=False)
+    assert place.stat().st_size and place.with_name("answers.sqlite-journal").stat().st_size
+    cache = SQLiteAnswerCache(place)
+    assert (cache.known(["key"]), cache.all_keys(), cache.count(), cache.verify()) == ({}, [], 0, [])
+    cache.copy(tmp_path / "copy.sqlite")
+    cache.store({"key": "answer"})
+    assert cache.known(["key"]) == {"key": "answer"}
