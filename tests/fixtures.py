@@ -9,7 +9,9 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
+import dagster as dg
 import hypothesis
 import pytest
 from alembic.script import ScriptDirectory
@@ -20,6 +22,7 @@ from tests.archives import Once, Workspace, two_lists
 from tests.examples import examples
 from tests.gemini_loopback import KEY, Loopback, loopback
 from tests.library import library as new_library
+from tests.s3_loopback import s3_service
 
 hypothesis.settings.register_profile("part of the examples", examples())
 hypothesis.settings.load_profile("part of the examples")
@@ -79,6 +82,26 @@ def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
     with loopback() as state:
         monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", state.url)
         yield state
+
+
+@pytest.fixture(scope="module")
+def s3_variables() -> Iterator[dict[str, str]]:
+    """The variables of the environment that lead clients to a running S3 service."""
+    pytest.importorskip("s3fs", reason="the extra `s3` is not installed")
+    with s3_service() as variables:
+        yield variables
+
+
+@pytest.fixture
+def s3(s3_variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A client of an S3 service without buckets, to which the environment leads."""
+    import boto3
+
+    reset = f"{s3_variables['AWS_ENDPOINT_URL']}/moto-api/reset"
+    urlopen(Request(reset, method="POST")).close()  # the services of a process share their buckets
+    for name, value in s3_variables.items():
+        monkeypatch.setenv(name, value)
+    return boto3.client("s3")
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +176,13 @@ def shipped(once: Once, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 def built(built_once: Workspace, tmp_path: Path) -> Workspace:
     """A copy of `built_once` that a test may change."""
     return built_once.copied(tmp_path / "work")
+
+
+@pytest.fixture
+def instance(built: Workspace) -> Iterator[dg.DagsterInstance]:
+    """The Dagster instance of `built`."""
+    with built.instance() as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sqlite3
 import sys
 import time
 from collections.abc import Callable
@@ -162,3 +163,19 @@ def _fetch(config: Path, source: str) -> None:
     from dagster_project.remotes.source_remotes import SourceRemotes
 
     SourceRemotes(load_settings(config)).fetch(source)
+
+
+def write_that_is_killed(database: Path, *statements: str) -> None:
+    """Write to a SQLite file in a process that dies before the commit: some pages are written, and a journal undoes them."""
+    process = forked(_write_and_die, database, statements)
+    process.start()
+    process.join(HUNG)
+    journal = database.with_name(f"{database.name}-journal")
+    assert database.stat().st_size and journal.stat().st_size
+
+
+def _write_and_die(database: Path, statements: tuple[str, ...]) -> None:
+    connection = sqlite3.connect(database, isolation_level=None)
+    for statement in ("PRAGMA cache_size = 5", "BEGIN", *statements):
+        connection.execute(statement)
+    os._exit(1)

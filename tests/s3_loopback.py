@@ -3,12 +3,11 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.request import Request, urlopen
 
 
 @contextmanager
-def s3_service() -> Iterator[str]:
-    """The address of a running service without buckets."""
+def s3_service() -> Iterator[dict[str, str]]:
+    """The variables of the environment that lead clients to a running service."""
     from moto.server import ThreadedMotoServer
     from s3fs import S3FileSystem
 
@@ -18,9 +17,8 @@ def s3_service() -> Iterator[str]:
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"
     S3FileSystem.clear_instance_cache()  # one of an earlier service is of another port
-    # The buckets of all services of a process are the same.
-    urlopen(Request(f"{url}/moto-api/reset", method="POST")).close()
+    keys = {"ACCESS_KEY_ID": "AKIAEXAMPLE", "SECRET_ACCESS_KEY": "sEcReT/kEy", "DEFAULT_REGION": "us-east-1"}
     try:
-        yield url
+        yield {f"AWS_{name}": value for name, value in {**keys, "ENDPOINT_URL": url}.items()}
     finally:
         server.stop()

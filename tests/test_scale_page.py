@@ -8,12 +8,11 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import boto3
 import pytest
 
 from tests.archives import Workspace, two_lists
-from tests.s3_loopback import s3_service
 
 PAGE = (Path(__file__).parents[1] / "docs" / "scale.md").read_text()
 FIGURES = Path(__file__).parents[1] / "docs" / "measurements" / "scale.json"
@@ -88,38 +87,31 @@ def configured(work: Workspace, sections: dict[str, dict[str, object]], text: st
 
 @pytest.mark.exhaustive
 def test_the_steps_of_the_page_run_and_leave_what_was_made(
-    built_once: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_key: None
+    built_once: Workspace, tmp_path: Path, s3: Any, every_key: None
 ):
     for module in ("s3fs", "ray", "qdrant_client"):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
     sections: dict[str, dict[str, object]] = {"storage": {"root": "state"}, "search": {"weak": True}}
     work, made = two_lists(built_once.copied(tmp_path / "work").folder, **sections), []
-    with s3_service() as url:
-        keys = {
-            "ACCESS_KEY_ID": "AKIAEXAMPLE", "SECRET_ACCESS_KEY": "sEcReT/kEy", "DEFAULT_REGION": "us-east-1",
-        }  # fmt: skip
-        for name, value in {**keys, "ENDPOINT_URL": url}.items():
-            monkeypatch.setenv(f"AWS_{name}", value)
-        client = boto3.client("s3")
-        client.create_bucket(Bucket="bucket")
-        for language, text in blocks():
-            if language == "toml":
-                configured(work, sections, text)
+    s3.create_bucket(Bucket="bucket")
+    for language, text in blocks():
+        if language == "toml":
+            configured(work, sections, text)
+            continue
+        for line in text.splitlines():
+            program, *arguments = shlex.split(line)
+            if program == "aws":
+                lake = work.settings.root / "lake"
+                for file in lake.rglob("*.*"):
+                    s3.upload_file(str(file), "bucket", f"lake/{file.relative_to(lake)}")
                 continue
-            for line in text.splitlines():
-                program, *arguments = shlex.split(line)
-                if program == "aws":
-                    lake = work.settings.root / "lake"
-                    for file in lake.rglob("*.*"):
-                        client.upload_file(str(file), "bucket", f"lake/{file.relative_to(lake)}")
-                    continue
-                said = work.weft(*arguments)
-                expected = (0, 7) if "--deployment" in arguments else (0,)
-                assert said.exit_code in expected, f"{line}\n{said.output}"
-                if arguments[0] == "plan":
-                    assert work.plan().is_empty, said.output
-                made.append((line, said.output))
+            said = work.weft(*arguments)
+            expected = (0, 7) if "--deployment" in arguments else (0,)
+            assert said.exit_code in expected, f"{line}\n{said.output}"
+            if arguments[0] == "plan":
+                assert work.plan().is_empty, said.output
+            made.append((line, said.output))
     deployed = [said for line, said in made if "--deployment" in line]
     assert "can be written, read and locked" in deployed[0] and "tasks of ray see the lake" in deployed[1]
     assert "compactor" in made[-2][1] or "log" in made[-2][1]

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import md5
 from pathlib import Path
@@ -67,16 +67,11 @@ class LakeTexts:
         for value in references - by_value.keys():
             reference = _Reference(*value[1:].split(MARK))
             by_file[reference[:3]][reference] = value
-        for texts in self._read_all(list(by_file.values())):
-            by_value |= texts
-            self._remember(texts)
-        return [by_value.get(value, "") if value in references else value for value in values]
-
-    def _read_all(self, files: Sequence[Mapping[_Reference, str]]) -> Iterable[dict[str, str]]:
-        if len(files) < 2:
-            return [self._read(references) for references in files]
         with ThreadPoolExecutor(_FILES_AT_ONCE) as threads:
-            return list(threads.map(self._read, files))
+            for texts in threads.map(self._read, by_file.values()):
+                by_value |= texts
+                self._remember(texts)
+        return [by_value.get(value, "") if value in references else value for value in values]
 
     def _read(self, references: Mapping[_Reference, str]) -> dict[str, str]:
         """The texts that references to a column of one file name, by reference; none that is another by now."""

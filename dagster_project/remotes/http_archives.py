@@ -120,7 +120,10 @@ class MonthlyArchives:
             raise FetchError(f"{faults[0]}{more}")
 
     async def _fetch(self, faults: list[FetchError]) -> None:
-        self._forget_others()
+        named = {archive.stem for archive in self.wanted}
+        for stem in sorted(set(self.landing.items) - named):
+            if file := self.landing.items.pop(stem).get("file"):
+                self.landing.drop(file)
         async with asyncio.timeout(self.remote.time_limit_seconds), self.requests.client() as client:
             in_a_row = 0
             for archive in self.wanted:
@@ -138,13 +141,6 @@ class MonthlyArchives:
                     if in_a_row >= _FAULTS_IN_A_ROW:
                         return
                 self.landing.save()
-
-    def _forget_others(self) -> None:
-        """Remove the files of months and lists that the settings no longer name."""
-        stems = {archive.stem for archive in self.wanted}
-        for stem in sorted(set(self.landing.items) - stems):
-            if file := self.landing.items.pop(stem).get("file"):
-                self.landing.drop(file)
 
     def _entry(self, archive: Archive) -> dict[str, Any]:
         """The notes on an archive: empty if its file is lost, its file alone if it has another address."""

@@ -12,7 +12,7 @@ from dagster_project.config.source_settings import GitRemote, HttpRemote
 from dagster_project.extras.registry import load, remotes
 from dagster_project.remotes.git_remotes import GitRepositories
 from dagster_project.remotes.landing import Landing
-from dagster_project.system.masking import Credentials, quiet_wire_logs
+from dagster_project.system.masking import FAULT_CHARS, Credentials, quiet_wire_logs
 from transforms.errors import FetchError, FetchInterruptedError, SettingsError
 
 
@@ -39,8 +39,10 @@ class SourceRemotes:
                 self._fetcher(source, landing, credentials).fetch()
                 landing.is_complete = True
                 landing.save()
+        except FetchInterruptedError as error:
+            fault = FetchInterruptedError(credentials.hidden(str(error), FAULT_CHARS), error.pause)
         except FetchError as error:
-            fault = credentials.masked_fault(error)
+            fault = FetchError(credentials.hidden(str(error), FAULT_CHARS))
         except OSError as error:
             # The fetchers raise faults of the network as FetchError.
             fault = FetchError(

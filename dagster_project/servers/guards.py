@@ -118,7 +118,8 @@ class TokenRequired:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         authorization = Headers(scope=scope).get("authorization", "") if scope["type"] == "http" else ""
         address = _address(scope)
-        if authorization and (wait := self._wait(address)) > 0:
+        wait = self._paid.get(address, 0.0) - time.monotonic() - (_FREE_GUESSES - 1) * _GUESS_SECONDS
+        if authorization and wait > 0 and address not in self._addresses:
             headers = {"Retry-After": str(int(wait) + 1)}
             refused = PlainTextResponse("too many wrong tokens came from this address", 429, headers)
             await refused(scope, receive, send)
@@ -132,12 +133,6 @@ class TokenRequired:
                 _add(self._paid, address, max(self._paid.get(address, now), now) + _GUESS_SECONDS)
             headers = {"WWW-Authenticate": 'Basic realm="Weft", charset="UTF-8"'}
             await PlainTextResponse(self.refusal, 401, headers)(scope, receive, send)
-
-    def _wait(self, address: str) -> float:
-        """Seconds until a token from an address is compared."""
-        if address in self._addresses:
-            return 0.0
-        return self._paid.get(address, 0.0) - time.monotonic() - (_FREE_GUESSES - 1) * _GUESS_SECONDS
 
     def admits(self, scope: Scope, secret: bytes) -> bool:
         """True if who sends this token, or none (`b""`), may ask what the scope names."""

@@ -16,7 +16,7 @@ from math import ceil
 from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 
 from dagster_project.config.remote_settings import RemoteSettings
-from transforms.errors import FetchError, FetchInterruptedError
+from transforms.errors import FetchError
 
 MASK = "[secret]"
 SERVER_CHARS = 300
@@ -139,13 +139,6 @@ class Credentials:
         # Cleaned before it is masked: a secret must not come together after the search for it.
         text = self._secrets.masked(_on_one_line(text))
         return text if len(text) <= most else f"{text[:most]}…"
-
-    def masked_fault(self, fault: FetchError) -> FetchError:
-        """A fault of a remote with secrets masked, as it may leave the fetch."""
-        reason = self.hidden(str(fault), FAULT_CHARS)
-        if isinstance(fault, FetchInterruptedError):
-            return FetchInterruptedError(reason, fault.pause)
-        return FetchError(reason)
 
     @cached_property
     def _secrets(self) -> Secrets:

@@ -187,7 +187,7 @@ def _open(node: LexborNode, frames: list[_Frame], writer: _Writer) -> _Frame:
         frame.children = iter(())
     frame.is_data = tag == "table" and _is_data(node)
     writer.tables += frame.is_data
-    if _starts_outlook_quote(node):
+    if tag == "div" and (node.attributes.get("id") == "divRplyFwdMsg" or _BORDER_TOP.search(_style(node))):
         writer.line_end()
         _quote_the_rest(frames, frame, writer)
     elif _is_quote(node):
@@ -272,9 +272,3 @@ def _is_quote(node: LexborNode) -> bool:
     if _BORDER_LEFT.search(style):
         return True
     return "gmail_quote" in (attributes.get("class") or "").split() and node.css_first("blockquote") is None
-
-
-def _starts_outlook_quote(node: LexborNode) -> bool:
-    if node.tag != "div":
-        return False
-    return node.attributes.get("id") == "divRplyFwdMsg" or bool(_BORDER_TOP.search(_style(node)))

@@ -291,7 +291,10 @@ def field_terms(
     for part, name in zip(by_language, settings.languages, strict=True):
         ends = part.get_column("text").str.len_bytes().fill_null(0).cast(pl.Int64).cum_sum().to_numpy()
         edges = [0, *(np.flatnonzero(np.diff(ends // _TEXT_AT_ONCE)) + 1).tolist(), len(part)]
-        tables += [_field_terms(part[a:b], settings.of(name)) for a, b in itertools.pairwise(edges)]
+        for few in (part[a:b] for a, b in itertools.pairwise(edges)):
+            counts = counted_terms(few.get_column("text"), settings.of(name))
+            of = [few.get_column(key).gather(counts.get_column("row")) for key in ("chunk_id", "field")]
+            tables.append(TERMS.conform(counts.with_columns(of).select(TERMS.names).to_arrow()))
     return pa.concat_tables(tables)
 
 
@@ -309,12 +312,6 @@ def _by_language(
     chosen = pl.coalesce("language", "of_all", pl.lit(settings.languages[0]))
     rows = texts.join(of_chunks, on="chunk_id", how="left", maintain_order="left").with_columns(chosen)
     return [rows.filter(language=name).drop("language", "of_all", "doc_id") for name in settings.languages]
-
-
-def _field_terms(texts: pl.DataFrame, settings: TermSettings) -> pa.Table:
-    counts = counted_terms(texts.get_column("text"), settings)
-    of = [texts.get_column(name).gather(counts.get_column("row")) for name in ("chunk_id", "field")]
-    return TERMS.conform(counts.with_columns(of).select(TERMS.names).to_arrow())
 
 
 def query_terms(

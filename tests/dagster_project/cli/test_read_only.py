@@ -5,7 +5,6 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
@@ -19,7 +18,7 @@ from dagster_project.models.answer_cache import SQLiteAnswerCache
 from dagster_project.system.locks import RUNS
 from tests.archives import Workspace, discussion, flip, two_lists
 from tests.gemini_loopback import FORBIDDEN, KEY, blocks_forbidden, loopback
-from tests.processes import weft
+from tests.processes import weft, write_that_is_killed
 from transforms.errors import IndexUnavailableError
 
 READING = (
@@ -88,13 +87,7 @@ def _killed(work: Workspace) -> None:
     (work.settings.root / RUNS / "gone").touch()
     place = work.settings.root / "cache" / "answers.sqlite"
     SQLiteAnswerCache(place).store({f"m/1/{n}": "x" * 999 for n in range(99)})
-    half = (
-        "import os, sqlite3, sys\n" "opened = sqlite3.connect(sys.argv[1])\n"
-        "opened.execute('PRAGMA cache_size = 5')\n" "opened.execute(\"UPDATE answers SET answer = 'y' || answer\")\n"
-        "os._exit(1)\n"
-    )  # fmt: skip
-    subprocess.run([sys.executable, "-c", half, place], check=False)
-    assert place.with_name("answers.sqlite-journal").stat().st_size
+    write_that_is_killed(place, "UPDATE answers SET answer = 'y' || answer")
 
 
 def _chats_without_a_key(work: Workspace) -> None:

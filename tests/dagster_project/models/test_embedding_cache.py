@@ -13,6 +13,7 @@ import pytest
 from assets import embedding
 from dagster_project.models.answer_cache import SQLiteAnswerCache
 from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
+from tests.processes import write_that_is_killed
 from transforms.embedding.vectors import fixed_point, table_of, unit_length
 from transforms.errors import AnswerCacheError, EmbeddingError
 from transforms.hashing import text_hash
@@ -208,17 +209,11 @@ def test_claims_keep_other_processes_out_until_their_process_ends(cache: SQLiteE
 
 def test_a_first_write_that_was_killed_before_its_end_is_undone_to_no_answers(tmp_path: Path):
     place = tmp_path / "answers.sqlite"
-    half = (
-        "import os, sqlite3, sys\n"
-        "opened = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
-        "opened.execute('PRAGMA cache_size = 5')\n"
-        "opened.execute('BEGIN')\n"
-        "opened.execute('CREATE TABLE answers (key TEXT PRIMARY KEY, answer NOT NULL, checksum)')\n"
-        "opened.execute(\"INSERT INTO answers SELECT 'key', zeroblob(999999), NULL\")\n"
-        "os._exit(1)\n"
+    write_that_is_killed(
+        place,
+        "CREATE TABLE answers (key TEXT PRIMARY KEY, answer NOT NULL, checksum)",
+        "INSERT INTO answers SELECT 'key', zeroblob(999999), NULL",
     )
-    subprocess.run([sys.executable, "-c", half, place], check=False)
-    assert place.stat().st_size and place.with_name("answers.sqlite-journal").stat().st_size
     cache = SQLiteAnswerCache(place)
     assert (cache.known(["key"]), cache.all_keys(), cache.count(), cache.verify()) == ({}, [], 0, [])
     cache.copy(tmp_path / "copy.sqlite")

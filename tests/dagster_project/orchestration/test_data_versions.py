@@ -1,6 +1,6 @@
 """What Dagster knows of the lake: the data version of every partition, and what is stale."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import dagster as dg
 import pytest
@@ -21,12 +21,6 @@ pytestmark = pytest.mark.exhaustive
 Place = tuple[str, str]
 JANUARY, FEBRUARY, USERS = "dev/2004-01", "dev/2004-02", "users/2004-01"
 KEYS = [dg.AssetKey(table) for table in MAIL.tables]
-
-
-@pytest.fixture
-def instance(built: Workspace) -> Iterator[dg.DagsterInstance]:
-    with built.instance() as opened:
-        yield opened
 
 
 def data_versions(instance: dg.DagsterInstance) -> dict[Place, str]:

@@ -3,7 +3,7 @@
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -30,12 +30,6 @@ from transforms.operations import publish_checks
 PARTITIONED = [*MAIL.tables]
 JOBS = {REPORT, EVALUATE, SEARCH, REFRESH_NOW, WHOLE_LAKE, "mail_partitions", "documents_partitions"}
 JANUARY, FEBRUARY, USERS = "dev/2004-01", "dev/2004-02", "users/2004-01"
-
-
-@pytest.fixture
-def instance(built: Workspace) -> Iterator[dg.DagsterInstance]:
-    with built.instance() as opened:
-        yield opened
 
 
 def test_dagster_loads_the_definitions_of_the_settings_file_it_is_pointed_to(

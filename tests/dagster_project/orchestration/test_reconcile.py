@@ -89,12 +89,6 @@ def test_the_first_phase_with_something_left_is_next(empty: tuple[Workspace, dg.
 
 
 @pytest.fixture
-def instance(built: Workspace) -> Iterator[dg.DagsterInstance]:
-    with built.instance() as opened:
-        yield opened
-
-
-@pytest.fixture
 def daemon(built: Workspace, instance: dg.DagsterInstance) -> Daemon:
     return Daemon(built, instance)
 

@@ -79,7 +79,7 @@ def _row(document: Document, position: int, body: _Body) -> dict[str, Any]:
     prose = document.display(max(start, document.body_start), body.end)
     ranges = document.visible(start, body.end) if display else [(body.heading, body.start)]
     title = body.breadcrumb.removeprefix(BREADCRUMB_START)
-    code = bool(document.outline.code) and document.code_share(start, body.end) >= CODE_SHARE
+    code = bool(document.code_shares([start], [body.end])[0] >= CODE_SHARE)
     flat = document.offsets.bytes([offset for span in ranges for offset in span])
     return {
         "identity": ("document", document.doc_id, "node", node.title), "source_kind": "document",

@@ -49,12 +49,13 @@ class ChunkRows:
         if embedded is None:
             embedded = [header.prefix + text for header, text in zip(headers, texts, strict=True)]
         count = len(segments)
+        code = document.code_shares([p.start - p.lead for p in segments], [p.end for p in segments])
         columns: tuple[Iterable[Any], ...] = (
             [self._chunk_id(header.scope, text) for header, text in zip(headers, texts, strict=True)],
             [document.source] * count, [document.partition] * count, [document.doc_id] * count,
             [document.nodes[segment.node].node_id for segment in segments], range(count), [count] * count,
             [header.headings for header in headers], [header.title for header in headers], texts, embedded,
-            self._wide(document, segments), map(len, texts), self._are_code(document, segments),
+            self._wide(document, segments), map(len, texts), (code >= CODE_SHARE).tolist(),
             map(text_hash, embedded),
         )  # fmt: skip
         for column, values in zip(self.columns.values(), columns, strict=True):
@@ -105,12 +106,6 @@ class ChunkRows:
         text, low, reach = document.text, document.body_start, self.settings.context_chars
         texts = [text[max(p.start - p.lead - reach, low) : p.end + reach].strip() for p in segments]
         return ["\n".join([texts[0], *document.names]), *texts[1:]] if texts else texts
-
-    def _are_code(self, document: Document, segments: Sequence[Segment]) -> list[bool]:
-        if not document.outline.code:
-            return [False] * len(segments)
-        shares = document.code_shares([p.start - p.lead for p in segments], [p.end for p in segments])
-        return (shares >= CODE_SHARE).tolist()
 
     def _place(self, document: Document, segments: Sequence[Segment]) -> None:
         """Add the spans of the segments, in bytes."""

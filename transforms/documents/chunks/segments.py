@@ -143,12 +143,8 @@ class Document:
             display = "".join(self.text[a:b] for a, b in self.visible(start, end))
         return display.strip("\r\n").rstrip()
 
-    def code_share(self, start: int, end: int) -> float:
-        """Lines of code : lines with text, without the lines of fences (Information Graph)."""
-        return float(self.code_shares([start], [end])[0])
-
     def code_shares(self, starts: Sequence[int], ends: Sequence[int]) -> np.ndarray:
-        """The share of code in each of several ranges."""
+        """Lines of code : lines with text in each of several ranges, without the lines of fences (Information Graph)."""
         if not self.outline.code:
             return np.zeros(len(starts))
         code, other = self._line_counts

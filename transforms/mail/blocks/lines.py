@@ -179,7 +179,11 @@ class Lines:
         padded = np.concatenate((self.data, np.zeros(2, dtype=np.uint8)))
         self.byte = padded[self.heads]
         self.byte[self.blank] = 0
-        self.blank |= self._unicode_blank()
+        for row in np.flatnonzero((self.byte == 0xC2) | ((self.byte >= 0xE1) & (self.byte <= 0xE3))).tolist():
+            # Its first byte may begin a blank that is not ASCII.
+            self.blank[row] |= bool(
+                UNICODE_BLANK.fullmatch(self.view, int(self.heads[row]), int(self.stops[row]))
+            )
         self.pair = self.byte.astype(np.uint16) << 8 | padded[self.heads + 1]
         self.indent = self.heads - self.starts
         self.last = self.data[np.maximum(self.stops - 1, 0)]
@@ -212,13 +216,6 @@ class Lines:
             text = self.text(row)
             heads[row] = int(self.stops[row]) - len(text.lstrip())
         return heads
-
-    def _unicode_blank(self) -> Mask:
-        """Lines of blanks that are not ASCII."""
-        out = np.zeros(self.n, dtype=bool)
-        for row in np.flatnonzero((self.byte == 0xC2) | ((self.byte >= 0xE1) & (self.byte <= 0xE3))).tolist():
-            out[row] = bool(UNICODE_BLANK.fullmatch(self.view, int(self.heads[row]), int(self.stops[row])))
-        return out
 
     def bytes_of(self, among: Mask) -> npt.NDArray[np.uint8]:
         """The bytes of the rows `among`, line ends included, one behind the other."""

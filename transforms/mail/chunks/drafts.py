@@ -104,7 +104,10 @@ class Drafts:
         frame = frame.with_columns(pl.when(pl.col("chunk_index") == 0).then("rest_lex").otherwise(pl.lit("")))
         frame = _with_diffs(_with_texts(frame, settings.short_reply_chars))
         if settings.log_vector_chars is not None:
-            frame = _without_long_logs(frame, settings.log_vector_chars)
+            is_log = pl.col("content_class") == "log"
+            log_length = pl.when(is_log).then("char_count").otherwise(0).sum().over("base")
+            is_long = is_log & (log_length > settings.log_vector_chars)
+            frame = frame.with_columns(text_embed=pl.when(is_long).then(pl.lit("")).otherwise("text_embed"))
         table = frame.select(_DERIVED).to_arrow()
         ids = _chunk_ids(frame, id_counts)
         struct = pa.StructArray.from_arrays(
@@ -201,14 +204,6 @@ def _with_texts(frame: pl.DataFrame, short_chars: int) -> pl.DataFrame:
 def _text_if(condition: pl.Expr, *texts: str | pl.Expr) -> pl.Expr:
     """The texts in one where the condition holds, else an empty text."""
     return pl.when(condition).then(pl.concat_str(*texts)).otherwise(pl.lit(""))
-
-
-def _without_long_logs(frame: pl.DataFrame, log_chars: int) -> pl.DataFrame:
-    """The frame without texts to embed of logs that are longer in their body or attachment."""
-    is_log = pl.col("content_class") == "log"
-    log_length = pl.when(is_log).then("char_count").otherwise(0).sum().over("base")
-    embedded = pl.when(is_log & (log_length > log_chars)).then(pl.lit("")).otherwise("text_embed")
-    return frame.with_columns(text_embed=embedded)
 
 
 def _with_diffs(frame: pl.DataFrame) -> pl.DataFrame:

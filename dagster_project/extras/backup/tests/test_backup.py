@@ -5,8 +5,8 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
-import boto3
 import pytest
 
 from dagster_project.extras.backup.snapshots import Backups, back_up, restore
@@ -14,7 +14,6 @@ from dagster_project.models.answer_cache import SQLiteAnswerCache
 from dagster_project.outgoing.receipts import Receipts, Seen
 from tests.archives import Workspace, two_lists
 from tests.gemini_loopback import Loopback
-from tests.s3_loopback import s3_service
 from transforms.errors import CheckFailedError, ServiceError, SettingsError
 
 CHAT = "12/31/23, 10:00 - Ann: What merges the runs?\n12/31/23, 10:05 - Bob: The compactor merges them.\n"
@@ -128,19 +127,13 @@ def test_answers_are_copied_whole_while_a_process_writes(built: Workspace, tmp_p
     assert copy.verify() == [] and copy.all_keys() == cache.all_keys()
 
 
-def test_a_backup_on_an_object_store_is_restored_from_it(
-    built: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    names = {"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "key", "AWS_DEFAULT_REGION": "us-east-1"}
-    with s3_service() as url:
-        for name, value in {**names, "AWS_ENDPOINT_URL": url}.items():
-            monkeypatch.setenv(name, value)
-        with pytest.raises(ServiceError, match="check place and key"):
-            back_up(built.settings, built.config, "s3://none/backup", 10)
-        boto3.client("s3").create_bucket(Bucket="weft-backup")
-        first, place = stored(built, "s3://weft-backup/mine"), "s3://weft-backup/mine"
-        assert stored(built, place)["new_files"] == 0
-        (row,) = Backups(place).verified()
-        assert (row["files"], row["snapshot"]) == (first["files"], first["snapshot"])
-        assert restore(place, tmp_path / "new") == first["files"]
+def test_a_backup_on_an_object_store_is_restored_from_it(built: Workspace, s3: Any, tmp_path: Path):
+    with pytest.raises(ServiceError, match="check place and key"):
+        back_up(built.settings, built.config, "s3://none/backup", 10)
+    s3.create_bucket(Bucket="weft-backup")
+    first, place = stored(built, "s3://weft-backup/mine"), "s3://weft-backup/mine"
+    assert stored(built, place)["new_files"] == 0
+    (row,) = Backups(place).verified()
+    assert (row["files"], row["snapshot"]) == (first["files"], first["snapshot"])
+    assert restore(place, tmp_path / "new") == first["files"]
     assert (tmp_path / "new" / "weft.toml").read_bytes() == built.config.read_bytes()

@@ -6,18 +6,16 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from dagster_project.system.processes import _parents, _started_by
 from tests.archives import PUBLISHED_ANEW, Workspace, differences, two_lists
 from tests.processes import Command
-from tests.s3_loopback import s3_service
 from tests.timing import HUNG, until
 
 pytestmark = pytest.mark.exhaustive
@@ -57,14 +55,6 @@ def awaited(found: Callable[[], Any], build: subprocess.Popen[str] | None = None
     return there
 
 
-@pytest.fixture
-def store() -> Iterator[dict[str, str]]:
-    """The environment of an S3 service with an empty bucket."""
-    with s3_service() as url:
-        keys = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "sEcReT/kEy"}
-        yield {"AWS_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1", **keys}
-
-
 def hashes(work: Workspace) -> dict[str, str]:
     """The content hash of each table of the lake, of each of its partitions and parts."""
     places = [place for place in work.lake.places() if place[0] not in PUBLISHED_ANEW]
@@ -73,17 +63,16 @@ def hashes(work: Workspace) -> dict[str, str]:
 
 
 def test_after_a_killed_build_and_a_dead_worker_an_engine_makes_the_same_lake_on_s3(
-    engine: str, built_once: Workspace, store: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: str, built_once: Workspace, s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    for name, value in {**store, "MASTER": "local-cluster[2,1,1024]"}.items():
-        monkeypatch.setenv(name, value)
-    (client := boto3.client("s3")).create_bucket(Bucket=BUCKET)
+    monkeypatch.setenv("MASTER", "local-cluster[2,1,1024]")
+    s3.create_bucket(Bucket=BUCKET)
     storage = {"root": "state", "lake": f"s3://{BUCKET}/lake"}
     work = two_lists(tmp_path / "work", storage=storage, engine=ENGINES[engine])
     killed = Command(work.folder, "build", "--quiet", "--config", work.config)
-    awaited(lambda: tasks(client))
+    awaited(lambda: tasks(s3))
     assert killed.killed_after(1)
-    left = tasks(client)
+    left = tasks(s3)
     command = [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", str(work.config)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as build:
         os.kill(awaited(lambda: worker(engine), build), signal.SIGKILL)
@@ -91,7 +80,7 @@ def test_after_a_killed_build_and_a_dead_worker_an_engine_makes_the_same_lake_on
     assert build.returncode == 0, printed
     assert hashes(work) == hashes(built_once)
     assert differences(work.index, built_once.index) == {}
-    assert work.plan().is_empty and tasks(client) == left
+    assert work.plan().is_empty and tasks(s3) == left
 
 
 def tasks(client: Any) -> list[str]:

@@ -2,19 +2,16 @@
 
 import json
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from dagster_project.extras.stores import lake_locks
 from dagster_project.extras.stores.lake_locks import store_lock
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.system.locks import BUILD_LOCK, only_build, require_leases
-from tests.s3_loopback import s3_service
 from tests.timing import HUNG, until
 from transforms.errors import BusyError
 from transforms.schemas.chunks import TERMS
@@ -23,23 +20,11 @@ BUCKET = "weft-locks"
 LAKE = f"s3://{BUCKET}/lake"
 
 
-@pytest.fixture(scope="module")
-def service() -> Iterator[str]:
-    with s3_service() as url:
-        yield url
-
-
 @pytest.fixture
-def store(service: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    keys = {"ACCESS_KEY_ID": "AKIAEXAMPLE", "SECRET_ACCESS_KEY": "sEcReT/kEy", "DEFAULT_REGION": "us-east-1"}
-    for name, value in {**keys, "ENDPOINT_URL": service}.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
+def store(s3: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(lake_locks, "_PAUSE", 0.01)
-    client = boto3.client("s3")
-    client.create_bucket(Bucket=BUCKET)
-    for item in client.list_objects_v2(Bucket=BUCKET).get("Contents", ()):
-        client.delete_object(Bucket=BUCKET, Key=item["Key"])
-    return client
+    s3.create_bucket(Bucket=BUCKET)
+    return s3
 
 
 def claims(store: Any) -> list[str]:

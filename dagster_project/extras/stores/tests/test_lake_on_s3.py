@@ -1,10 +1,8 @@
 """A lake on an object store: built, changed and taken out of as on a disk."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import numpy as np
 import pytest
 from upath import UPath
@@ -15,27 +13,18 @@ from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.parquet_files import MISSING, OTHER_SCHEMA
 from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
 from tests.archives import Mail, Workspace, differences, discussion, two_lists
-from tests.s3_loopback import s3_service
 
 pytestmark = pytest.mark.exhaustive
 
 BUCKET = "weft-lake"
-
-
 LAKE = f"s3://{BUCKET}/lists"
 LIST = "ListObjectsV2"
 
 
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    with s3_service() as url:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "sEcReT/kEy")
-        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        client = boto3.client("s3")
-        client.create_bucket(Bucket=BUCKET)
-        yield client
+def store(s3: Any) -> Any:
+    s3.create_bucket(Bucket=BUCKET)
+    return s3
 
 
 def keys(store: Any) -> set[str]:
