@@ -185,7 +185,7 @@ SQLiteAnswerCache = SQLiteCache[str]
 
 
 def _with_table(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """The connection, with a temporary table if the file has none: none was stored, or the first change was undone."""
+    """The connection, with a temporary table if the file lacks one: nothing was stored, or the first change was undone."""
     if not _columns(connection):
         connection.execute(_TABLE.replace("TABLE", "TEMPORARY TABLE", 1))
     return connection
