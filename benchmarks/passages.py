@@ -93,10 +93,7 @@ class ChunkIndex:
         """The numbers of the best chunks for each question, best first."""
         asked = terms.query_terms(questions, self.terms, self.settings.stopwords)
         weights = lexical.weighed(self.postings, self.settings)
-        scores = [
-            lexical.TermScores(words, self.postings, weights, None)
-            for words in lexical.terms_by_query(asked, len(questions))
-        ]
+        scores = [lexical.TermScores(words, self.postings, weights, None) for words in asked]
         vectors = self.embedder.embed_queries(questions) @ self.vectors.T
         own = np.arange(len(self.ids), dtype=np.int32)
         places = fusion.Places(own, own, own < 0, own < 0)

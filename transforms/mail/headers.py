@@ -289,9 +289,9 @@ _BRANCH = r"(?i)(?:^|[\s\[,])(\d+\.\d+(?:\.\d+|\.y)?(?:-\d+\.\d+)?)\b"
 _MAX_CHARS = 1000
 
 
-def is_reply(subject: pl.Expr) -> pl.Expr:
+def is_reply(subject: str) -> bool:
     """True if a subject begins with `Re:` or its like in another language, tags aside."""
-    return subject.str.contains(_REPLY_MARK)
+    return re.match(_REPLY_MARK, subject[:_MAX_CHARS]) is not None
 
 
 def patch_subjects(subjects: pl.Series) -> pl.DataFrame:
@@ -316,7 +316,7 @@ def patch_subjects(subjects: pl.Series) -> pl.DataFrame:
     without_version = pl.col("tag").str.replace_all(r"(?i)v[\s.]?\d+(?:\.\d+)?", "")
     facts = tagged.select(
         "subject",
-        is_reply=is_reply(pl.col("subject")),
+        is_reply=pl.col("subject").str.contains(_REPLY_MARK),
         is_patch=is_patch,
         version=pl.when(is_patch).then(version.fill_null(1)),
         part=pl.when(is_patch).then(pl.col("head").str.extract(_PART, 1).cast(pl.Int64)),

@@ -17,7 +17,8 @@ _QUOTE_MARKS = re.compile(r"(?m)^[ \t]*(?:>[ \t]?)+")
 _DIFF = re.compile(
     r"(?m)^(?:diff --git |@@ -|\*{15}|(?:---|\+\+\+|\*\*\*) (?:\S+\t|\S*/\S*(?:\s|$))|Index: )"
 )
-_PATCH = re.compile(rf"(?m)^---[ \t]*$|{_DIFF.pattern[4:]}")
+_PATCH = re.compile(rf"(?m)\n(?:---[ \t]*$|{_DIFF.pattern[5:]})")
+"""Begins with the end of the line before, which is found sooner than each beginning of a line."""
 _TRAILERS = re.compile(
     r"(?m)^(?:(?:[A-Z][a-z]+(?:-[a-z]+)*-(?:by|[Ii]d)|Cc|Link|Fixes|Closes):[^\n]*(?:\n|\Z)\s*)+\Z"
 )
@@ -74,7 +75,7 @@ def commit_message(text: str) -> str:
 
     >>> commit_message("From: Ann\n\nFix it.\n\nFixes: 1ab4 (\"Add it\")\n---\n a.c | 2 +-\ndiff --git a/a.c b/a.c")
     'Fix it.'"""
-    diff = _PATCH.search(text)
+    diff = _PATCH.search(f"\n{text}")
     return _TRAILERS.sub("", _AUTHOR.sub("", text[: diff.start()] if diff else text)).strip()
 
 
@@ -85,8 +86,7 @@ def patch_message(text: str, subject: str, terms: Mapping[str, str], weights: Ma
 
     >>> patch_message("It leaked memory.\ndiff --git a/a.c b/a.c\n-char *a", "Free it", {"Free": "free", "char": "char"}, {})
     'It leaked memory.'"""
-    message = commit_message(text)
-    if not _PATCH.search(text) or len(message) < SAYS_SOMETHING:
+    if not _PATCH.search(f"\n{text}") or len(message := commit_message(text)) < SAYS_SOMETHING:
         return ""
     above, most = ({terms[w] for w in _WORD.findall(f"{subject} {t}") if w in terms} for t in (message, text))
     share = [sum(weights.get(term, 1) for term in matching) for matching in (above, most)]

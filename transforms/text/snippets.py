@@ -1,10 +1,9 @@
 """Snippets: the window of a text that best explains why it matches a query."""
 
 import re
-import string
 from collections.abc import Iterable, Mapping, Sequence, Set
 from difflib import SequenceMatcher
-from functools import cache
+from functools import cache, lru_cache
 from threading import Lock
 from types import MappingProxyType
 from typing import NamedTuple
@@ -16,12 +15,9 @@ from transforms.text.terms import identifier_parts, stems
 
 _WORD, _SPACED_WORD = re.compile(r"\w+", re.ASCII), re.compile(rf"[^\W{UNSPACED}]+")
 _UNSPACED = re.compile(f"[{UNSPACED}]+")
-_OF_WORDS = frozenset(string.ascii_letters + string.digits + "_")
 _WORDS_KNOWN = 1 << 16
 """Words whose terms are remembered."""
 _KNOWING = Lock()
-_FEW = 64
-"""Words up to which each is looked for in a text by itself."""
 _LINE_BREAKS = re.compile(r"\s*\n")
 _LINE_CHARS = 160
 """Characters of a line of a snippet that keeps lines."""
@@ -64,7 +60,7 @@ def words_by_term(
     """The words of some texts by each of their terms in `targets`, with the number of the term among those of the word.
 
     Term 0 is that of the complete word, the others are those of the parts of an identifier."""
-    words = set[str]().union(*(_word(text).findall(text) for text in set(texts)))
+    words = set[str]().union(*map(_words_in, texts))
     words_of = {term: [(0, term)] for term in targets if _UNSPACED.fullmatch(term)}
     target_of = {term: target for target in sorted(targets) for term in target.split(OR)}
     known, numbers_of = _known_words(settings)
@@ -72,12 +68,15 @@ def words_by_term(
         if len(known) > _WORDS_KNOWN:
             known.clear()
             numbers_of.clear()
-        for word in words - known:
-            terms = stems([word.lower(), *identifier_parts([word]).get(word, ())], settings)
-            for number, term in reversed([*enumerate(terms)]):
-                for name in term.split(OR):
-                    numbers_of.setdefault(name, {})[word] = number
-        known |= words
+        parts = identifier_parts(new := words - known)
+        forms = [
+            (n, word, form) for word in new for n, form in enumerate([word.lower(), *parts.get(word, ())])
+        ]
+        terms = stems([form for *_, form in forms], settings)
+        for (number, word, _), term in reversed([*zip(forms, terms, strict=True)]):
+            for name in term.split(OR):
+                numbers_of.setdefault(name, {})[word] = number
+        known |= new
         for term in target_of.keys() & numbers_of.keys():
             if matching := numbers_of[term].keys() & words:
                 places = [(numbers_of[term][word], word) for word in matching]
@@ -110,7 +109,7 @@ def snippet(
     Ties go to the earliest window."""
     folded = _whole_lines(text) if keep_lines else " ".join(text.split())
     gap = "\n" if keep_lines else " "
-    matches = _matches(folded, matching)
+    matches = _matches(folded, matching, text)
     start = _best_start(matches, length, weights) - length // 6
     # A window that reaches the end is as long as others.
     start = max(0, min(start, len(folded) - length))
@@ -146,7 +145,7 @@ def stored_ranges(
     words: list[str] = []
     for first, text in stored:
         offsets = Offsets(text)
-        for start, end, _ in _matches(text, matching):
+        for start, end, _ in _matches(text, matching, text):
             ranges.append((first + offsets(start), first + offsets(end)))
             words.append(text[start:end].lower())
     numbers = range(excerpt.first, excerpt.first + len(excerpt.highlights))
@@ -177,31 +176,27 @@ def _aligned(snippet_words: Sequence[str], stored_words: Sequence[str], numbers:
     return aligned
 
 
-def _matches(text: str, matching: Mapping[str, str]) -> list[tuple[int, int, str]]:
-    """Start, end and term of each word of a text that is one of `matching_words`."""
-    if not matching:
-        return []
-    if text.isascii() and len(matching) <= _FEW:
-        return _plain_matches(text, matching)
-    words = _word(text).finditer(text)
-    places = [(w.start(), w.end(), matching[word]) for w in words if (word := w.group()) in matching]
-    if not text.isascii() and (unspaced := [word for word in matching if _UNSPACED.fullmatch(word)]):
-        runs = re.finditer("|".join(sorted(unspaced, key=len, reverse=True)), text)
-        places = sorted([*places, *((run.start(), run.end(), matching[run.group()]) for run in runs)])
-    return places
+def _matches(text: str, matching: Mapping[str, str], whole: str) -> list[tuple[int, int, str]]:
+    """Start, end and term of each word of a text that is one of `matching_words`; `whole` has at least the same words.
 
-
-def _plain_matches(text: str, matching: Mapping[str, str]) -> list[tuple[int, int, str]]:
-    """`_matches` in a text of ASCII: a few words are found faster than all words are looked at."""
-    places = []
-    for word, term in matching.items():
+    The few words that match are found faster than all words are looked at."""
+    places, of_word = [], _word(text).match
+    for word in _words_in(whole) & matching.keys():
         start = text.find(word)
         while start >= 0:
             end = start + len(word)
-            if text[end : end + 1] not in _OF_WORDS and text[max(start - 1, 0) : start] not in _OF_WORDS:
-                places.append((start, end, term))
+            if not of_word(text, end) and not (start and of_word(text, start - 1)):
+                places.append((start, end, matching[word]))
             start = text.find(word, end)
+    if not text.isascii() and (unspaced := [word for word in matching if _UNSPACED.fullmatch(word)]):
+        runs = re.finditer("|".join(sorted(unspaced, key=len, reverse=True)), text)
+        places += [(run.start(), run.end(), matching[run.group()]) for run in runs]
     return sorted(places)
+
+
+@lru_cache(maxsize=256)  # the text of a hit is looked at several times
+def _words_in(text: str) -> frozenset[str]:
+    return frozenset(_word(text).findall(text))
 
 
 def _word(text: str) -> re.Pattern[str]:

@@ -319,16 +319,15 @@ def query_terms(
     settings: TermSettings,
     stopwords: Sequence[str] = (),
     df: Callable[[str], int] = lambda term: 0,
-) -> pa.Table:
-    """Columns `query` (position in the list) and `term`, one row per distinct term of each query.
+) -> list[list[str]]:
+    """The distinct terms of each query, in order.
 
     A query that has other terms loses those of `stopwords`, but for words in capitals among others in small letters. The
     terms equal those of `counted_terms`, which is faster for many texts; but an identifier that a chunk contains (`df` of
     its term is not 0) has no parts here."""
-    names = zip(*names_in(queries), strict=True)
     stop = set(stems(list(stopwords), settings))
-    rows: list[tuple[int, str]] = []
-    for query, (plain, compounds) in enumerate(names):
+    by_query: list[list[str]] = []
+    for plain, compounds in zip(*names_in(queries), strict=True):
         words = _in_pieces(plain)
         term_of = dict(zip(words, stems([word.lower() for word in words], settings), strict=True))
         cut = [parts for word, parts in identifier_parts(words).items() if not df(term_of[word])]
@@ -336,9 +335,8 @@ def query_terms(
         distinct = {*term_of.values(), *parts, *_compound_terms(compounds, settings)}
         is_mixed = any(word.islower() for word in words)
         in_capitals = {term_of[word] for word in words if is_mixed and len(word) > 1 and word.isupper()}
-        rows += [(query, term) for term in sorted(distinct - (stop - in_capitals) or distinct)]
-    numbers, terms = zip(*rows, strict=True) if rows else ((), ())
-    return pa.table({"query": pa.array(numbers, pa.int32()), "term": pa.array(terms, pa.large_string())})
+        by_query.append(sorted(distinct - (stop - in_capitals) or distinct))
+    return by_query
 
 
 def names_in(texts: Sequence[str]) -> tuple[list[list[str]], list[list[str]]]:

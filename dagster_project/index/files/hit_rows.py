@@ -149,7 +149,7 @@ class HitRows:
         rows, statement = {}, f"{statement} IN (SELECT value FROM json_each(?))"
         try:
             with self._lock:
-                for file in self._files:
+                for file in self._files if keys else ():
                     rows |= {key: row for key, *row in file.execute(statement, [json.dumps(keys)])}
             return rows
         except MemoryError as error:

@@ -13,7 +13,6 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from assets.protocols.models import Embedder
 from dagster_project.index.files.arrays import SearchArrays, folder_of, open_arrays
@@ -81,7 +80,7 @@ class OpenedVersion:
         self._in_view = 0
         self._weights: tuple[str, bm25.Weighed] | None = None
         self._whole_weights: tuple[str, tuple[bm25.WeighedWholes, bm25.WeighedWholes]] | None = None
-        self._query_terms: tuple[tuple[tuple[str, ...], tuple[str, ...]], pa.Table] | None = None
+        self._query_terms: tuple[tuple[tuple[str, ...], tuple[str, ...]], list[list[str]]] | None = None
 
     def close(self) -> None:
         """Close the file."""
@@ -226,7 +225,7 @@ class OpenedVersion:
         if self._query_terms is None or self._query_terms[0] != key:
             by_query = terms.query_terms(queries, self.term_settings, stopwords, self.postings.df)
             self._query_terms = key, by_query
-        return bm25.terms_by_query(self._query_terms[1], len(queries))
+        return self._query_terms[1]
 
     def hnsw_scores(self, query: np.ndarray, k: int, in_view: int = vector_index.IN_VIEW) -> HnswScores:
         """The `k` nearest chunks of a query by the HNSW index, which the file must have, with so many vectors in view."""

@@ -87,10 +87,10 @@ class SecondLook:
             Candidate(
                 query, rank, score, thread, row["title"], row["text_display"], row["chunk_kind"], row["content_class"],
                 row["effective_at"] if row["source_kind"] != "conversation" else None,
-                opens, _is_mail(row), own, author,
+                _is_mail(row) and not is_reply(row["subject"] or ""), _is_mail(row), own, author,
             )
-            for query, rank, score, thread, row, opens, own, author in zip(
-                queries, ranks, scores, threads, rows, _open(rows), self._shares(queries, texts), authors, strict=True
+            for query, rank, score, thread, row, own, author in zip(
+                queries, ranks, scores, threads, rows, self._shares(queries, texts), authors, strict=True
             )
         ]  # fmt: skip
 
@@ -105,7 +105,7 @@ class SecondLook:
             for of_query in self.batch.terms(self.settings)
         ]
         parts = [text for text in texts if text]
-        words = iter(bm25.terms_by_query(terms.query_terms(parts, version.term_settings), len(parts)))
+        words = iter(terms.query_terms(parts, version.term_settings))
         return [
             reranking.own_share(weights[query - self.batch.first], set(next(words))) if text else 0.0
             for query, text in zip(queries, texts, strict=True)
@@ -142,9 +142,3 @@ def _author_and_time(row: Mapping[str, Any]) -> tuple[str | None, datetime | Non
 
 def _is_mail(row: Mapping[str, Any]) -> bool:
     return row["source_kind"] in ("message", "attachment")
-
-
-def _open(rows: Sequence[Mapping[str, Any]]) -> list[bool]:
-    """True for each mail that is not a reply."""
-    subjects = pl.Series([row["subject"] if _is_mail(row) else None for row in rows], dtype=pl.String)
-    return pl.select(~is_reply(pl.lit(subjects)).fill_null(True)).to_series().to_list()

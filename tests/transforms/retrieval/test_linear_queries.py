@@ -29,7 +29,7 @@ TERMS = TermSettings()
 
 def described(text: str) -> object:
     """The snippet of a text in which every word is asked for, and where it stands in a text with one more."""
-    wanted = set(query_terms([text], TERMS).column("term").to_pylist())
+    wanted = set(*query_terms([text], TERMS))
     matching = matching_words(wanted, words_by_term([text], wanted, TERMS))
     return stored_ranges(snippet(text, matching), [StoredText(0, f"x {text} y")], matching)
 

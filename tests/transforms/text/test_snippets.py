@@ -19,7 +19,7 @@ WORDS = st.lists(
 
 def snippet(text: str, query: str, settings: TermSettings, length: int = 240) -> Snippet:
     """The snippet of a text for the words of a query."""
-    query_words = set(query_terms([query], settings).column("term").to_pylist())
+    query_words = set(*query_terms([query], settings))
     return cut_snippet(
         text, matching_words(query_words, words_by_term([text], query_words, settings)), length
     )

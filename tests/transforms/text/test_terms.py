@@ -21,7 +21,7 @@ PLAIN = TermSettings(stemmer="none")
 
 
 def terms(text: str, settings: TermSettings = PLAIN) -> list[str]:
-    return query_terms([text], settings).column("term").to_pylist()
+    return query_terms([text], settings)[0]
 
 
 @pytest.mark.parametrize(("text", "expected"), toml_file(__name__, "term_words.toml").items())
@@ -55,7 +55,7 @@ def test_a_query_has_the_parts_of_an_identifier_only_if_no_chunk_has_it(
     indexed: list[str], expected: list[str]
 ):
     query = query_terms(["readBlock pg_wal"], PLAIN, df=lambda term: int(term in indexed))
-    assert query.column("term").to_pylist() == expected
+    assert query == [expected]
 
 
 def chunks(ids: list[str], **columns: list[Any]) -> pa.Table:
@@ -109,11 +109,11 @@ def test_what_is_indexed_is_found_by_the_same_words(texts: list[str]):
     names = [str(n) for n in range(len(texts))]
     table = chunks(names, text_lex=texts, title=texts, removed_lex=texts, diff_functions=[[t] for t in texts])
     indexed = {(r["chunk_id"], r["term"]) for r in chunk_terms(table, defaults).to_pylist()}
-    queried = {(str(r["query"]), r["term"]) for r in query_terms(texts, defaults).to_pylist()}
+    queried = {(str(n), term) for n, of in enumerate(query_terms(texts, defaults)) for term in of}
     assert queried <= indexed
     mixed = TermSettings(stemmer="german+english")
     places = {(r["chunk_id"], r["term"]) for r in chunk_terms(table, mixed).to_pylist()}
-    asked = [(str(r["query"]), r["term"].split(OR)) for r in query_terms(texts, mixed).to_pylist()]
+    asked = [(str(n), term.split(OR)) for n, of in enumerate(query_terms(texts, mixed)) for term in of]
     assert all(any((place, term) in places for term in terms_) for place, terms_ in asked)
     # A character of Chinese or Japanese is searched for by itself where it stands alone.
     assert all(re.fullmatch(f"[{UNSPACED}]", term) for _, term in indexed - queried)
@@ -154,4 +154,4 @@ def test_stop_words_in_capitals_count_beside_small_letters(query: str, expected:
     found = query_terms(
         [query], PLAIN, stopwords=("in", "is", "and", "not", "or", "the", "a", "to", "do", "it")
     )
-    assert found.column("term").to_pylist() == expected
+    assert found == [expected]

@@ -96,11 +96,11 @@ def _body_drafts(messages: pa.Table, blocks: pa.Table, settings: ChunkSettings) 
     blocks_of = _BlockIndex(blocks)
     for mails in _batches(messages, ["message_id", "source", "partition"], "body"):
         drafts = Drafts()
-        for mail in mails.select(*_MAIL, is_reply(pl.col("subject")).alias("is_reply")).iter_rows():
+        for mail in mails.select(*_MAIL).iter_rows():
             body = mail[7]
             lane = "slow" if len(body) > settings.slow_body_chars else "fast"
             document = _document(mail[:7], None, "", lane)
-            document = document._replace(is_reply=document.parent_id is not None or mail[9])
+            document = document._replace(is_reply=document.parent_id is not None or is_reply(mail[4] or ""))
             drafts.open(document)
             Body(body, blocks_of(document.doc_id), document.is_reply, mail[8], settings).emit(drafts)
         yield drafts

@@ -101,7 +101,7 @@ class TextConditions:
             elif leaf.field == "title" or leaf.exact or re.fullmatch(r"\w+", leaf.value) is None:
                 to_verify[leaf] = self._with_terms(terms.word_parts(leaf.value, self.term_settings), fields)
             else:
-                stems = terms.query_terms([leaf.value.lower()], self.term_settings).column("term").to_pylist()
+                (stems,) = terms.query_terms([leaf.value.lower()], self.term_settings)
                 words = self._forms_of(leaf.value.lower())
                 by_word[leaf] = self._own(leaf, self._with_terms(stems, fields), words)
             if leaf in by_word:
