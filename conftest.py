@@ -19,7 +19,7 @@ EXTRAS = ROOT / "dagster_project" / "extras"
 FOLDERS = ("transforms", "assets", "dagster_project", "tests")
 _ALL_EXHAUSTIVE = re.compile(r"^pytestmark = \[?pytest\.mark\.exhaustive", re.M)
 _EXHAUSTIVE, _TEST = re.compile(r"^@pytest\.mark\.exhaustive", re.M), re.compile(r"^def test_", re.M)
-_SOME_EXHAUSTIVE = re.compile(r"exhaustive|^@given|^from tests\.(examples|cases) import", re.M)
+_SOME_EXHAUSTIVE = re.compile(r"exhaustive|^@given|^from tests\.cases import", re.M)
 
 
 def pytest_configure(config: pytest.Config) -> None:

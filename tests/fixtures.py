@@ -19,7 +19,7 @@ from alembic.script import ScriptDirectory
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
 from tests.archives import Once, Workspace, two_lists
-from tests.examples import examples
+from tests.cases import examples
 from tests.gemini_loopback import KEY, Loopback, loopback
 from tests.library import library as new_library
 from tests.s3_loopback import s3_service

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import examples
 from tests.corpora.conftest import mails_of
-from tests.examples import examples
 from transforms.mail.blocks.table import message_blocks
 from transforms.mail.chunks.table import message_chunks
 from transforms.mail.threads.threads import build_threads

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.examples import FACTOR
+from tests.cases import FACTOR
 from transforms.mail.messages import MailTables, Means, read_mail, split_mbox
 from transforms.settings.mail import MailSettings
 from transforms.text.spans import FLOWED_FORMATS, flowed_text

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.examples import FACTOR
+from tests.cases import FACTOR
 from tests.timing import HUNG
 
 SEED = int(os.environ.get("WEFT_FUZZ_SEED", "20260701"))

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from tests.cases import some
+from tests.cases import examples, some
 from tests.documents import read
-from tests.examples import examples
 from tests.format_files import docx, epub
 from tests.timing import growth
 from transforms.formats.read import read_format

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing, nullcontext
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -36,18 +37,17 @@ def test_a_built_workspace_is_well(built_once: Workspace):
     assert {area: f.found for area, f in told.items() if f.state == "fault"} == {}
 
 
+def _lake_file(work: Workspace) -> Path:
+    return next((work.settings.root / "lake" / "messages").rglob("*.parquet"))
+
+
 def _truncated_lake_file(work: Workspace) -> None:
-    file = next((work.settings.root / "lake" / "messages").rglob("*.parquet"))
+    file = _lake_file(work)
     file.write_bytes(file.read_bytes()[:-20])
 
 
-def _flipped_bit_in_the_lake(work: Workspace) -> None:
-    flip(next((work.settings.root / "lake" / "messages").rglob("*.parquet")))
-
-
 def _damaged_index(work: Workspace) -> None:
-    file = (work.index / "CURRENT").resolve()
-    file.write_bytes(b"\0" * 4096)
+    (work.index / "CURRENT").resolve().write_bytes(bytes(4096))
 
 
 def _index_with_fewer_rows(work: Workspace) -> None:
@@ -61,36 +61,26 @@ def _damaged_vectors(work: Workspace) -> None:
         connection.execute("UPDATE answers SET answer = zeroblob(8) WHERE rowid = 1")
 
 
-def _no_index(work: Workspace) -> None:
-    (work.index / "CURRENT").unlink()
-
-
-def _a_mail_more(work: Workspace) -> None:
-    work.write("dev/dev.2004-09.mbox", [Mail(800)])
-
-
 def _no_sources(work: Workspace) -> None:
     for path in (work.folder / "mail" / "users").iterdir():
         path.unlink()
 
 
-@pytest.mark.parametrize(
-    ("damage", "area", "state", "words"),
-    [
-        (_truncated_lake_file, "lake", "fault", "weft build"),
-        (_flipped_bit_in_the_lake, "lake", "fault", "weft build --verify"),
-        (_damaged_index, "index", "fault", "delete"),
-        (_index_with_fewer_rows, "index", "fault", "blocks"),
-        (_damaged_vectors, "cache", "fault", "weft cache verify --discard"),
-        (_no_index, "index", "warning", "weft build"),
-        (_a_mail_more, "sources", "warning", "dev/2004-09"),
-        (_no_sources, "sources", "fault", "source users"),
-    ],
-    ids=lambda value: getattr(value, "__name__", "").strip("_"),
-)
-def test_what_is_wrong_is_found_and_comes_with_a_remedy(
-    built: Workspace, damage: Callable[[Workspace], None], area: str, state: str, words: str
-):
+WRONG: dict[str, tuple[Callable[[Workspace], object], str, str, str]] = {
+    "truncated file": (_truncated_lake_file, "lake", "fault", "weft build"),
+    "flipped bit": (lambda work: flip(_lake_file(work)), "lake", "fault", "weft build --verify"),
+    "damaged index": (_damaged_index, "index", "fault", "delete"),
+    "index with fewer rows": (_index_with_fewer_rows, "index", "fault", "blocks"),
+    "damaged vectors": (_damaged_vectors, "cache", "fault", "weft cache verify --discard"),
+    "no index": (lambda work: (work.index / "CURRENT").unlink(), "index", "warning", "weft build"),
+    "new mail": (lambda w: w.write("dev/dev.2004-09.mbox", [Mail(800)]), "sources", "warning", "dev/2004-09"),
+    "no sources": (_no_sources, "sources", "fault", "source users"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_found_and_comes_with_a_remedy(built: Workspace, case: str):
+    damage, area, state, words = WRONG[case]
     damage(built)
     finding = found(built)[area]
     assert finding.state == state

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_project.models.static import BERT, PieceTokenizer, load_tokenizer, read_tokenizer, text_pieces
-from tests.examples import examples
+from tests.cases import examples
 
 WHOLE = load_tokenizer()
 OWN = read_tokenizer("weft")

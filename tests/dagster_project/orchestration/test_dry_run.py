@@ -50,10 +50,6 @@ def _more_mail(work: Workspace) -> None:
     path.write_bytes(path.read_bytes() * 2)
 
 
-def _new_month(work: Workspace) -> None:
-    work.write("dev/dev.2004-03.mbox", discussion(700, 4, "planner"))
-
-
 def _other_settings(work: Workspace) -> None:
     configured(work, chunks={"message_chars": 900})
 
@@ -67,31 +63,23 @@ def _other_chunker(work: Workspace) -> None:
         work.lake.stage(table, ALL[0], stored, code_version=older, inputs=footer.inputs).commit()
 
 
-def _damaged_file(work: Workspace) -> None:
-    work.lake.path("messages", ALL[0]).write_bytes(b"PAR1")
+REASONS: dict[str, tuple[Callable[[Workspace], object], int, str]] = {
+    "source changed": (_more_mail, 1, "attachments"),
+    "new": (lambda w: w.write("dev/dev.2004-03.mbox", discussion(700, 4, "planner")), 1, "attachments"),
+    "other settings of message_chunks": (_other_settings, 3, "message_chunks"),
+    "message_chunks is of another version of Weft": (_other_chunker, 1, "message_chunks"),
+    "damaged": (lambda work: work.lake.path("messages", ALL[0]).write_bytes(b"PAR1"), 1, "attachments"),
+    "message_terms is missing": (lambda w: w.lake.path("message_terms", ALL[0]).unlink(), 1, "message_terms"),
+}
+"""By reason the change that gives it, the number of its partitions, and the first table."""
 
 
-def _missing_file(work: Workspace) -> None:
-    work.lake.path("message_terms", ALL[0]).unlink()
-
-
-@pytest.mark.parametrize(
-    ("change", "reasons", "first_table"),
-    [
-        (_more_mail, {"source changed": 1}, "attachments"),
-        (_new_month, {"new": 1}, "attachments"),
-        (_other_settings, {"other settings of message_chunks": 3}, "message_chunks"),
-        (_other_chunker, {"message_chunks is of another version of Weft": 1}, "message_chunks"),
-        (_damaged_file, {"damaged": 1}, "attachments"),
-        (_missing_file, {"message_terms is missing": 1}, "message_terms"),
-    ],
-)
-def test_why_something_is_made_again(
-    built: Workspace, change: Callable[[Workspace], None], reasons: dict[str, int], first_table: str
-):
+@pytest.mark.parametrize("reason", REASONS)
+def test_why_something_is_made_again(built: Workspace, reason: str):
+    change, count, first_table = REASONS[reason]
     change(built)
     found = looked(built)
-    assert found.reasons == reasons
+    assert found.reasons == {reason: count}
     assert found.pieces[0].tables[0] == first_table
     assert found.publishes and found.seconds is not None and found.seconds > 0
     if "message_chunks" in found.pieces[0].tables:

@@ -22,8 +22,8 @@ from dagster_project.orchestration.reconcile import reconcile, runs_of_dagster
 from dagster_project.orchestration.runs import run_partitions
 from dagster_project.orchestration.work import Phase, Work
 from tests.archives import Mail, Workspace, differences, rebuilt
+from tests.cases import examples
 from tests.daemon import Daemon
-from tests.examples import examples
 from tests.fuzz.fuzzing import seeds
 from tests.runs import run_of_dagster
 

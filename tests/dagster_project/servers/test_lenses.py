@@ -20,7 +20,7 @@ from dagster_project.index.search.opened_index import open_index
 from dagster_project.outgoing.receipts import Receipts
 from tests.archives import Mail, Workspace
 from tests.assistants import Call, called
-from tests.examples import examples
+from tests.cases import examples
 from tests.pages import BROWSED, pages
 from tests.processes import forked
 from tests.timing import HUNG

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_project.models.static import PackagedTokenCounter
-from tests.examples import examples
+from tests.cases import examples
 from transforms.conversations.query_chunks import token_segments
 
 COUNT = PackagedTokenCounter().counts

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import examples
 from tests.documents import documents, read
-from tests.examples import examples
 from transforms.documents.links import document_links, document_references
 from transforms.documents.nodes import document_nodes
 from transforms.schemas.documents import DOCUMENT_REFERENCES

@@ -5,8 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from tests.cases import some
-from tests.examples import examples
+from tests.cases import examples, some
 from transforms.documents.frontmatter import frontmatter
 from transforms.documents.markdown import masked, parse
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.cases import examples
 from tests.documents import documents, read
-from tests.examples import examples
 from transforms.documents.nodes import MAX_CRUMB_CHARS, Slugs, document_nodes, slug_base
 from transforms.schemas.documents import DOCUMENT_NODES
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.cases import examples
 from transforms.embedding.sign_codes import CodedVectors, CodeScores, hamming, sign_codes
 from transforms.embedding.vectors import fixed_point, unit_length
 from transforms.retrieval.fusion import ExactScores

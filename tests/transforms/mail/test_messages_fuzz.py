@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.cases import examples
 from transforms.mail.messages import MailTables, Means, RawMail, read_mail, split_mbox
 from transforms.settings.mail import MailSettings
 

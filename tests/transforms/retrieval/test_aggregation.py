@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.cases import examples
 from tests.hit_tables import hits_of, with_facts
 from transforms.retrieval.aggregation import Match, SectionNode, aggregated, in_sections
 from transforms.settings.search import SearchSettings

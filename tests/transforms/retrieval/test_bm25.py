@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.cases import examples
 from transforms.retrieval import bm25
 from transforms.retrieval.bm25 import FIELDS, TermScores, terms_by_query, weighed, weighed_wholes
 from transforms.retrieval.fusion import ExactScores

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.cases import examples
 from tests.transforms.retrieval.test_bm25 import postings
 from transforms.retrieval.bm25 import TermScores, weighed
 from transforms.retrieval.fusion import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.cases import examples
 from tests.hit_tables import hits_of, with_facts
 from transforms.retrieval import collapse, cutoffs, pipeline
 from transforms.retrieval.diversity import diversified, marginal_order

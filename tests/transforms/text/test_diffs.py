@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.cases import examples
 from transforms.text.diffs import binary_ranges, diff_columns, file_starts
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from tests.examples import examples
+from tests.cases import examples
 from transforms.text.visible import table_text
 
 PAGE = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")

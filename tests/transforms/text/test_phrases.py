@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.cases import examples
 from transforms.text.phrases import holding, words_pattern
 
 SENTENCE = (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.cases import examples
 from transforms.languages import OR, UNSPACED
 from transforms.schemas.chunks import CHUNKS
 from transforms.settings.search import TermSettings

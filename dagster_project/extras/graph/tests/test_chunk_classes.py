@@ -4,7 +4,7 @@ import pytest
 
 from dagster_project.extras.graph.transforms.chunk_classes import chunk_classes
 from dagster_project.extras.graph.transforms.settings import GraphSettings
-from tests.transforms.documents.document_tables import tables
+from tests.documents import tables
 from transforms.documents.chunks.table import document_chunks
 from transforms.settings.documents import DocumentChunkSettings
 

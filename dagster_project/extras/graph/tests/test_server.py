@@ -12,7 +12,6 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 
 import pytest
-import uvicorn
 from pydantic import ValidationError
 
 from dagster_project.extras.graph.command import graph_app
@@ -20,7 +19,8 @@ from dagster_project.extras.graph.exporter import FileGraphExporter
 from dagster_project.extras.graph.tests.test_hal_export import tables
 from dagster_project.extras.graph.transforms.hal_export import graph_folders
 from dagster_project.extras.graph.transforms.settings import GraphSettings
-from tests.timing import HUNG, until
+from tests.pages import served
+from tests.timing import HUNG
 from transforms.errors import IndexUnavailableError
 
 MANUAL = "# Manual\n\nAll of it: ä, ö, ü.\n\n" + "\n\n".join(
@@ -70,20 +70,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def port(folder: Path) -> Iterator[int]:
     """The port of a running server of the graph, which pages of one origin may ask."""
     settings = GraphSettings(origins=(FRIEND,), base_url="https://notes.example.org/graph/")
-    with served(folder, settings) as found:
+    with served(graph_app(folder, settings)) as found:
         yield found
-
-
-@contextmanager
-def served(folder: Path, settings: GraphSettings) -> Iterator[int]:
-    """The port of a server of the graph in `folder`."""
-    server = uvicorn.Server(uvicorn.Config(graph_app(folder, settings), port=0, log_level="critical"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    until(lambda: server.started or not thread.is_alive(), "a server that has started")
-    yield server.servers[0].sockets[0].getsockname()[1]
-    server.should_exit = True
-    thread.join(HUNG)
 
 
 def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[HTTPResponse, bytes]:
@@ -200,7 +188,7 @@ def asked(
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_by_default_no_page_of_another_origin_may_embed_or_read_a_file(folder: Path, site: str):
-    with served(folder, GraphSettings()) as port:
+    with served(graph_app(folder, GraphSettings())) as port:
         own = {"Host": "127.0.0.1:PORT"}
         for more in ({"Origin": FRIEND}, {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}):
             answer, body = asked(port, own | more)
@@ -227,7 +215,10 @@ def test_origins_make_no_file_of_the_graph_anew():
 def test_a_browser_reads_a_document_from_a_page_of_a_named_origin_alone(
     folder: Path, tmp_path: Path, named: bool
 ):
-    with pages(tmp_path) as origin, served(folder, GraphSettings(origins=(origin,) if named else ())) as port:
+    with (
+        pages(tmp_path) as origin,
+        served(graph_app(folder, GraphSettings(origins=(origin,) if named else ()))) as port,
+    ):
         (tmp_path / "page.html").write_text(PAGE % (CLIENT, json.dumps(f"http://127.0.0.1:{port}/")))
         options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
         command = [

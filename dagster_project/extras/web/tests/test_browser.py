@@ -1,35 +1,23 @@
-"""People search and read in Chromium: on a desk and on a phone, with and without JavaScript; hostile mails stay inert.
+"""People search and read in Chromium: on a desk and on a phone, with and without JavaScript; hostile mails stay inert."""
 
-Pictures are kept in `.screenshots/` of the repository, or where WEFT_SCREENSHOTS says; those of the documentation are made
-again by `make pictures`."""
-
-import io
-import os
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
-from PIL import Image
 
 from dagster_project.extras.web.app import web_app
 from dagster_project.extras.web.tests.test_files import TRACKED, picture, sent
 from dagster_project.extras.web.tests.test_texts import HOSTILE
 from tests.archives import Mail, Workspace, mbox
 from tests.format_files import page_of, pdf
-from tests.pages import BROWSED
-from tests.processes import free_port
-from tests.timing import HUNG, until
+from tests.pages import BROWSED, served, shoot
+from tests.timing import HUNG
 
 # What the pages show is built before Chromium starts, whose event loop would be met by that of a build.
 pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("base")]
 
-ROOT = Path(__file__).parents[4]
-SCREENSHOTS = Path(os.environ.get("WEFT_SCREENSHOTS") or ROOT / ".screenshots")
 DESK, PHONE = {"width": 1400, "height": 950}, {"width": 390, "height": 844}
 SERIOUS = ("serious", "critical")
 QUERY = "torn WAL records after a power cut"
@@ -89,21 +77,8 @@ def sample(shipped: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Work
 
 @pytest.fixture(scope="module")
 def base(sample: Workspace) -> Iterator[str]:
-    with served(sample) as address:
-        yield address
-
-
-@contextmanager
-def served(work: Workspace) -> Iterator[str]:
-    """The address at which a server shows an index."""
-    port = free_port()
-    server = uvicorn.Server(uvicorn.Config(web_app(work.settings), port=port, log_level="warning"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    until(lambda: server.started or not thread.is_alive(), "a server that has started")
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join()
+    with served(web_app(sample.settings)) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @contextmanager
@@ -125,14 +100,6 @@ def opened(
     assert [url for url in asked if not url.startswith(base)] == []
     assert said == []
     assert dialogs == []
-
-
-def shoot(page: Any, name: str) -> None:
-    """Keep a picture of a page, in few colours."""
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    shown = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    # Rare colours stay what they are; the default makes brown of the orange of the mark.
-    shown.quantize(128, Image.Quantize.MAXCOVERAGE).save(SCREENSHOTS / f"{name}.png", optimize=True)
 
 
 def fits(page: Any) -> bool:
@@ -363,7 +330,10 @@ def test_a_picture_of_the_pages(
     (thread,) = shipped.column("SELECT thread_id FROM threads ORDER BY message_count DESC, thread_id LIMIT 1")
     third = f"thread_id = '{thread}' ORDER BY position OFFSET 2 LIMIT 1"
     (mail,) = shipped.column(f"SELECT message_id FROM thread_tree WHERE {third}")
-    with served(shipped) as base, opened(chromium, base, size=size, dark=dark) as page:
+    with (
+        served(web_app(shipped.settings)) as port,
+        opened(chromium, f"http://127.0.0.1:{port}", size=size, dark=dark) as page,
+    ):
         if name == "serve-saved":
             page.goto(f"/?q={QUERY}")
             page.locator("summary", has_text="Save").click()

@@ -30,8 +30,8 @@ from dagster_project.extras.web.site import Site
 from dagster_project.extras.web.unpacked import MOST_UNPACKED
 from dagster_project.index.search.index_pool import AllBusyError
 from tests.archives import Workspace
+from tests.cases import examples
 from tests.dagster_project.sources.test_chat_exports import written
-from tests.examples import examples
 from tests.format_files import Text, pdf, zipped
 from transforms.settings.models import SafetySettings
 from transforms.settings.search import LensSettings

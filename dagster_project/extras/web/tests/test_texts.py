@@ -12,7 +12,7 @@ from dagster_project.extras.web.mail_parts import Part, mail_parts, plain_parts
 from dagster_project.extras.web.mails import _ancestors
 from dagster_project.extras.web.marks import Address, Marked, followed, highlighted, linked, markdown_html
 from dagster_project.extras.web.question import page_of
-from tests.examples import examples
+from tests.cases import examples
 
 HOSTILE = (
     "<script>alert(1)</script>", '<img src=x onerror="alert(1)">',

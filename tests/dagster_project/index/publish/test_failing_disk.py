@@ -17,7 +17,7 @@ from dagster_project.cli.doctor import examination
 from dagster_project.evaluation.evaluate import open_index
 from dagster_project.orchestration.outcomes import Finding
 from tests.archives import Workspace, differences
-from tests.examples import FACTOR
+from tests.cases import FACTOR
 
 QUERY = ["What does the compactor do?"]
 STEP = 25

@@ -20,7 +20,7 @@ from dagster_project.index.files.segments import (
     write_facts,
     write_terms,
 )
-from tests.examples import examples
+from tests.cases import examples
 from transforms.embedding.sign_codes import sign_codes
 from transforms.retrieval import bm25
 

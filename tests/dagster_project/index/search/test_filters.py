@@ -16,7 +16,7 @@ from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.embedders import make_embedder
 from tests.archives import START, Mail, Once, Workspace, discussion
-from tests.examples import examples
+from tests.cases import examples
 from transforms.errors import QueryError, QuerySyntaxError
 from transforms.retrieval.query_fields import time_span
 from transforms.retrieval.query_language import Both, Condition, Either, Leaf, Negation, storable

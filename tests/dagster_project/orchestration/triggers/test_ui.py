@@ -1,30 +1,23 @@
-"""Dagster's own web server, daemon and Chromium run the shipped sample as any Dagster project.
+"""Dagster's own web server, daemon and Chromium run the shipped sample as any Dagster project."""
 
-Pictures are kept in `.screenshots/` of the repository, or where WEFT_SCREENSHOTS says; those of the documentation are
-made again by `make pictures`."""
-
-import io
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from PIL import Image
 
 from assets.partitions import CONTEXT, DOCUMENTS, MAIL
 from dagster_project.system.locks import lake_lock
 from tests.archives import Workspace, discussion, mbox
 from tests.dagster_project.servers.test_own_pages import status
 from tests.dagster_ui import Server, answered, weft_ui
+from tests.pages import shoot
 from tests.processes import weft
 from tests.timing import HUNG, until
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("running")]
 
-ROOT = Path(__file__).parents[4]
-SCREENSHOTS = Path(os.environ.get("WEFT_SCREENSHOTS") or ROOT / ".screenshots")
 SCHEDULE = "refresh_every_hour"
 AUTOMATIONS = (SCHEDULE, "refresh_goes_on")
 NOTHING = "nothing changed: the index shows the sources as they are"
@@ -65,13 +58,6 @@ def browser(chromium: Any) -> Iterator[Any]:
     opened.set_default_timeout(HUNG * 1000)
     yield opened
     opened.close()
-
-
-def shoot(page: Any, name: str) -> None:
-    """Keep a picture of a page, in few colours."""
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    shown = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    shown.quantize(128, Image.Quantize.MAXCOVERAGE).save(SCREENSHOTS / f"{name}.png", optimize=True)
 
 
 def at(server: Server, path: str) -> str:
@@ -254,5 +240,4 @@ def test_a_page_is_drawn_for_its_picture(browser: Any, server: Server, name: str
     browser.goto(at(server, path))
     browser.get_by_text(shown).first.wait_for()
     browser.wait_for_load_state("networkidle")
-    shoot(browser, name)
-    assert (SCREENSHOTS / f"{name}.png").stat().st_size < 200_000
+    assert shoot(browser, name).stat().st_size < 200_000

@@ -6,8 +6,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.cases import examples
 from tests.documents import documents, read
-from tests.examples import examples
 from transforms.documents.chunks.headings import tree_chunks
 from transforms.documents.nodes import document_nodes
 from transforms.schemas.chunks import CHUNKS, EXCLUSIONS

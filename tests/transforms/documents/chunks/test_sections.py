@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.transforms.documents.document_tables import chunks_of
+from tests.documents import chunks_of
 from transforms.documents.chunks.sections import splits
 from transforms.settings.documents import DocumentChunkSettings
 

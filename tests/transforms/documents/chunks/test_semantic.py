@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
-from tests.transforms.documents.document_tables import chunks_of, exclusions_of
+from tests.cases import examples
+from tests.documents import chunks_of, exclusions_of
 
 
 def words(tokens: int) -> str:

@@ -6,11 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.cases import some
-from tests.documents import read
-from tests.examples import examples
+from tests.cases import examples, some
+from tests.documents import chunks_of, exclusions_of, read, tables
 from tests.timing import seconds
-from tests.transforms.documents.document_tables import chunks_of, exclusions_of, tables
 from transforms.documents.chunks.table import document_chunks
 from transforms.documents.nodes import document_nodes
 from transforms.schemas.chunks import CHUNKS, EXCLUSIONS

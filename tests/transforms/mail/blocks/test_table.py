@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.cases import some
-from tests.examples import examples
+from tests.cases import examples, some
 from transforms.mail.blocks.rules import LANGUAGES
 from transforms.mail.blocks.table import message_blocks
 from transforms.schemas.mail import MESSAGE_BLOCKS

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.cases import examples
 from tests.transforms.mail.chunks.test_table import attachment, mails, patch, sized
 from transforms.mail.blocks.table import message_blocks
 from transforms.mail.chunks.long_texts import SLOW_LANE, Chunked, chunks_in_time, present_texts

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.cases import some
-from tests.examples import examples
+from tests.cases import examples, some
 from transforms.hashing import text_hash
 from transforms.mail.blocks.table import message_blocks
 from transforms.mail.chunks import attachments

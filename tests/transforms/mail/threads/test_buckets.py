@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.cases import examples
 from tests.transforms.mail.threads.test_threads import mail, table
 from transforms.mail.threads import buckets
 from transforms.mail.threads.threads import build_threads

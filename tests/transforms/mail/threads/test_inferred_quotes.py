@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.cases import examples
 from transforms.hashing import text_hash
 from transforms.mail.threads.inferred_quotes import (
     body_lines,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.cases import examples
 from transforms.mail.headers import patch_subjects
 from transforms.mail.threads.patch_series import patch_series
 from transforms.mail.threads.threads import build_threads

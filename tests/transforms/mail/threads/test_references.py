@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.cases import examples
 from transforms.mail.threads.references import message_links, message_references, titled_mails
 from transforms.schemas.mail import MESSAGES
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cases import some
-from tests.examples import examples
+from tests.cases import examples, some
 from transforms.mail.threads.threads import ThreadTables, build_threads, canonical, memberships
 from transforms.schemas.mail import MESSAGES
 from transforms.settings.mail import ThreadSettings
