@@ -204,7 +204,10 @@ class MonthlyArchives:
         if not start:
             # Gone before its validator is replaced: parts of two answers must never be put together.
             partial.unlink(missing_ok=True)
-            entry = entry | {"address": checked["address"], "resume": self._resumable_by(response)}
+            etag = self._validator(response, "etag")
+            is_strong = etag and not etag.startswith("W/")
+            resume = etag if is_strong else self._validator(response, "last-modified")
+            entry = entry | {"address": checked["address"], "resume": resume}
             self.landing.items[archive.stem] = entry
             self.landing.save()
         ending = await self._write(response, partial, start, archive)
@@ -269,11 +272,6 @@ class MonthlyArchives:
             "the address" if is_page else f"no mbox ({kind}); mend the address"
         )  # fmt: skip
         return FetchError(f"{shown_address(archive.url)} gives {what}")
-
-    def _resumable_by(self, response: httpx2.Response) -> str | None:
-        """The validator that an unfinished download can be continued with: a strong ETag, else the time of change."""
-        etag = self._validator(response, "etag")
-        return etag if etag and not etag.startswith("W/") else self._validator(response, "last-modified")
 
     def _validator(self, response: httpx2.Response, header: str) -> str | None:
         """A validator that can be sent back; None for one that cannot, or that echoes a secret."""

@@ -82,12 +82,10 @@ def _texts(row: Mapping[str, Any]) -> Iterator[str]:
         yield content
     for embed in map(fields, list_of(row.get("embeds"))):
         yield from _of_embed(embed)
-    for file in map(fields, list_of(row.get("attachments"))):
-        if file.get("fileName"):
-            yield f"[{file['fileName']}]"
-    for sticker in map(fields, list_of(row.get("stickers"))):
-        if sticker.get("name"):
-            yield f"[{sticker['name']}]"
+    for kind, name in (("attachments", "fileName"), ("stickers", "name")):
+        for shown in map(fields, list_of(row.get(kind))):
+            if shown.get(name):
+                yield f"[{shown[name]}]"
     poll = fields(row.get("poll"))
     if question := fields(poll.get("question")).get("text"):
         yield str(question)

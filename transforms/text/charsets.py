@@ -142,11 +142,8 @@ def _strict(data: bytes, codec: str) -> str | None:
 def _japanese(data: bytes) -> str | None:
     if b"\x1b$" not in data or not _JAPANESE_ESCAPE.search(data):
         return None
-    for codec in ("iso2022_jp_2", "iso2022_jp_ext", "iso2022_jp_2004"):
-        text = _strict(data, codec)
-        if text is not None:
-            return text
-    return None
+    texts = (_strict(data, codec) for codec in ("iso2022_jp_2", "iso2022_jp_ext", "iso2022_jp_2004"))
+    return next((text for text in texts if text is not None), None)
 
 
 def _guess(data: bytes) -> tuple[str, str]:

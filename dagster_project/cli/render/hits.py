@@ -238,7 +238,11 @@ def print_explanation(result: Explanation, rows: int) -> None:
         if dropped.height:
             console.print(Text(f"{table.stage} dropped {dropped.height:,}", style="bold"))
             for row in dropped.head(rows).iter_rows(named=True):
-                console.print(Text(f"  #{row['rank_before']} ") + _drop_line(result, row), soft_wrap=True)
+                _, place, title = result.name(row["chunk_no"])
+                target = f" → {into}" if (into := result.name(row["into"])[1]) else ""
+                reason = (f"\n     {row['reason']}{target}", "dim")
+                line = Text.assemble(f"  #{row['rank_before']} {place}  ", (title, "cyan"), reason)
+                console.print(line, soft_wrap=True)
     if result.fate is not None:
         console.print(Text(f"{result.fate.id}: {result.fate.answer}", style="bold cyan"), soft_wrap=True)
         for m in result.fate.moments:
@@ -297,10 +301,3 @@ def _ways(result: Explanation, rows: int) -> Text:
             Text(" ".join(map(str.rjust, shown, map(len, names)))),
         ]
     return Text("\n").join(lines)
-
-
-def _drop_line(result: Explanation, row: dict[str, Any]) -> Text:
-    _, place, title = result.name(row["chunk_no"])
-    into = result.name(row["into"])[1]
-    target = f" → {into}" if into else ""
-    return Text.assemble(f"{place}  ", (title, "cyan"), (f"\n     {row['reason']}{target}", "dim"))

@@ -30,7 +30,7 @@ def tree_chunks(documents: pa.Table, nodes: pa.Table) -> ChunkTables:
     excluded: list[dict[str, Any]] = []
     bodies = _bodies(nodes)
     for document in documents_of(documents, nodes):
-        chunk_bodies = _in_characters(bodies.get(document.doc_id, []), document)
+        chunk_bodies = _in_characters(bodies[document.doc_id], document)
         numbers: dict[str, int] = {}
         for position, body in enumerate(chunk_bodies):
             row = _row(document, position, body)
@@ -62,14 +62,8 @@ def _bodies(nodes: pa.Table) -> dict[str, list[_Body]]:
 
 
 def _in_characters(bodies: list[_Body], document: Document) -> list[_Body]:
-    chars = document.offsets.chars
-    headings, starts, ends = (
-        chars([body.heading for body in bodies]),
-        chars([body.start for body in bodies]),
-        chars([body.end for body in bodies]),
-    )
-    crumbs = (body.breadcrumb for body in bodies)
-    return [_Body(*body) for body in zip(crumbs, headings, starts, ends, strict=True)]
+    crumbs, *places = zip(*bodies, strict=True)
+    return [_Body(*body) for body in zip(crumbs, *map(document.offsets.chars, places), strict=True)]
 
 
 def _row(document: Document, position: int, body: _Body) -> dict[str, Any]:
