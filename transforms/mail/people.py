@@ -42,9 +42,7 @@ def people(uses: pa.Table, aliases: Mapping[str, Sequence[str]]) -> pa.Table:
     evidence: dict[str, tuple[str, str]] = {}
     by_alias = (Join(addrs[0].lower(), a.lower(), "alias") for addrs in aliases.values() for a in addrs[1:])
     for join in (*by_alias, *_named(frame, shared), *_signatures(frame, shared)):
-        first, second = _root(parents, join.first), _root(parents, join.second)
-        if first != second:
-            parents[second] = first
+        if _joined(parents, join.first, join.second):
             evidence.setdefault(join.second, (join.evidence, join.first))
             evidence.setdefault(join.first, (join.evidence, join.second))
     addresses = names.join(
@@ -63,10 +61,20 @@ def people(uses: pa.Table, aliases: Mapping[str, Sequence[str]]) -> pa.Table:
     return PEOPLE.conform(_identified(rows).select(PEOPLE.names).sort("person_id", "addr").to_arrow())
 
 
-def _root(parents: Mapping[str, str], addr: str) -> str:
-    while addr in parents:
-        addr = parents[addr]
-    return addr
+def _root(parents: dict[str, str], member: str) -> str:
+    """The first member of a set; those on the way to it are brought nearer (R. E. Tarjan and J. van Leeuwen, 1984)."""
+    while parent := parents.get(member):
+        parents[member] = parents.get(parent, parent)
+        member = parent
+    return member
+
+
+def _joined(parents: dict[str, str], first: str, second: str) -> bool:
+    """Join the sets of two members; False if they are one set already."""
+    first, second = _root(parents, first), _root(parents, second)
+    if first != second:
+        parents[second] = first
+    return first != second
 
 
 def _names(frame: pl.DataFrame) -> pl.DataFrame:
@@ -107,11 +115,12 @@ def _shared(frame: pl.DataFrame) -> Iterator[str]:
         .filter(pl.col("key").list.len() > _MOST_NAMES)
         .rows()
     ):
-        groups: list[set[str]] = []
-        for words in (set(key.split()) for key in keys):
-            near = [group for group in groups if group & words]
-            groups = [group for group in groups if not group & words] + [words.union(*near)]
-        if len(groups) > _MOST_NAMES:
+        parents: dict[str, str] = {}
+        words = [key.split() or [""] for key in keys]
+        for first, *others in words:
+            for other in others:
+                _joined(parents, first, other)
+        if len({_root(parents, first) for first, *_ in words}) > _MOST_NAMES:
             yield addr
 
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
 import pytest
 
+from tests.timing import growth
 from transforms.mail.address_uses import address_uses
 from transforms.mail.messages import RawMail, read_mail
 from transforms.mail.people import people
 from transforms.mail.trailers import message_trailers
+from transforms.schemas.mail import ADDRESS_USES
 from transforms.settings.mail import MailSettings
 
 SIGNATURE = "\n-- \nAnn Lee, Institute of Gauges, Room 12, Example Street\n"
@@ -36,6 +39,20 @@ def joined(rows: Sequence[Mapping[str, object]]) -> Groups:
     ids = {row["person_id"] for row in rows}
     groups = {frozenset(str(r["addr"]) for r in rows if r["person_id"] == one) for one in ids}
     return {group for group in groups if len(group) > 1}
+
+
+def test_ten_times_the_addresses_of_one_person_take_about_ten_times_the_work():
+    def chain(count: int) -> pa.Table:
+        """Uses in which each address names the one before, and all write from one shared address."""
+        named = [
+            {"addr": f"a{n}@b.example", "also": f"a{n + 1}@b.example", "role": "named"} for n in range(count)
+        ]
+        shared = [{"addr": "all@b.example", "name": f"n{n} n{n + 1}", "role": "from"} for n in range(count)]
+        mails = {"partition": "s/1", "mail_count": 1}
+        return pa.Table.from_pylist([mails | use for use in named[::-1] + shared], ADDRESS_USES.arrow)
+
+    few, many = chain(2_000), chain(20_000)
+    assert growth(lambda: people(few, {}), lambda: people(many, {}), 25) < 25
 
 
 HOME_AND_WORK = {frozenset({"ann@home.example", "ann@work.example"})}
