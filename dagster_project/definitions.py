@@ -1,9 +1,7 @@
 """The definitions that Dagster loads: assets, checks, jobs, schedules, sensors and their resources."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 
@@ -26,9 +24,9 @@ _VALIDATES = "DAGSTER_IS_DEFS_VALIDATION_CLI"
 """Set by `dagster definitions validate` and `dg check defs`, which are asked whether the settings are right."""
 
 
-def build_definitions(settings: Settings, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
-    """The definitions for `settings`; `resources` replaces resources by name."""
-    assets = asset_definitions(settings, resources)
+def build_definitions(settings: Settings) -> dg.Definitions:
+    """The definitions for `settings`."""
+    assets = asset_definitions(settings)
     alerts = [failed_runs_sensor(settings), warnings_sensor(settings)] if settings.alerts.is_set else []
     names = {job.name for job in refresh_jobs(settings)}
     jobs = [job for job in assets.jobs or () if job.name in names]

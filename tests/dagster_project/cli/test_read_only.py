@@ -60,14 +60,6 @@ def trace(folder: Path) -> dict[str, tuple[int, int, str]]:
     return facts
 
 
-def _whole(work: Workspace) -> None:
-    assert (work.index / "CURRENT").exists()
-
-
-def _never_built(work: Workspace) -> None:
-    shutil.rmtree(work.settings.root)
-
-
 def _without_memories(work: Workspace) -> None:
     for memory in (work.settings.root / "cache").glob("*.json"):
         memory.unlink()
@@ -97,7 +89,8 @@ def _chats_without_a_key(work: Workspace) -> None:
 
 
 STATES: dict[str, tuple[Callable[[Workspace], None], int]] = {
-    "whole": (_whole, 0), "never built": (_never_built, 0), "without memories": (_without_memories, 0),
+    "whole": (lambda work: None, 0), "never built": (lambda work: shutil.rmtree(work.settings.root), 0),
+    "without memories": (_without_memories, 0),
     "damaged": (_damaged, 7), "killed": (_killed, 0), "chats without a key": (_chats_without_a_key, 0),
 }  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Whatever stands where Weft's own files belong: a build mends it, or says in one line what is wrong and what to do."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -114,15 +115,8 @@ def areas(work: Workspace) -> set[str]:
     """What the doctor finds that is not well."""
     done = weft(work.folder, "doctor", "--json", "--config", work.config)
     assert done.code in (0, 7), done.err
-    return {finding["area"] for finding in done_findings(done.out) if finding["state"] != "ok"}
-
-
-def done_findings(printed: str) -> list[dict[str, str]]:
-    """What `weft doctor --json` prints before a fault of its own."""
-    import json
-
-    findings: list[dict[str, str]] = json.loads(printed.splitlines()[0])
-    return findings
+    findings = json.loads(done.out.splitlines()[0])  # below them may be a fault of the doctor itself
+    return {finding["area"] for finding in findings if finding["state"] != "ok"}
 
 
 @pytest.mark.exhaustive
