@@ -108,6 +108,7 @@ RENAMING = {
     "dagster_project/extras/graph/exporter.py": "an exchange of two folders",
     "dagster_project/lake/kept_footers.py": "a copy of an object, made again if it is lost",
     "dagster_project/lake/lake.py": "many files, whose folders are made durable together",
+    "dagster_project/models/embedding_cache.py": "a damaged file is set aside",
     "dagster_project/remotes/landing.py": "many files, whose folders are made durable together",
     "dagster_project/sources/document_readers.py": "a cache, whose files are made again if they are lost",
     "dagster_project/system/durable.py": "the one place",

@@ -18,7 +18,7 @@ from transforms.hashing import parts_hash
 _TABLE = "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer NOT NULL, checksum)"
 _PAGE = "PRAGMA page_size = 32768"
 """Bytes of a page of a new file: five vectors of 3,072 numbers fill it; two would leave a fourth of half as many empty."""
-_ROWS = "SELECT key, answer, checksum FROM answers"
+_CHECKSUM = "checksum"
 _ROWS_FROM = "SELECT rowid, key, answer, checksum FROM answers WHERE rowid >= ? ORDER BY rowid"
 _BUSY_SECONDS = 60.0
 _AT_ONCE = 500
@@ -34,8 +34,11 @@ class Damage:
     reason: str
 
     def discard(self) -> int:
-        """Delete what cannot be read of it; returns how many answers stay."""
-        return SQLiteAnswerCache(self.path).salvage()
+        """Delete the file, or of one in SQLite what cannot be read; returns how many answers stay."""
+        if self.path.suffix == ".sqlite":
+            return SQLiteAnswerCache(self.path).salvage()
+        self.path.unlink(missing_ok=True)
+        return 0
 
 
 class SQLiteCache(Generic[Value]):
@@ -51,7 +54,7 @@ class SQLiteCache(Generic[Value]):
             for start in range(0, len(keys), _AT_ONCE):
                 part = list(keys[start : start + _AT_ONCE])
                 marks = ", ".join("?" * len(part))
-                rows = connection.execute(f"{_ROWS} WHERE key IN ({marks})", part)
+                rows = connection.execute(f"{_rows_of(connection)} WHERE key IN ({marks})", part)
                 answers |= {key: answer for key, answer, checksum in rows if _is_whole(key, answer, checksum)}
         return {key: answers[key] for key in keys if key in answers}
 
@@ -71,7 +74,9 @@ class SQLiteCache(Generic[Value]):
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         old = self.known(list(answers))
-        rows = [(key, text, _checksum(key, text)) for key, text in sorted(answers.items()) if key not in old]
+        rows = [
+            (key, text, _checksums(key, text)[0]) for key, text in sorted(answers.items()) if key not in old
+        ]
         with self._open() as connection, connection:
             connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", rows)
 
@@ -93,7 +98,9 @@ class SQLiteCache(Generic[Value]):
         try:
             with self._read() as connection:
                 lines = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-                if lines == ["ok"] and (bad := sum(not _is_whole(*row) for row in connection.execute(_ROWS))):
+                if lines == ["ok"] and (
+                    bad := sum(not _is_whole(*row) for row in connection.execute(_rows_of(connection)))
+                ):
                     lines = [f"{bad:,} entries are not what was stored"]
         except AnswerCacheError as error:
             lines = [str(error.__cause__)]
@@ -156,6 +163,8 @@ class SQLiteCache(Generic[Value]):
         with self._connected(self.path, "mode=rwc") as connection:
             connection.execute(_PAGE)
             connection.execute(_TABLE)
+            if _CHECKSUM not in _columns(connection):
+                connection.execute(f"ALTER TABLE answers ADD COLUMN {_CHECKSUM} TEXT")
             yield connection
 
     @contextmanager
@@ -177,9 +186,19 @@ SQLiteAnswerCache = SQLiteCache[str]
 
 def _with_table(connection: sqlite3.Connection) -> sqlite3.Connection:
     """The connection, with a temporary table if the file lacks one: nothing was stored, or the first change was undone."""
-    if not connection.execute("PRAGMA table_info(answers)").fetchone():
+    if not _columns(connection):
         connection.execute(_TABLE.replace("TABLE", "TEMPORARY TABLE", 1))
     return connection
+
+
+def _columns(connection: sqlite3.Connection) -> list[str]:
+    return [row[1] for row in connection.execute("PRAGMA table_info(answers)")]
+
+
+def _rows_of(connection: sqlite3.Connection) -> str:
+    """The statement of all rows; those of a file of an earlier version have no checksum."""
+    checksum = _CHECKSUM if _CHECKSUM in _columns(connection) else "NULL"
+    return f"SELECT key, answer, {checksum} FROM answers"
 
 
 def _readable_rows(connection: sqlite3.Connection) -> Iterator[tuple[str, str, bytes | None]]:
@@ -195,13 +214,15 @@ def _readable_rows(connection: sqlite3.Connection) -> Iterator[tuple[str, str, b
             skipped *= 2
 
 
-def _checksum(key: str, answer: str | bytes) -> bytes:
-    return bytes.fromhex(parts_hash((key, answer))[:16])
+def _checksums(key: str, answer: str | bytes) -> tuple[bytes, str]:
+    """The checksum of an answer, and that of the same by an earlier version."""
+    whole = parts_hash((key, answer))
+    return bytes.fromhex(whole[:16]), whole
 
 
-def _is_whole(key: str, answer: str | bytes, checksum: bytes | None) -> bool:
-    """True if an answer is as it was stored."""
-    return isinstance(answer, str | bytes) and checksum == _checksum(key, answer)
+def _is_whole(key: str, answer: str | bytes, checksum: bytes | str | None) -> bool:
+    """True if an answer is as it was stored, or of an earlier version, which did not say."""
+    return isinstance(answer, str | bytes) and (checksum is None or checksum in _checksums(key, answer))
 
 
 def _is_half_written(connection: sqlite3.Connection) -> bool:

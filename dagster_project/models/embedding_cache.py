@@ -10,16 +10,19 @@ from typing import IO
 from urllib.parse import quote, unquote
 
 import numpy as np
+import pyarrow as pa
 from upath import UPath
 
 from assets.protocols.models import Key
 from dagster_project.models.answer_cache import Damage, SQLiteAnswerCache, SQLiteCache
-from dagster_project.models.shared_vectors import SharedVectors
-from dagster_project.system.disk_space import may_be_made
+from dagster_project.models.shared_vectors import SharedVectors, segment_rows
+from dagster_project.system.disk_space import may_be_made, raise_of_machine
 from transforms.embedding.vectors import fixed_point, from_fixed_point, require_usable, table_of
+from transforms.errors import EmbeddingError
 
 _VECTORS = "vectors.sqlite"
 _CLAIMS = ".claims"
+_SET_ASIDE = ".damaged"
 _AT_ONCE = 1 << 14
 """Vectors that are read at once: some 16 MB."""
 
@@ -39,7 +42,8 @@ class SQLiteEmbeddingCache:
     """A file of vectors in 16-bit fixed point, by hash of their text, for each `<root>/<model>/<dimensions>/<task>/`.
 
     Any number of processes may store at once, and a killed one loses at most its batches in flight. Each vector has
-    a checksum: a damaged one counts as missing.
+    a checksum: a damaged one counts as missing. Files of vectors in Parquet, as earlier versions wrote them, are
+    read into it and deleted.
 
     A claim is a lock on one byte of the file `.claims`, at an offset computed from the hash: the system
     releases it when the process ends, however it ends. One file for all models stores why texts were
@@ -143,6 +147,8 @@ class SQLiteEmbeddingCache:
         damages = self._refusals.verify() + self._requests.verify()
         for key in self._keys():
             damages += self._vectors(key).verify()
+            aside = sorted(self._folder(key).glob(f"*{_SET_ASIDE}"))
+            damages += [Damage(segment, "set aside as damaged") for segment in aside]
         return damages
 
     def stats(self) -> list[Holding]:
@@ -191,11 +197,22 @@ class SQLiteEmbeddingCache:
         return self.root / quote(model, safe="+@") / str(dimensions) / task
 
     def _vectors(self, key: Key) -> SQLiteCache[bytes]:
-        """The file of vectors, with those of other machines."""
+        """The file of vectors, with those of other machines and of earlier versions."""
         folder = self._folder(key)
         cache = SQLiteCache[bytes](folder / _VECTORS)
         for rows in self._shared.new(folder) if self._shared else ():
             self._store(cache, *rows)
+        for segment in sorted(folder.glob("*.parquet")) if may_be_made(folder) else ():
+            try:
+                for hashes, vectors in segment_rows(segment):
+                    require_usable(vectors, len(hashes), key[1])
+                    self._store(cache, hashes, vectors)
+                segment.unlink(missing_ok=True)
+            except FileNotFoundError:
+                continue  # another process reads it in
+            except (pa.ArrowException, OSError, EmbeddingError, ValueError, LookupError) as error:
+                raise_of_machine(error)
+                segment.replace(segment.with_suffix(_SET_ASIDE))
         return cache
 
     def _store(self, cache: SQLiteCache[bytes], hashes: Sequence[str], vectors: np.ndarray) -> None:

@@ -19,6 +19,13 @@ _Rows = tuple[list[str], np.ndarray]
 """Hashes of texts, and their vectors as a float32 matrix."""
 
 
+def segment_rows(segment: Path | BytesIO) -> Iterator[_Rows]:
+    """The rows of a Parquet file of vectors, some at a time; ArrowException or OSError if it is damaged."""
+    with pq.ParquetFile(segment, page_checksum_verification=True) as file:
+        for rows in file.iter_batches(_ROWS_AT_ONCE, columns=["text_hash", "vector"]):
+            yield rows.column(0).to_pylist(), matrix(pa.chunked_array([rows.column(1)]))
+
+
 class SharedVectors:
     """The vectors of all machines on an object store; a file here notes which objects this machine has read."""
 
@@ -31,11 +38,7 @@ class SharedVectors:
         paths = self._objects(folder)
         for path in sorted(set(paths) - self._read.known(paths).keys()):
             with suppress(FileNotFoundError):  # another machine replaced it
-                stored = pq.ParquetFile(
-                    BytesIO(self.place.fs.cat_file(path)), page_checksum_verification=True
-                )
-                for rows in stored.iter_batches(_ROWS_AT_ONCE, columns=["text_hash", "vector"]):
-                    yield rows.column(0).to_pylist(), matrix(pa.chunked_array([rows.column(1)]))
+                yield from segment_rows(BytesIO(self.place.fs.cat_file(path)))
             self._read.store({path: ""})
 
     def put(self, folder: Path, table: pa.Table) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from assets import embedding
 from dagster_project.models.answer_cache import SQLiteAnswerCache
 from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
 from tests.processes import write_that_is_killed
-from transforms.embedding.vectors import fixed_point, unit_length
+from transforms.embedding.vectors import fixed_point, table_of, unit_length
 from transforms.errors import AnswerCacheError, EmbeddingError
 from transforms.hashing import text_hash
 
@@ -152,6 +153,22 @@ def test_a_file_that_is_no_database_is_deleted(cache: SQLiteEmbeddingCache):
     files(cache)[0].write_bytes(b"no database" * 99)
     (damage,) = cache.verify()
     assert (damage.discard(), files(cache), cache.verify()) == (0, [], [])
+
+
+def test_files_of_an_earlier_version_are_read_in_and_damaged_ones_set_aside(cache: SQLiteEmbeddingCache):
+    folder = cache.root / "model" / "4" / "document"
+    folder.mkdir(parents=True)
+    pq.write_table(table_of([A, B], vectors(1, 2)), folder / "1-a.parquet")
+    pq.write_table(table_of([B, C], vectors(2, 3)), folder / "1-b.parquet")
+    pq.write_table(table_of([UNKNOWN], vectors(4) * 2), folder / "1-long.parquet")
+    pq.write_table(pa.table({"other": [1]}), folder / "1-other.parquet")
+    (folder / "1-torn.parquet").write_bytes((folder / "1-a.parquet").read_bytes()[:-5])
+    assert known(cache) == {A, B, C}
+    assert cache.vectors(KEY, [C])[1].tolist() == vectors(3).tolist()
+    assert list(folder.glob("*.parquet")) == []
+    damages = cache.verify()
+    assert [d.path.stem for d in damages] == ["1-long", "1-other", "1-torn"]
+    assert sum(d.discard() for d in damages) == 0 and cache.verify() == []
 
 
 def test_prune_drops_what_is_not_used_and_other_models_when_asked(cache: SQLiteEmbeddingCache):
