@@ -3,7 +3,6 @@
 import os
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -15,7 +14,7 @@ from dagster_project.lake.lake import ParquetLake, StagedFile, commit_all
 from dagster_project.lake.lake_backend import LakeBackend
 from dagster_project.system.dagster_internals import ONLY_OWN_EVENTS, set_data_version
 from dagster_project.system.long_work import MANY_BYTES, give_memory_back
-from dagster_project.system.sql_files import nulls
+from dagster_project.system.sql_files import identifiers, literal, nulls
 from transforms.schemas.registry import partitions_of, tables_of
 
 MEMORY_LIMIT = "1GB"
@@ -74,21 +73,22 @@ class LakeIOManager(dg.IOManager):
             spills = f"SET temp_directory = '{tempfile.gettempdir()}/weft-{os.getpid()}'"
             self._backend.raw_sql(f"SET enable_progress_bar = false; {spills}")
         places = [(name, p) for p in (self.lake.parts(name) if name in IN_PARTS else partitions)]
-        files = []
+        sizes: dict[str, int] = {}
         for place in places:
-            if file := self._stored_file(*place):
-                files.append(file)
-            elif self._must_be_there(*place):
-                raise self.lake.unusable(*place)
-        if sum(file.stat().st_size for file in files) > MANY_BYTES:
+            try:
+                file = self.lake.local(*place)
+                sizes[str(file)] = file.stat().st_size
+            except FileNotFoundError:
+                if self._must_be_there(*place):
+                    raise self.lake.unusable(*place) from None
+        if sum(sizes.values()) > MANY_BYTES:
             self._backend.raw_sql("RESET threads")
-        key = (name, *map(str, files))
+        key = (name, *sizes)
         if key not in self._tables:
-            view = f"{name}_{sum(other[0] == name for other in self._tables)}"
+            view, table = f"{name}_{sum(other[0] == name for other in self._tables)}", self.lake.tables[name]
             # A view reads its files at each query, so it stays right when they are written again.
-            self._tables[key] = (
-                self._backend.read_parquet([*key[1:]], table_name=view) if files else self._empty(view, name)
-            )
+            files = f"{identifiers(table.names)} FROM read_parquet([{', '.join(map(literal, sizes))}])"
+            self._tables[key] = self._backend.view(view, files if sizes else f"{nulls(table)} LIMIT 0", table)
         return self._tables[key]
 
     def close(self) -> None:
@@ -96,19 +96,6 @@ class LakeIOManager(dg.IOManager):
         if self._backend is not None:
             self._backend.disconnect()
             self._backend, self._tables = None, {}
-
-    def _empty(self, view: str, name: str) -> ibis.Table:
-        """A table without rows. It is a view like the others: rows given to Ibis stay with its connection for good."""
-        assert self._backend
-        self._backend.raw_sql(f"CREATE TEMP VIEW {view} AS SELECT {nulls(self.lake.tables[name])} LIMIT 0")
-        return self._backend.table(view)
-
-    def _stored_file(self, table: str, partition: str | None) -> Path | None:
-        try:
-            file = self.lake.local(table, partition)
-        except FileNotFoundError:
-            return None
-        return file if file.exists() else None
 
     def _must_be_there(self, table: str, partition: str | None) -> bool:
         """True for a whole table, for a part, and for a partition whose last table is there."""

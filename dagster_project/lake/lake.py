@@ -113,10 +113,9 @@ class ParquetLake:
         """The path of the stored table on this machine; FileNotFoundError if it does not exist.
 
         A remote file is copied once per content."""
-        place = self.path(table, partition)
-        if is_local(place):
-            return Path(str(place))
-        return FooterCopies(self.copies).of(place)
+        if self._folder is not None:
+            return Path(self._folder, _name(table, partition))
+        return FooterCopies(self.copies).of(self.path(table, partition))
 
     def stage(
         self, table: str, partition: str | None, data: pa.Table | Iterable[pa.Table], *, code_version: str,
