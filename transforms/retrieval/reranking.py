@@ -6,8 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import chain, groupby, pairwise
+from itertools import groupby, pairwise
 from typing import Annotated, Any, NamedTuple, TypeVar
+from unicodedata import category
 
 import numpy as np
 import polars as pl
@@ -16,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from transforms.languages import OR
 from transforms.retrieval.small_tables import is_given, rows_at, with_values
+from transforms.text.terms import WORD, word_runs
 
 WEIGHTS = {
     "own": 1.5, "title": 0.1, "opens": 0.5, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05, "brief": 0.2,
@@ -78,8 +80,6 @@ INSTRUCTION = (
 )
 _QUOTED = re.compile(r"(?m)^>.*$")
 Word = TypeVar("Word", bound=Hashable)
-_RUN = re.compile(r"\w+", re.ASCII)
-_WORD = r"[\p{L}\p{M}\p{N}_]*[\p{L}\p{N}][\p{L}\p{M}\p{N}_]*"
 
 
 class Scores(BaseModel):
@@ -140,22 +140,20 @@ def features(
     characters of its author ("Thanks, applied."), times the share of the query's words that they do not say. `asker`: of
     a query that is a question, 1 for later mails of the author of the first mail of a thread, and for that mail if it
     asks and somebody else of the thread is a candidate."""
-    of_titles, of_texts = (_words([getattr(c, name) for c in candidates]) for name in ("title", "text"))
-    rows = list(zip(candidates, of_titles, of_texts, strict=True))
     parts: list[tuple[float, ...]] = []
-    for query, of_query in ((n, list(group)) for n, group in groupby(rows, key=lambda row: row[0].query)):
-        times = [c.effective_at for c, _, _ in of_query if c.effective_at is not None]
+    for query, of_query in ((n, list(group)) for n, group in groupby(candidates, key=lambda c: c.query)):
+        times = [c.effective_at for c in of_query if c.effective_at is not None]
         newest = max(times, default=None) if re.search(_RECENCY, queries[query]) else None
-        threads = Counter(c.thread for c, _, _ in of_query)
-        asks = _of_askers([c for c, _, _ in of_query]) if re.search(_IS_QUESTION, queries[query]) else set()
-        scores = [c.score for c, _, _ in of_query]
+        threads = Counter(c.thread for c in of_query)
+        asks = _of_askers(of_query) if re.search(_IS_QUESTION, queries[query]) else set()
+        scores = [c.score for c in of_query]
         low, high = min(scores), max(scores)
-        own = [c.own for c, _, _ in of_query if not c.is_mail]
+        own = [c.own for c in of_query if not c.is_mail]
         mean = sum(own) / len(own) if own else 0.0
-        (query_words,) = _words([queries[query]])
+        query_words = _words(queries[query])
         words, pairs = set(query_words), set(pairwise(query_words))
-        for c, title, text in of_query:
-            in_title = _share(words, title)
+        for c in of_query:
+            in_title = _share(words, _words(c.title))
             age = None if newest is None or c.effective_at is None else newest - c.effective_at
             is_reply = c.is_mail and not c.opens
             lacking = max(0.0, 1 - len(unquoted(c.text)) / _BRIEF) * (1 - c.own) if is_reply else 0.0
@@ -164,7 +162,7 @@ def features(
                 "own": 0.0 if c.is_mail else weights["own"] * (c.own - mean),
                 "title": weights["title"] * in_title,
                 "opens": weights["opens"] * in_title * (c.opens and in_title >= _IS_SUBJECT),
-                "phrase": weights["phrase"] * _share(pairs, pairwise(chain(title, text))),
+                "phrase": weights["phrase"] * _share(pairs, pairwise(_words(f"{c.title} {c.text}"))),
                 "thread": weights["thread"] * (1 - 1 / threads[c.thread]),
                 "recency": weights["recency"] * (0.0 if age is None else 0.5 ** (age / _HALF_LIFE)),
                 "kind": _KINDS.get(c.chunk_kind, 0.0),
@@ -200,28 +198,20 @@ def unquoted(text: str) -> str:
     return (_QUOTED.sub("", text) if ">" in text else text).strip()
 
 
-def _words(texts: Sequence[str | None]) -> list[list[str]]:
-    # A few short texts of ASCII are faster without a column.
-    words = [_plain_words(text.lower()) if text and text.isascii() else [] for text in texts]
-    if others := [n for n, text in enumerate(texts) if text and not text.isascii()]:
-        column = pl.Series([texts[n] for n in others], dtype=pl.String).str.to_lowercase()
-        for n, of_text in zip(others, column.str.extract_all(_WORD), strict=True):
-            words[n] = of_text.to_list()
-    return words
-
-
-def _plain_words(text: str) -> list[str]:
-    """Runs of ASCII letters, digits and underscores, without those of underscores alone."""
-    words = _RUN.findall(text)
-    return [word for word in words if word[0] != "_" or word.strip("_")] if "_" in text else words
+def _words(text: str) -> list[str]:
+    """The words of a text (`terms.WORD`) in lower case."""
+    text = text.lower()
+    if not text.isascii() and any(category(sign)[0] == "M" for sign in set(text)):
+        return pl.Series([text]).str.extract_all(WORD).explode().drop_nulls().to_list()
+    # A pattern that knows no marks is faster, without a column.
+    return [word for word in word_runs(text) if word[0] != "_" or word.strip("_")]
 
 
 def feature_scores(candidates: Sequence[Candidate], parts: np.ndarray, label: str) -> pl.DataFrame:
     """Columns query, rank and the first and last two of RERANKED, from the result of `features`."""
     # As Arrow: an expression for each part takes longer than all of its values.
     values = pa.array(np.round(parts, 6).ravel())
-    names = pa.array(np.tile(np.arange(len(PARTS), dtype=np.int8), len(parts)))
-    of_part = pa.DictionaryArray.from_arrays(names, pa.array(PARTS, pa.large_string())).dictionary_decode()
+    of_part = pa.array(PARTS * len(parts), pa.large_string())
     ends = pa.array(np.arange(0, len(values) + 1, len(PARTS)))
     lists = pa.LargeListArray.from_arrays(
         ends, pa.StructArray.from_arrays([of_part, values], ["part", "value"])

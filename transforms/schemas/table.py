@@ -40,7 +40,7 @@ class Table:
             [pa.field(c.name, c.type, c.nullable, {b"comment": c.comment.encode()}) for c in self.columns]
         )
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """The column names in declared order."""
         return [c.name for c in self.columns]

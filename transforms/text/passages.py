@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any
 
+from transforms.text.terms import word_runs
+
 CountTokens = Callable[[Sequence[str]], list[int]]
 """How many tokens each text has under the model's tokenizer."""
 _TURN = re.compile(
@@ -25,7 +27,6 @@ _TRAILERS = re.compile(
 _AUTHOR = re.compile(r"\AFrom: [^\n]*\n\s*")
 _LINES = re.compile(r"(?m)^[-+ ]*-\+-[-+ ]*$|^(?:\[[^\n]*\n){3}")
 """The line below the head of a table of psql; lines of a log that begin with a time in brackets, or notes."""
-_WORD = re.compile(r"\w+")
 SAYS_SOMETHING = 15
 """Characters from which the text above a patch explains it."""
 _EXPLAINS = 0.5
@@ -88,7 +89,7 @@ def patch_message(text: str, subject: str, terms: Mapping[str, str], weights: Ma
     'It leaked memory.'"""
     if not _PATCH.search(f"\n{text}") or len(message := commit_message(text)) < SAYS_SOMETHING:
         return ""
-    above, most = ({terms[w] for w in _WORD.findall(f"{subject} {t}") if w in terms} for t in (message, text))
+    above, most = ({terms[w] for w in word_runs(f"{subject} {t}") if w in terms} for t in (message, text))
     share = [sum(weights.get(term, 1) for term in matching) for matching in (above, most)]
     return message if share[0] >= _EXPLAINS * share[1] else ""
 
@@ -135,7 +136,7 @@ def turn_facts(display: str) -> tuple[str, datetime | None]:
 @functools.lru_cache(maxsize=256)  # two hits are compared in several ways
 def word_sequences(text: str) -> frozenset[tuple[str, ...]]:
     """The sequences of four words of a text; the whole of it if it has fewer."""
-    words = _WORD.findall(text.lower())
+    words = word_runs(text.lower())
     if len(words) < _WORDS:
         return frozenset([tuple(words)])
     return frozenset(zip(*(words[n:] for n in range(_WORDS)), strict=False))

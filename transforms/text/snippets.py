@@ -11,7 +11,7 @@ from typing import NamedTuple
 from transforms.languages import OR, UNSPACED
 from transforms.settings.search import TermSettings
 from transforms.text.spans import Offsets
-from transforms.text.terms import identifier_parts, stems
+from transforms.text.terms import identifier_parts, stems, word_runs
 
 _WORD, _SPACED_WORD = re.compile(r"\w+", re.ASCII), re.compile(rf"[^\W{UNSPACED}]+")
 _UNSPACED = re.compile(f"[{UNSPACED}]+")
@@ -196,7 +196,7 @@ def _matches(text: str, matching: Mapping[str, str], whole: str) -> list[tuple[i
 
 @lru_cache(maxsize=256)  # the text of a hit is looked at several times
 def _words_in(text: str) -> frozenset[str]:
-    return frozenset(_word(text).findall(text))
+    return frozenset(word_runs(text) if text.isascii() else _SPACED_WORD.findall(text))
 
 
 def _word(text: str) -> re.Pattern[str]:

@@ -67,6 +67,7 @@ def _in_ascii(pattern: str) -> re.Pattern[str]:
 
 _ASCII_NAMES = (_in_ascii(WORD), _in_ascii(COMPOUND))
 _ASCII_HUMPS = tuple(map(_in_ascii, HUMPS))
+_ASCII_SIGNS = {n: " " for n in range(128) if not re.match(r"\w", chr(n))}
 _LONG = 200
 _LONG_RUN = re.compile(rf"\S{{{_LONG}}}")
 """So many characters without a blank are left to Polars, whose patterns take time in proportion to a text: Python's
@@ -337,6 +338,11 @@ def query_terms(
         in_capitals = {term_of[word] for word in words if is_mixed and len(word) > 1 and word.isupper()}
         by_query.append(sorted(distinct - (stop - in_capitals) or distinct))
     return by_query
+
+
+def word_runs(text: str) -> list[str]:
+    """The runs of letters, digits and underscores of a text; those of ASCII in less than half of a pattern's time."""
+    return text.translate(_ASCII_SIGNS).split() if text.isascii() else re.findall(r"\w+", text)
 
 
 def names_in(texts: Sequence[str]) -> tuple[list[list[str]], list[list[str]]]:

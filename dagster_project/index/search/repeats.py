@@ -1,13 +1,19 @@
 """Hits that say no text twice: a text of the same mail or document, or a quote of it, is folded into its hit."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
+
+import numpy as np
 
 from transforms.text import passages
 
+_REPEATS = 10
+"""One of so many hits repeats a higher one, or fewer do."""
 _FEW_WORDS = 25
 """Characters of a reply, its tags aside, below which the text that it answers is shown with it."""
 _SAME, _LITTLE = "says the same", "says little more"
@@ -30,6 +36,20 @@ def said_once(
             listed = _without_known_quotes(_without_repeats(listed))
         result += [row | {"rank": rank} for rank, row in enumerate(_beside_once(listed[:limit]), 1)]
     return result
+
+
+def enough(
+    described: Callable[[np.ndarray], list[dict[str, Any]]], queries: np.ndarray, rank: np.ndarray, limit: int
+) -> list[dict[str, Any]]:
+    """The rows of the hits that a mask names, as `described` gives them: `limit` of each query that has so many.
+
+    Hits behind the limit are described, which takes as long as to rank them, for the queries that lack rows else."""
+    first = limit + 1 + limit // _REPEATS
+    rows = described(rank <= first)
+    counts = Counter(row["query"] for row in rows)
+    if lacking := [n for n in {*queries[rank > first].tolist()} if counts[n] < limit]:
+        rows = [row for row in rows if row["query"] not in lacking] + described(np.isin(queries, lacking))
+    return sorted(rows, key=itemgetter("query"))
 
 
 def _beside_once(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.index.search.opened_version import OpenedVersion
 from dagster_project.index.search.query_batch import QueryBatch
 from dagster_project.index.search.ranking import BY_FILE, Ranking, row_batches
-from dagster_project.index.search.repeats import said_once
+from dagster_project.index.search.repeats import enough, said_once
 from dagster_project.index.search.second_look import SecondLook
 from dagster_project.models.language_models import Reranker
 from transforms.errors import QueryError
@@ -121,10 +121,14 @@ class SearchIndex(OpenedVersion):
             )
             understood |= notes
         terms = self.query_terms([query.text for query in resolved], settings.stopwords)
-        masks = [query.mask for query in resolved]
-        rows = described(
-            self, ranked, terms, settings, masks, partial(said_once, limit=limit, complete=complete)
-        )
+        select = partial(said_once, limit=limit, complete=complete)
+        queries, rank = (ranked.hits.get_column(name).to_numpy() for name in ("query", "rank"))
+
+        def rows_of(is_near: np.ndarray) -> list[dict[str, Any]]:
+            near = replace(ranked, hits=rows_at(ranked.hits, np.flatnonzero(is_near)))
+            return described(self, near, terms, settings, [query.mask for query in resolved], select)
+
+        rows = enough(rows_of, queries, rank, limit)
         at_named_places(self.connection, rows, [query.places for query in resolved])
         hits = SEARCH_HITS.from_rows(rows)
         seconds = time.perf_counter() - start

@@ -1,10 +1,12 @@
 """What hits say of a built index: their citations, their highlighted bytes, what is shown with them."""
 
+from itertools import compress
 from typing import Any
 
+import numpy as np
 import pytest
 
-from dagster_project.index.search.repeats import said_once
+from dagster_project.index.search.repeats import enough, said_once
 from dagster_project.index.search.search_index import SearchIndex
 from transforms.schemas.search import SEARCH_HITS
 from transforms.text.terms import stems
@@ -94,6 +96,22 @@ def test_a_text_is_shown_once_and_names_those_that_repeat_it():
     ]
     assert said_once([row(1, LONG), again], 10, complete={0})[1]["chunk_id"] == "c3"
     assert told(row(1, LONG), row(2, LONG)) == [("d1", None, []), ("d2", None, [])]
+
+
+def test_spare_hits_are_described_for_the_queries_that_lack_rows_else():
+    texts = ["one wolf", LONG, LONG, LONG, "two wolves", "three wolves"]
+    docs = [1, 2, 2, 2, 3, 4]
+    rows = [row(n, text, doc_id=f"d{doc}") for n, (text, doc) in enumerate(zip(texts, docs, strict=True), 1)]
+    rows += [row(n, f"{n} foxes", query=1) for n in range(1, 7)]
+    masks: list[list[bool]] = []
+
+    def described(mask: np.ndarray) -> list[dict[str, Any]]:
+        masks.append(mask.tolist())
+        return said_once(list(compress(rows, mask)), 3)
+
+    found = enough(described, np.repeat([0, 1], 6), np.tile(range(1, 7), 2), 3)
+    assert [hit["doc_id"] for hit in found] == ["d1", "d2", "d3", "d1", "d2", "d3"]
+    assert masks == [2 * [*4 * [True], *2 * [False]], [*6 * [True], *6 * [False]]]
 
 
 @pytest.mark.parametrize("subject", ["[PATCH v2 2/3] sort", "[PATCH v3 1/3] seal"], ids=["series", "posting"])
