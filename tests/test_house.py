@@ -141,9 +141,10 @@ LAZY = {
     **dict.fromkeys(("onnxruntime", "google", "s3fs", "ir_measures", "scipy", "dkim"), "an extra"),
     **dict.fromkeys(("aiohttp", "botocore", "aiobotocore"), "comes with s3fs"), "dns": "comes with dkimpy",
     "cryptography": "receipts alone need it", "httpx2": "loaded with the client of the model service",
-    "tokenizers": "its import loads what only embedding and token counts need",
+    "tokenizers": "its import loads what only embedding and token counts need", "asyncio": "a search needs none",
 }  # fmt: skip
 LAZY_MODULES = {
+    "pyarrow.compute": "makes a function for each of Arrow's, which a search needs none of",
     "dagster._cli": "a third of a second, for `weft ui` alone",
     "dagster_project.cli.unchanged": "a build alone needs it",
     "dagster_project.cli.command": "loads what only a command that is done here needs",

@@ -13,7 +13,7 @@ from dagster_project.config.settings import load_settings
 from dagster_project.context.block_quality import measured_blocks
 from dagster_project.evaluation.evaluate import converted, drafted, make_evaluator, report_of
 from dagster_project.evaluation.evaluator import html_page, read_report
-from dagster_project.extras.registry import Command, evaluations
+from dagster_project.extras.registry import Command, offered
 from transforms.errors import SettingsError
 from transforms.evaluation.report import before_and_after
 
@@ -25,7 +25,7 @@ SWEEP = Command(
 """A sweep builds; the other commands need not load its modules."""
 
 
-@click.group(name="eval", cls=LazyGroup, lazy=evaluations() | {"sweep": SWEEP})
+@click.group(name="eval", cls=LazyGroup, lazy=offered("evaluations") | {"sweep": SWEEP})
 def evaluate() -> None:
     """Measure how well the published index answers queries whose answers are known."""
 

@@ -5,7 +5,7 @@ import logging
 import click
 
 from dagster_project.cli.terminal.lazy_group import LazyGroup
-from dagster_project.extras.registry import Command, extras
+from dagster_project.extras.registry import Command, offered
 
 _ROOM = "dagster_project.cli"
 
@@ -44,7 +44,7 @@ COMMANDS = {
         former={"receipts": "mcp receipts", "skill": "mcp skill"}),
     "eval": Command(f"{_ROOM}.eval:evaluate", "Measure",
         "Measure how well the published index answers queries whose answers are known."),
-} | {name: command for extra in extras() for name, command in extra.commands.items()}  # fmt: skip
+} | offered("commands")  # fmt: skip
 """By name, in the order in which somebody meets them; those of extras stand behind them."""
 
 # With `color`, Click does not cut sequences out of texts silently: the stream shows them.

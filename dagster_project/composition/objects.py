@@ -117,8 +117,7 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
 def make_mirror(settings: Settings) -> Mirror | None:
     """The mirror that sends each publish to the service that ranks; None if the published file ranks itself."""
     offer = ranking_at(settings.index.target)
-    mirror: Mirror | None = load(offer.mirror)(settings.index, settings.search) if offer else None
-    return mirror
+    return load(offer.mirror)(settings.index, settings.search) if offer else None
 
 
 def temporary_sweep(settings: Settings) -> int:

@@ -12,7 +12,7 @@ from assets.protocols import engine as protocol
 from assets.protocols.models import Embedder
 from assets.stages.declaration import Stage
 from dagster_project.config.settings import Settings
-from dagster_project.extras.registry import declared_tables, engines, load
+from dagster_project.extras.registry import declared_tables, load, offered
 from dagster_project.lake.forgotten import Forgotten
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.models.static import PackagedTokenCounter
@@ -80,15 +80,11 @@ class LocalEngine:
 
 def make_engine(settings: Settings) -> BuildEngine:
     """The engine of `[engine]`, which begins nothing before the first tasks; SettingsError without its packages."""
-    offer = engines().get(settings.engine.kind)
-    engine: BuildEngine = load(offer.make)(settings) if offer else LocalEngine()
-    return engine
+    offer = offered("engines").get(settings.engine.kind)
+    return load(offer.make)(settings) if offer else LocalEngine()
 
 
 def on_engine(settings: Settings, embedder: Embedder) -> Embedder:
     """The embedder, or one by which the engine embeds many documents; SettingsError without its packages."""
-    offer = engines().get(settings.engine.kind)
-    if offer is None or not offer.embedder:
-        return embedder
-    elsewhere: Embedder = load(offer.embedder)(settings, embedder)
-    return elsewhere
+    offer = offered("engines").get(settings.engine.kind)
+    return load(offer.embedder)(settings, embedder) if offer and offer.embedder else embedder

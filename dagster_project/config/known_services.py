@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import create_model
 
-from dagster_project.extras.registry import chats, engines, ranking_at, rankings, sections
+from dagster_project.extras.registry import offered, ranking_at, sections
 from transforms.settings.base import StageSettings
 from transforms.settings.operations import OWN_ENGINE, OWN_TARGET, EngineSettings, IndexSettings
 
@@ -20,7 +20,7 @@ else:
     )
 
 
-_FORMATS = ("auto", "whatsapp", "slack", "discord", "telegram", "mbox", "table", *chats())
+_FORMATS = ("auto", "whatsapp", "slack", "discord", "telegram", "mbox", "table", *offered("chats"))
 FORMATS = ", ".join(f"`{name}`" for name in _FORMATS)
 """The formats of chats that are read, for people."""
 
@@ -43,7 +43,7 @@ def known_format(name: str) -> str:
 def known_target(index: IndexSettings) -> IndexSettings:
     """The section as it is; ValueError for a target that nobody offers."""
     if index.target != OWN_TARGET and not ranking_at(index.target):
-        known = [f"{name} by its address, as {offer.example}" for name, offer in rankings().items()]
+        known = [f"{name} by its address, as {offer.example}" for name, offer in offered("rankings").items()]
         raise ValueError(
             f"nothing ranks by the target {index.target!r}; known are {'; '.join([OWN_TARGET, *known])}"
         )
@@ -52,7 +52,7 @@ def known_target(index: IndexSettings) -> IndexSettings:
 
 def known_engine(engine: EngineSettings) -> EngineSettings:
     """The section as it is; ValueError for an engine that nobody offers."""
-    kinds = [OWN_ENGINE, *engines()]
+    kinds = [OWN_ENGINE, *offered("engines")]
     if engine.kind not in kinds:
         raise ValueError(f"no engine is called {engine.kind!r}; known are {', '.join(kinds)}")
     return engine

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import Field, field_validator, model_validator
 
 from dagster_project.config.remote_settings import RemoteSettings, checked_url, refuse_open_credentials
-from dagster_project.extras.registry import load, remotes
+from dagster_project.extras.registry import load, offered
 
 _LIST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _MONTH = r"(19|20)\d\d-(0[1-9]|1[0-2])"
@@ -96,7 +96,7 @@ _OWN: dict[str, tuple[type[RemoteSettings], tuple[str, ...]]] = {
     "git": (GitRemote, ("public_inbox",)),
     "http": (HttpRemote, ("mbox",)),
 }
-REMOTES = _OWN | {name: (load(remote.model), remote.sources) for name, remote in remotes().items()}
+REMOTES = _OWN | {name: (load(remote.model), remote.sources) for name, remote in offered("remotes").items()}
 """The kinds of remote by name: the settings of each, and the kinds of source that are fetched by it."""
 
 

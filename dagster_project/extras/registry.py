@@ -165,42 +165,22 @@ def load(place: str) -> Any:
         raise not_installed(error, module.split(".")[2]) from error
 
 
-def rankings() -> dict[str, RankingOffer]:
-    """The services that may rank, by name."""
-    return {name: ranking for extra in extras() for name, ranking in extra.rankings.items()}
+def offered(attribute: str) -> dict[str, Any]:
+    """The offers of all extras by name, from an attribute of `Extra` that has such, as `engines`."""
+    return {name: offer for extra in extras() for name, offer in getattr(extra, attribute).items()}
 
 
 def ranking_at(target: str) -> RankingOffer | None:
     """The service that ranks at an address; None if none has addresses of that kind."""
-    return next((offer for offer in rankings().values() if re.fullmatch(offer.url, target)), None)
-
-
-def engines() -> dict[str, EngineOffer]:
-    """The engines that may make partitions, by name."""
-    return {name: engine for extra in extras() for name, engine in extra.engines.items()}
+    return next((offer for offer in offered("rankings").values() if re.fullmatch(offer.url, target)), None)
 
 
 def model_service(name: str) -> ModelService:
     """The service of the models of that name; SettingsError if no extra offers it."""
-    offers = {offer: service for extra in extras() for offer, service in extra.models.items()}
-    if name not in offers:
+    service: ModelService | None = offered("models").get(name)
+    if not service:
         raise SettingsError(f"the settings choose models of {name!r}, and no extra here has them")
-    return offers[name]
-
-
-def remotes() -> dict[str, Remote]:
-    """The kinds of remote that extras add, by name."""
-    return {name: remote for extra in extras() for name, remote in extra.remotes.items()}
-
-
-def chats() -> dict[str, str]:
-    """The formats of chats that extras read, each with the place of its `Program`."""
-    return {name: place for extra in extras() for name, place in extra.chats.items()}
-
-
-def evaluations() -> dict[str, Command]:
-    """The commands of `weft eval` that extras add, by name."""
-    return {name: command for extra in extras() for name, command in extra.evaluations.items()}
+    return service
 
 
 def declared_tables() -> dict[str, Any]:
@@ -220,7 +200,7 @@ def published_tables() -> dict[str, str]:
 
 def sections() -> dict[str, Any]:
     """The models of the sections of the settings file that extras add, by the names of the sections."""
-    return {name: load(place) for extra in extras() for name, place in extra.settings.items()}
+    return {name: load(place) for name, place in offered("settings").items()}
 
 
 @cache

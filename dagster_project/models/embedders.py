@@ -19,8 +19,7 @@ def make_embedder(
     if settings.model in BUNDLED:
         return StaticEmbedder(settings)
     make = load(model_service(settings.model).embedder)
-    served: Embedder = make(settings, gemini or GeminiSettings(), safety, budget, jobs)
-    return served
+    return make(settings, gemini or GeminiSettings(), safety, budget, jobs)
 
 
 def serving(embedder: Embedder, manifest: Mapping[str, str], place: object) -> Embedder:

@@ -66,8 +66,7 @@ def language_model(
 ) -> LanguageModel:  # fmt: skip
     """The model of that name."""
     make = load(model_service(service_of(name)).language_model)
-    served: LanguageModel = make(name, gemini, max_output_tokens, safety, budget, jobs)
-    return served
+    return make(name, gemini, max_output_tokens, safety, budget, jobs)
 
 
 _FEATURES = "features"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import re
 import string
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,18 +47,23 @@ def _llama_ends(before: int, after: int) -> bool:
     return _ALONE in (before, after) or begins_blanks or {before, after} == {_LETTER, _SIGN}
 
 
+_BLANKS = " \t\r\n"
 LLAMA = Cuts(
     (" ", string.ascii_letters, "", string.digits + "\n\t"), _SIGN, _llama_ends, "\u2581", "<s>", "</s>", "<unk>",
 )  # fmt: skip
 BERT = Cuts(
-    (" \t\r\n", string.ascii_letters + string.digits, "", string.punctuation),
+    (_BLANKS, string.ascii_letters + string.digits, "", string.punctuation),
     _OTHER,  # control characters, which the tokenizer leaves out
     lambda before, after: _ALONE in (before, after) or (before == _BLANK) != (after == _BLANK),
 )
+_IN_VOCABULARY = re.compile(rf"[A-Za-z0-9]+|[{re.escape(string.punctuation)}]|[{_BLANKS}]+").fullmatch
+"""Whether a piece for BERT is a word of its vocabulary or consists of such words, or is blank, which has no token."""
 _MOST_KNOWN = 1 << 19
 """Pieces whose ids are remembered: some 80 MB."""
 _HEAD, _LONGEST = 4, 100
 """First letters by which a word is seen to begin with no longer token, as hashes do; letters of BERT's longest word."""
+_FEW = 1000
+"""Pieces, those of queries, up to which it takes longer to prepare for many."""
 _STORED = np.dtype(np.int32)
 """Type of remembered ids; joined as bytes they take a third of the time of lists."""
 
@@ -76,14 +83,24 @@ class PieceTokenizer:
 
     def __init__(self, load: Callable[[], Any], cuts: Cuts = LLAMA):
         """`load` reads the tokenizer at each call; no token of it reaches over the cuts."""
+        self._load, self._cuts = load, cuts
+        self._cache: dict[str, bytes] = {}
+        self._vocabulary: dict[str, int] = {}
+        if cuts is BERT:
+            self._vocabulary = json.loads((_OWN / "tokenizer.json").read_bytes())["model"]["vocab"]
+
+    @cached_property
+    def _pieces(self) -> Any:
         from tokenizers import normalizers
 
-        self._load, self._cuts, self._pieces = load, cuts, load()
-        if cuts is LLAMA:
-            self._pieces.normalizer = normalizers.Replace(" ", "\u2581")
-        self._cache: dict[str, bytes] = {}
-        self._vocabulary = self._pieces.get_vocab() if cuts is BERT else {}
-        self._heads = {token[: _HEAD + 2 * token.startswith("##")] for token in self._vocabulary}
+        tokenizer = self._load()
+        if self._cuts is LLAMA:
+            tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+        return tokenizer
+
+    @cached_property
+    def _heads(self) -> set[str]:
+        return {token[: _HEAD + 2 * token.startswith("##")] for token in self._vocabulary}
 
     @cached_property
     def _whole(self) -> Any:
@@ -99,6 +116,9 @@ class PieceTokenizer:
         pieces_of, edges_of_texts = text_pieces(
             [first + text if text else text for text in texts], self._cuts
         )
+        if len(pieces_of) <= _FEW:  # without the functions of Arrow, which take 25 ms to load
+            ids, edges = self._ids(pieces_of.to_pylist())
+            return TokenIds(ids, edges[edges_of_texts])
         pieces_of = pieces_of.dictionary_encode()
         distinct, edges = self._ids(pieces_of.dictionary.to_pylist())
         codes = pieces_of.indices.to_numpy()
@@ -127,7 +147,8 @@ class PieceTokenizer:
         ids_of = self._cache
         new = [piece for piece in distinct if piece not in ids_of]
         if self._vocabulary:
-            ids_of |= {word: self._of_word(word.lower()) for word in new if word.isascii() and word.isalnum()}
+            heads = self._heads if len(new) > _FEW else None
+            ids_of |= {w: self._of_word(w.strip(_BLANKS).lower(), heads) for w in new if _IN_VOCABULARY(w)}
             new = [piece for piece in new if piece not in ids_of]
         if new:
             encoded = self._pieces.encode_batch_fast(new, add_special_tokens=False)
@@ -137,11 +158,11 @@ class PieceTokenizer:
         ends = np.cumsum([0, *map(len, stored)]) // _STORED.itemsize
         return TokenIds(ids, ends)
 
-    def _of_word(self, word: str) -> bytes:
+    def _of_word(self, word: str, heads: set[str] | None) -> bytes:
         """The ids of the longest parts of a word, one behind the other (WordPiece), in a third of the tokenizer's time."""
         ids, start, before = array("i"), 0, ""
         while start < len(word):
-            is_long = before + word[start : start + _HEAD] in self._heads
+            is_long = heads is None or before + word[start : start + _HEAD] in heads
             end = len(word) if is_long else min(len(word), start + _HEAD - 1)
             while end > start and (token := self._vocabulary.get(before + word[start:end], -1)) < 0:
                 end -= 1
@@ -200,8 +221,7 @@ class StaticEmbedder:
 
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
         """Tokens of each text, int64."""
-        tokenizer, _ = _model(self._kind)
-        return np.diff(tokenizer.encode([self._read(t) for t in texts]).edges)
+        return np.diff(_tokenizer(self._kind).encode([self._read(t) for t in texts]).edges)
 
     def for_texts(self, count: int) -> StaticEmbedder:
         """This one, whatever the number of texts."""
@@ -209,7 +229,7 @@ class StaticEmbedder:
 
     def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
         """The batches in their order, a few at once on a processor each."""
-        tokenizer, _ = _model(self._kind)  # by one thread
+        tokenizer = _tokenizer(self._kind)  # by one thread
         try:
             yield from ordered_map(lambda n: self._embedded(*n), enumerate(batches), _MOST_AT_ONCE)
         finally:
@@ -219,13 +239,11 @@ class StaticEmbedder:
         """Unit-length vectors, float32 of shape (texts, dimensions); EmbeddingError for a text without tokens."""
         return self._embedded(0, texts).vectors
 
-    def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
-        """The same as for documents: this model knows no difference."""
-        return self.embed_documents(texts)
+    embed_queries = embed_documents
 
     def _embedded(self, number: int, texts: Sequence[str]) -> Embedded:
-        tokenizer, table = _model(self._kind)
-        encoded, edges = tokenizer.encode([self._read(t) for t in texts])
+        encoded, edges = _tokenizer(self._kind).encode([self._read(t) for t in texts])
+        rows, scale = _table(self._kind, is_whole=self._kind == "static" or len(encoded) > _FEW)
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         tokens = truncated = 0
         for row in range(len(texts)):
@@ -234,20 +252,27 @@ class StaticEmbedder:
                 raise EmbeddingError(f"an empty text cannot be embedded: text {row} of {len(texts)}")
             truncated += self.max_tokens is not None and len(ids) > self.max_tokens
             ids = ids[: self.max_tokens] if len(ids) else _NO_TOKEN
-            np.add.reduce(table.take(ids, axis=0), axis=0, out=vectors[row])
+            own = rows.take(ids, axis=0)
+            np.add.reduce(own if scale is None else own * scale.take(ids, axis=0), axis=0, out=vectors[row])
             tokens += len(ids)
         return Embedded(number, unit_length(vectors), tokens, truncated)
 
 
 @cache
-def _model(kind: str) -> tuple[PieceTokenizer, np.ndarray]:
-    """The tokenizer and the vectors of its tokens, float32, read once per process."""
+def _tokenizer(kind: str) -> PieceTokenizer:
+    return PieceTokenizer(partial(read_tokenizer, kind), BERT if kind == "weft" else LLAMA)
+
+
+@cache
+def _table(kind: str, *, is_whole: bool) -> tuple[np.ndarray, np.ndarray | None]:
+    """The vectors of tokens, float32; or numbers of 8 bits and a factor for each token, unless `is_whole`."""
     if kind == "weft":
         own = load_file(_OWN / "table.safetensors")
-        return PieceTokenizer(partial(read_tokenizer, kind), BERT), own["rows"] * own["scale"][:, None]
+        rows, scale = own["rows"], own["scale"][:, None]
+        return (rows * scale, None) if is_whole else (rows, scale)
     # Not by wordllama itself, whose import loads modules that download models.
     weights = load_file(_in_package("weights/l2_supercat_256.safetensors"))
-    return PieceTokenizer(read_tokenizer), weights["embedding.weight"].astype(np.float32)
+    return weights["embedding.weight"].astype(np.float32), None
 
 
 def read_tokenizer(kind: str = "static") -> Any:

@@ -9,7 +9,7 @@ from typing import Protocol
 from assets.protocols.sources import Fetched
 from dagster_project.config.settings import Settings, SourceSettings
 from dagster_project.config.source_settings import GitRemote, HttpRemote
-from dagster_project.extras.registry import load, remotes
+from dagster_project.extras.registry import load, offered
 from dagster_project.remotes.git_remotes import GitRepositories
 from dagster_project.remotes.landing import Landing
 from dagster_project.system.masking import FAULT_CHARS, Credentials, quiet_wire_logs
@@ -63,11 +63,10 @@ class SourceRemotes:
         SettingsError if the source has no remote, or with `say` none that people sign in to; FetchError if that fails."""
         quiet_wire_logs()
         remote = next((one.remote for one in self.settings.sources if one.name == source), None)
-        offer = remotes().get(remote.kind) if remote else None
+        offer = offered("remotes").get(remote.kind) if remote else None
         if offer and offer.log_in:
             landing, function = Landing(self.settings.fetched, source), load(offer.log_in)
-            credentials: Credentials = function(remote, landing, self.settings.root, say)
-            return credentials
+            return function(remote, landing, self.settings.root, say)
         if say or not remote:
             raise SettingsError(f"{source!r} is not a source that fetches a mailbox; name one that does")
         return Credentials.of(remote, source)
@@ -91,7 +90,7 @@ class SourceRemotes:
         if isinstance(remote, GitRemote):
             return GitRepositories(remote, landing, credentials)
         assert remote, f"source {name} has no fetch"
-        fetcher: Fetcher = load(remotes()[remote.kind].fetcher)(
+        fetcher: Fetcher = load(offered("remotes")[remote.kind].fetcher)(
             remote, landing, credentials, self.settings.base
         )
         return fetcher

@@ -17,7 +17,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from dagster_project.config.settings import ConversationSourceSettings
-from dagster_project.extras.registry import chats, load
+from dagster_project.extras.registry import load, offered
 from dagster_project.sources.reading_files import TooLargeError, bounded
 from dagster_project.sources.zip_exports import ZippedExport
 from dagster_project.system.globs import is_file, is_folder
@@ -33,7 +33,7 @@ from transforms.settings.mail import MailSettings, ThreadSettings
 
 _TABLES = (".parquet", ".jsonl", ".ndjson", ".csv")
 _BY_CONTENT = "by content"
-_ADDED = {name: load(place) for name, place in chats().items()}
+_ADDED = {name: load(place) for name, place in offered("chats").items()}
 _IN_FOLDERS = {name: program for name, program in _ADDED.items() if isinstance(program, ProgramOfFolders)}
 FILE_PROGRAMS = PROGRAMS | {name: program for name, program in _ADDED.items() if isinstance(program, Program)}
 """Programs whose export is one file, by the name of the format."""

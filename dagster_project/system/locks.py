@@ -50,8 +50,7 @@ def _store_lock(
     """The lock of the lake at an address; nothing if that is a folder, whose files have locks."""
     if "://" not in lake or lake.startswith(("file://", "local://")):
         return contextlib.nullcontext()
-    lock: contextlib.AbstractContextManager[None] = store_part("lake_lock")(lake, name, **how)
-    return lock
+    return store_part("lake_lock")(lake, name, **how)
 
 
 @contextlib.contextmanager

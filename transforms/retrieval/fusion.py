@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from transforms.retrieval import bm25
 from transforms.retrieval.postings import Postings
-from transforms.retrieval.small_tables import top_k
+from transforms.retrieval.small_tables import arrow_series, top_k
 from transforms.settings.search import SearchSettings
 
 _RRF_K = 60
@@ -252,7 +252,7 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
     series = [pl.Series(name, values[order]) for name, values in columns.items()]
     for name, ordered in (("lexical_rank", fusion.by_lexical), ("vector_rank", fusion.by_vector)):
         ranks = _ranks(chosen, ordered)[order]
-        series.append(pl.Series(name, pa.array(ranks, mask=ranks == 0)))
+        series.append(arrow_series(name, pa.array(ranks, mask=ranks == 0)))
     return pl.DataFrame(series)
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from transforms.languages import OR
-from transforms.retrieval.small_tables import is_given, rows_at, with_values
+from transforms.retrieval.small_tables import arrow_series, is_given, rows_at, with_values
 from transforms.text.terms import WORD, word_runs
 
 WEIGHTS = {
@@ -219,7 +219,7 @@ def feature_scores(candidates: Sequence[Candidate], parts: np.ndarray, label: st
     score = np.zeros(len(parts))
     for column in parts.T:
         score += column
-    return _scores(candidates, label, score, pl.Series("rerank_parts", lists))
+    return _scores(candidates, label, score, arrow_series("rerank_parts", lists))
 
 
 def model_scores(candidates: Sequence[Candidate], scores: np.ndarray, label: str) -> pl.DataFrame:
@@ -282,7 +282,7 @@ def reordered(ranked: pl.DataFrame, scores: pl.DataFrame, limit: int) -> pl.Data
     of_query = queries[order]
     rank = (1 + np.arange(len(order)) - np.searchsorted(of_query, of_query)).astype(np.int32)
     order, rank = order[rank <= limit], rank[rank <= limit]
-    rows = pl.Series(pa.array(row[order].astype(np.uint32), mask=row[order] < 0))
+    rows = arrow_series("row", pa.array(row[order].astype(np.uint32), mask=row[order] < 0))
     frame = scores[:, ["reranker", "rerank_score", "rerank_parts"]][rows]
     columns = {column.name: column for column in frame} | {"rank_before": before[order]}
     return with_values(rows_at(ranked, order), rank=rank, **{name: columns[name] for name in RERANKED})

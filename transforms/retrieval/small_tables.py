@@ -2,6 +2,7 @@
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 
 def rows_at(table: pl.DataFrame, rows: np.ndarray) -> pl.DataFrame:
@@ -26,11 +27,14 @@ def with_values(table: pl.DataFrame, **columns: np.ndarray | pl.Series) -> pl.Da
     return result
 
 
+def arrow_series(name: str, values: pa.Array) -> pl.Series:
+    """A column of Arrow as one of Polars, which for a first `pl.Series` of such a column loads all functions of Arrow."""
+    return pl.DataFrame(pa.RecordBatch.from_arrays([values], [name])).to_series()
+
+
 def is_given(column: pl.Series) -> np.ndarray:
     """Which values of a column are not null."""
-    if not column.null_count():
-        return np.ones(len(column), dtype=bool)
-    return column.to_arrow().is_valid().to_numpy(zero_copy_only=False)
+    return column.is_not_null().to_numpy()
 
 
 def top_k(scores: np.ndarray, k: int) -> np.ndarray:

@@ -61,20 +61,16 @@ def _safe(stream: TextIO) -> Any:
 def loaded(command: Command) -> click.Command:
     """The command that a declaration names; UsageError if a package that it needs is not installed."""
     if command.where.partition(":")[0] in sys.modules:
-        target: click.Command = load(command.where)
-        return target
-    was_enabled = gc.isenabled()
+        return load(command.where)
     # To look for garbage among the quarter of a million objects that stay takes a third of the time of loading them.
     gc.disable()
     try:
-        target = load(command.where)
+        return load(command.where)
     except SettingsError as fault:
         raise click.UsageError(str(fault)) from fault
     finally:
         gc.freeze()
-        if was_enabled:
-            gc.enable()
-    return target
+        gc.enable()
 
 
 class LazyGroup(click.Group):

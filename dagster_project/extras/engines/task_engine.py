@@ -8,6 +8,7 @@ from assets.protocols.engine import Outcome
 from assets.protocols.models import Embedder
 from dagster_project.config.settings import Settings
 from dagster_project.extras.engines.task import written_tasks
+from dagster_project.system import unasked_pandas
 from transforms.errors import not_installed
 
 
@@ -50,6 +51,7 @@ class TaskEngine:
 
 def _packaged(extra: str, name: str) -> Any:
     """A class of the module of an extra, whose imports come with that; SettingsError without its packages."""
+    unasked_pandas.let_in()
     try:
         return getattr(import_module(f"{__package__}.{extra}"), name)
     except ImportError as error:
@@ -70,5 +72,4 @@ def ray_embedder(settings: Settings, embedder: Embedder) -> Embedder:
     """The embedder, or one by which actors of Ray embed, where a model is large enough to be worth it."""
     if settings.embedding.model != "transformer":
         return embedder
-    by_ray: Embedder = _packaged("ray", "RayEmbedder")(embedder, settings.embedding, settings.engine)
-    return by_ray
+    return _packaged("ray", "RayEmbedder")(embedder, settings.embedding, settings.engine)

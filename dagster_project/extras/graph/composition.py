@@ -26,5 +26,4 @@ def resources(settings: Settings) -> dict[str, Any]:
 
 def queries(table: Callable[[str], ibis.Table]) -> list[str]:
     """The questions that `prompt_hashes` embeds."""
-    texts: list[str] = document_questions(question_lists(table("documents"))).column("question").to_pylist()
-    return texts
+    return document_questions(question_lists(table("documents"))).column("question").to_pylist()

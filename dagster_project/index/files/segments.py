@@ -12,7 +12,6 @@ from zlib import crc32
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagster_project.index.files.posting_arrays import PostingArrays, WrittenArray, padded
 from dagster_project.system.durable import sync
@@ -71,10 +70,9 @@ def share(segment: Path, folder: Path) -> None:
 
 def write_terms(folder: Path, terms: pa.ChunkedArray, counts: np.ndarray | None = None) -> None:
     """The bytes of all terms, which ascend, and where each ends; and where its postings begin, if there are `counts`."""
-    joined = terms.cast(pa.large_binary()).combine_chunks()
-    ends = np.concatenate([[0], np.cumsum(pc.binary_length(joined).to_numpy())]).astype(np.int64)
-    np.save(folder / "term_bytes.npy", np.frombuffer(b"".join(joined.to_pylist()), dtype=np.uint8))
-    np.save(folder / "term_ends.npy", ends)
+    data = terms.cast(pa.large_binary()).to_pylist()
+    np.save(folder / "term_bytes.npy", np.frombuffer(b"".join(data), dtype=np.uint8))
+    np.save(folder / "term_ends.npy", np.cumsum([0, *map(len, data)]))
     if counts is not None:
         np.save(folder / "starts.npy", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
 
@@ -247,8 +245,7 @@ def require_intact(folder: Path, paths: Iterable[Path]) -> None:
 
 def _files(folder: Path) -> dict[str, list[int]]:
     """Size and checksum of each file by its name in the folder."""
-    files: dict[str, list[int]] = facts_of(folder).get("files", {})
-    return files
+    return facts_of(folder).get("files", {})
 
 
 def _of_facts(facts: Mapping[str, Any]) -> int:

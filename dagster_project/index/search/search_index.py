@@ -31,7 +31,7 @@ from transforms.errors import QueryError
 from transforms.retrieval import bm25, cutoffs, labels, pipeline
 from transforms.retrieval.hits import FACTS, ORIGIN, REVISION, Report, nothing_dropped, places
 from transforms.retrieval.query_language import Query, parsed_query, plain_query
-from transforms.retrieval.small_tables import rows_at, with_values
+from transforms.retrieval.small_tables import arrow_series, rows_at, with_values
 from transforms.schemas.search import SEARCH_HITS
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import synonyms
@@ -288,7 +288,7 @@ def with_facts(
         own = (number, patches.version[chunks], patches.is_latest[chunks])
         columns = (pa.array(values, mask=is_none) for values in own)
         hits = hits.hstack(
-            [pl.Series(name, values, FACTS[name]) for name, values in zip(REVISION, columns, strict=True)]
+            [arrow_series(n, values).cast(FACTS[n]) for n, values in zip(REVISION, columns, strict=True)]
         )
     if "vector" in names:
         hits = hits.hstack([pl.Series("vector", list(arrays.vectors.of(chunks)), FACTS["vector"])])

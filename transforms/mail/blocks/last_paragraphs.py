@@ -68,8 +68,7 @@ class Paragraphs:
 
     def count(self, of_rows: Mask) -> RowNos:
         """How many lines of each paragraph are true."""
-        counts: RowNos = np.add.reduceat(of_rows, self.edges, dtype=np.int64)
-        return counts
+        return np.add.reduceat(of_rows, self.edges, dtype=np.int64)
 
     def matching(self, rule: Rule, among: Mask | None = None) -> Mask:
         """Which of the lines match."""

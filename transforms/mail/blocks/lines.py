@@ -87,8 +87,7 @@ def _pair_table(starts: Iterable[str]) -> Mask:
 
 
 def _search(texts: pa.Array, pattern: str) -> Mask:
-    result: Mask = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False).copy()
-    return result
+    return pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False).copy()
 
 
 def _matching(texts: pa.Array, rule: Rule) -> Mask:
@@ -131,8 +130,7 @@ def rows_within(starts: RowNos, ends: RowNos, n: int) -> Mask:
     change = np.zeros(n + 1, dtype=np.int32)
     np.add.at(change, starts, 1)
     np.add.at(change, np.maximum(starts, ends), -1)
-    inside: Mask = np.cumsum(change, dtype=np.int32)[:n] > 0
-    return inside
+    return np.cumsum(change, dtype=np.int32)[:n] > 0
 
 
 class Lines:
