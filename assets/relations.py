@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from assets.context import ContextTables, chunk_sentences, joined_context, placed_chunks, told_context
 from assets.protocols.lake import Lake
 from assets.protocols.models import AnswerCache, LanguageModel
-from assets.stages.buckets import OfBucket, Reads
+from assets.stages.buckets import OfBucket
 from assets.stages.declaration import Display, Made, Needs, Stage
 from transforms.documents import links
 from transforms.embedding import context_sentences
@@ -62,12 +62,9 @@ def relation_stages(settings: ThreadSettings, persons: PeopleSettings) -> list[S
             inputs=(*_MAILS, "message_chunks", "thread_tree"),
             outputs=("inferred_quotes", "compared_replies"),
             in_buckets={
-                "messages": Reads((*quotes.COMPARED, "body"), quotes.COMPARED),
-                "message_chunks": Reads(
-                    ("doc_id", "chunk_id", "attachment_id", "spans", "has_patch_markers"),
-                    ("doc_id", "chunk_id"),
-                ),
-                "thread_tree": Reads(("message_id", "parent_id")),
+                "messages": (*quotes.COMPARED, "body"),
+                "message_chunks": ("doc_id", "chunk_id", "attachment_id", "spans", "has_patch_markers"),
+                "thread_tree": ("message_id", "parent_id"),
             },
             needs=Needs(resources=("lake",)),
         ),
@@ -110,8 +107,8 @@ def _thread_stages(settings: ThreadSettings) -> list[Stage]:
             outputs=("threads", "thread_tree"),
             settings=settings,
             in_buckets={
-                "messages": Reads(("message_id", *_THREADED, "from_addr")),
-                "memberships": Reads(("message_id", "list_id")),
+                "messages": ("message_id", *_THREADED, "from_addr"),
+                "memberships": ("message_id", "list_id"),
             },
         ),
     ]
@@ -160,18 +157,14 @@ def _link_stages() -> list[Stage]:
 
 
 _CONTEXT_READS = {
-    "message_chunks": Reads(
-        (
-            *("source", "partition", "doc_id", "chunk_id", "attachment_id", "needs_parent", "chunk_index"),
-            *("title", "text_lex", "quote_lex", "text_embed", "spans"),
-        ),
-        ("doc_id", "chunk_id", "attachment_id", "needs_parent", "chunk_index", "title", "spans", "checksum"),
+    "message_chunks": (
+        *("source", "partition", "doc_id", "chunk_id", "attachment_id", "needs_parent", "chunk_index"),
+        *("title", "text_lex", "quote_lex", "text_embed", "spans"),
     ),
-    "messages": Reads(("message_id", "body"), ("message_id", "content_hash", "raw_bytes")),
-    "thread_tree": Reads(("message_id", "parent_id")),
-    "inferred_quotes": Reads(INFERRED_QUOTES.names),
+    "messages": ("message_id", "body"),
+    "thread_tree": ("message_id", "parent_id"),
+    "inferred_quotes": INFERRED_QUOTES.names,
 }
-"""The inputs of the context of chunks; the id of a chunk changes with its text."""
 
 
 def chunk_context_stage(
@@ -307,15 +300,12 @@ def quoted_in(pairs: pa.Table, messages: pa.Table, chunks: pa.Table) -> pa.Table
 
 
 _MEASURED = {
-    "messages": Reads(
-        ("message_id", "list_id", "defects", "body"), ("message_id", "list_id", "content_hash", "raw_bytes")
-    ),
-    "message_blocks": Reads(measures.BLOCK_COLUMNS),
-    "message_chunks": Reads(measures.CHUNK_COLUMNS, ("doc_id", "chunk_id")),
-    "attachments": Reads(("message_id",)),
-    "thread_tree": Reads(("message_id", "parent_id", "thread_id")),
+    "messages": ("message_id", "list_id", "defects", "body"),
+    "message_blocks": measures.BLOCK_COLUMNS,
+    "message_chunks": measures.CHUNK_COLUMNS,
+    "attachments": ("message_id",),
+    "thread_tree": ("message_id", "parent_id", "thread_id"),
 }
-"""The inputs of the measures of a bucket. The id of a chunk changes with its text."""
 
 
 def measure_stages() -> Sequence[Stage]:

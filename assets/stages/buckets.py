@@ -20,14 +20,20 @@ _STORED = ("messages", "message_chunks", "attachments")
 """Tables of partitions, which have the ids that mails have in their archives."""
 
 
-@dataclass(frozen=True)
-class Reads:
-    """The columns that a stage in buckets reads of a table; a bucket is made again when `decisive` ones of its rows change.
+Reads = Mapping[str, Sequence[str]]
+"""The columns that a stage in buckets reads of its tables."""
+_DECISIVE = {
+    "messages": (
+        *("message_id", "source", "partition", "list_id", "in_reply_to", "refs", "subject", "effective_at"),
+        *("from_addr", "content_hash", "raw_bytes"),
+    ),
+    "message_chunks": (
+        *("doc_id", "chunk_id", "attachment_id", "needs_parent", "chunk_index", "title", "spans", "checksum"),
+    ),
+}
+"""The columns of a table whose changes make a bucket stale, by default those that a stage reads.
 
-    All that are read are decisive if none are named."""
-
-    columns: Sequence[str]
-    decisive: Sequence[str] = ()
+They are those of all stages, so that a run hashes a table once. The id of a chunk changes with its text."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +55,24 @@ class OfBucket:
 class Buckets:
     """The tables that a stage reads, by bucket: of mails and chunks those that are published, under their final ids."""
 
-    def __init__(self, reads: Mapping[str, Reads], tables: Mapping[str, ibis.Table], parts: PartsOf):
+    def __init__(
+        self, reads: Reads, tables: Mapping[str, ibis.Table], parts: PartsOf, shared: dict[Any, Any]
+    ):
+        """`shared` has the results that the stages of a run share; the new ones are added to it."""
         self.reads, self.tables, self.mails, self.parts = reads, tables, tables[BUCKETS], parts
-        published = tables["memberships"].filter(tables["memberships"].is_canonical)
-        joined = published.join(self.mails, "message_id")
-        names = ("source", "partition", "stored_message_id", "bucket")
-        self.published = joined.select(*names, published_id=joined.message_id).cache()
+        self.shared = shared
+        if "published" not in shared:
+            published = tables["memberships"].filter(tables["memberships"].is_canonical)
+            joined = published.join(self.mails, "message_id")
+            names = ("source", "partition", "stored_message_id", "bucket")
+            shared["published"] = joined.select(*names, published_id=joined.message_id).cache()
+        self.published: ibis.Table = shared["published"]
         self.mail_counts: dict[str, int] = {}
 
     def _dealt(self, name: str, table: ibis.Table) -> ibis.Table:
         """A table with the bucket of each row; rows of copies that are not published, and of ghosts, are in none."""
-        key, reads = _ID_COLUMNS.get(name, "message_id"), self.reads[name]
-        names = dict.fromkeys((key, *reads.columns, *reads.decisive))
+        key = _ID_COLUMNS.get(name, "message_id")
+        names = dict.fromkeys((key, *self.reads[name], *_DECISIVE.get(name, ())))
         if name not in _STORED:
             return table.select(*names).view().join(self.mails, [(key, "message_id")])
         narrow = table.select(*(names | dict.fromkeys(("source", "partition")))).view()
@@ -69,19 +81,26 @@ class Buckets:
 
     def fingerprints(self) -> dict[str, dict[str, str]]:
         """By bucket, for each table a hash of the decisive columns of its rows, whatever their order."""
+        keys = {
+            name: (self.tables[name].get_name(), *_DECISIVE.get(name, columns))
+            for name, columns in self.reads.items()
+        }
         rows = [self.mails.select("bucket", table=ibis.literal(""), row=ibis.literal(0, "int64"))]
-        for name, reads in self.reads.items():
-            table = self._dealt(name, self.tables[name])
-            row = ibis.struct({column: table[column] for column in reads.decisive or reads.columns}).hash()
-            rows.append(table.select("bucket", table=ibis.literal(name), row=row))
-        hashes: dict[str, dict[str, str]] = {}
+        for name, (_, *columns) in keys.items():
+            if keys[name] not in self.shared:
+                table = self._dealt(name, self.tables[name])
+                row = ibis.struct({column: table[column] for column in columns}).hash()
+                rows.append(table.select("bucket", table=ibis.literal(name), row=row))
         for bucket, table, count, row_hash in fingerprints(ibis.union(*rows), ("bucket", "table")):
-            of_bucket = hashes.setdefault(bucket, {})
             if table:
-                of_bucket[table] = row_hash
+                self.shared.setdefault(keys[table], {})[bucket] = row_hash
             else:
                 self.mail_counts[bucket] = count
-        return hashes
+        hashes = {name: self.shared.get(key, {}) for name, key in keys.items()}
+        return {
+            bucket: {name: of_table[bucket] for name, of_table in hashes.items() if bucket in of_table}
+            for bucket in self.mail_counts
+        }
 
     def rows_of(self, buckets: Sequence[str]) -> Iterator[tuple[str, list[pa.Table]]]:
         """Each of `buckets` with the rows of its tables, in the order of `reads`; after `fingerprints`."""
@@ -96,7 +115,7 @@ class Buckets:
     def _of(self, name: str, buckets: Sequence[str], partitions: Sequence[str]) -> ibis.Table:
         """The rows of some buckets, of the files of `partitions`: a filter over all opens each, and reads rows of many."""
         table = self._dealt(name, self.parts(name, partitions) if name in _STORED else self.tables[name])
-        return table.filter(table.bucket.isin(buckets)).select("bucket", *self.reads[name].columns)
+        return table.filter(table.bucket.isin(buckets)).select("bucket", *self.reads[name])
 
 
 def sized_groups(names: Iterable[str], sizes: Mapping[str, int], most: int) -> list[list[str]]:

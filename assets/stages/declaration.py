@@ -78,7 +78,7 @@ class Stage:
     settings: SettingsOf | None = None
     source_type: SourceType | None = None
     digest: Callable[[Any], str] | None = None
-    in_buckets: Mapping[str, Reads] | None = None
+    in_buckets: Reads | None = None
     columns: Sequence[str] | None = None
     needs: Needs = Needs()
     declared: Mapping[str, Table] = field(default_factory=dict)

@@ -36,6 +36,9 @@ class Tables(Protocol):
     own_events: Mapping[str, bool]
     """Metadata of an output of partitions: their materializations are recorded here, and by Dagster none."""
 
+    shared: dict[Any, Any]
+    """Results that the stages of a run share, by a name or a key."""
+
     def reader(self, table: str) -> Partitions:
         """The reader of the partitions of a table."""
 
@@ -176,11 +179,12 @@ class _Run:
                 tags={"dagster/code_version": self.code_version},
             )
 
-    def buckets(self, reads: Mapping[str, Reads]) -> Iterator[dg.Output[Any]]:
+    def buckets(self, reads: Reads) -> Iterator[dg.Output[Any]]:
         """The tables in parts; rebuilds parts of other code, or of other rows than those of now."""
         start, first = time.perf_counter(), self.selected[0]
         self.progress.step(first, None, 0)
-        buckets = Buckets(reads, self.loaded, self.context.resources.io_manager.table)
+        manager: Tables = self.context.resources.io_manager
+        buckets = Buckets(reads, self.loaded, manager.table, manager.shared)
         codes = self._codes(reads)
         inputs = {bucket: codes | hashes for bucket, hashes in buckets.fingerprints().items()}
         stale = []

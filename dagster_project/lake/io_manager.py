@@ -33,6 +33,7 @@ class LakeIOManager(dg.IOManager):
         self.lake = lake
         self._backend: LakeBackend | None = None
         self._tables: dict[tuple[str, ...], ibis.Table] = {}
+        self.shared: dict[Any, Any] = {}
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> Any:
         """Commit every staged partition of the output and yield its materialization, or commit its one table."""
@@ -95,7 +96,7 @@ class LakeIOManager(dg.IOManager):
         """Close the connection of the Ibis tables, which nothing may read any more."""
         if self._backend is not None:
             self._backend.disconnect()
-            self._backend, self._tables = None, {}
+            self._backend, self._tables, self.shared = None, {}, {}
 
     def _must_be_there(self, table: str, partition: str | None) -> bool:
         """True for a whole table, for a part, and for a partition whose last table is there."""
