@@ -66,6 +66,11 @@ class CodedVectors:
     slots: Slots
     absent: np.ndarray
 
+    @cached_property
+    def is_absent(self) -> np.ndarray:
+        """True of each chunk that has no vector."""
+        return np.bincount(self.absent, minlength=self.slots.chunk_count) > 0
+
     @property
     def dimensions(self) -> int:
         """The dimensions of each vector."""
@@ -218,8 +223,7 @@ class CodeScores:
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The cosines of these rows, float64; the lowest for a row without a vector."""
         scores = self._cosines(chunks)
-        if len(self.coded.absent):
-            scores[np.isin(chunks, self.coded.absent)] = self.low
+        scores[self.coded.is_absent[chunks]] = self.low
         return scores
 
     def _cosines(self, rows: np.ndarray) -> np.ndarray:

@@ -89,7 +89,7 @@ class PostingPart(NamedTuple):
         """Which of some slots (int32, as those of the part, which would else be copied) are in it, and where."""
         places = np.searchsorted(self.slots, slots)
         places[places == len(self.slots)] = 0
-        present = np.flatnonzero(self.slots.take(places) == slots)
+        present = (self.slots.take(places) == slots).nonzero()[0]
         return present, places[present]
 
 
@@ -108,7 +108,7 @@ def lookups(
             is_marked, number_in = np.zeros(slot_count, dtype=bool), np.empty(slot_count, dtype=np.int32)
             is_marked[numbers] = True
             number_in[numbers] = np.arange(len(numbers), dtype=np.int32)
-        places = np.flatnonzero(is_marked.take(part.slots))
+        places = is_marked.take(part.slots).nonzero()[0]
         yield number_in.take(part.slots.take(places)), places
 
 

@@ -41,6 +41,10 @@ class Table:
         )
 
     @cached_property
+    def _row(self) -> pa.StructType:
+        return pa.struct(list(self.arrow))
+
+    @cached_property
     def names(self) -> list[str]:
         """The column names in declared order."""
         return [c.name for c in self.columns]
@@ -55,7 +59,7 @@ class Table:
         if rows and (odd := set(rows[0]) - declared):
             raise SchemaError(f"table {self.name}: undeclared columns {sorted(odd)}")
         # As one array: a list for each column takes longer than its values.
-        return pa.Table.from_arrays(pa.array(rows, pa.struct(list(self.arrow))).flatten(), schema=self.arrow)
+        return pa.Table.from_arrays(pa.array(rows, self._row).flatten(), schema=self.arrow)
 
     def from_columns(self, columns: Mapping[str, Sequence[Any]]) -> pa.Table:
         """The table from the values of every declared column."""

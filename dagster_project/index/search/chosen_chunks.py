@@ -44,16 +44,21 @@ def chosen_chunks(
     document = places.document
     queries, hits = (ranked.get_column(name).to_numpy() for name in ("query", "chunk_no"))
     chunks = places.of_documents(document[hits])
+    of_chunks = document[chunks]
+    rows_of_hits = list(zip(queries.tolist(), document[hits].tolist(), hits.tolist(), strict=True))
+    of_one: dict[tuple[int, int], set[int]] = {}
+    for query, own, hit in rows_of_hits:
+        of_one.setdefault((query, own), set()).add(hit)
     compared: list[tuple[int, dict[int, float], bool]] = []
     scores: dict[int, np.ndarray] = {}
-    for query, hit in zip(queries.tolist(), hits.tolist(), strict=True):
+    for query, own, hit in rows_of_hits:
         if query not in scores:
             words = bm25.TermScores(terms[query], version.postings, version.body_weights, None)
             scores[query] = words.of(chunks)
-        of_document = document[chunks] == document[hit]
+        of_document = of_chunks == own
         if query < len(masks) and (mask := masks[query]) is not None:
             of_document &= mask[chunks]
-        others = set(hits[(queries == query) & (document[hits] == document[hit])].tolist()) - {hit}
+        others = of_one[query, own] - {hit}
         score = dict(zip(chunks[of_document].tolist(), scores[query][of_document].tolist(), strict=True))
         best = sorted(score.keys() - others - {hit}, key=lambda n: (-score[n], n))[:_COMPARED]
         compared.append((hit, {n: score.get(n, 0.0) for n in (hit, *best)}, not others))
