@@ -199,7 +199,7 @@ class IndexForContext:
             support = np.stack([score.support(chunks) for score in scores])
             whole = index.embedder.is_paid
             vectors = self._query_vectors([texts[row]]) if whole else index.embedder.embed_queries(parts)
-            cosine = similarity[own] if whole else vectors @ index.vectors.of(chunks).T
+            cosine = similarity[own] if whole else np.vecdot(vectors[:, np.newaxis], index.vectors.of(chunks))
             usual = index.usual_cosines(vectors)[:, np.newaxis]
             evidence[own] = labels.evidence(support, cosine, usual).max(axis=0)
         return pl.Series(evidence)

@@ -196,7 +196,7 @@ class OpenedVersion:
     def usual_cosines(self, queries: np.ndarray) -> np.ndarray:
         """The cosine with each query that a tenth of the chunks reach; of few chunks nearly that of other matter."""
         cosines = np.full((len(queries), _OTHERS + len(self.vector_sample)), _USUAL)
-        cosines[:, _OTHERS:] = queries @ self.vector_sample.T
+        cosines[:, _OTHERS:] = np.vecdot(queries[:, np.newaxis], self.vector_sample)
         place = int(_REACHED * cosines.shape[1])
         return np.asarray(np.partition(cosines, place, axis=1)[:, place])
 
@@ -278,5 +278,5 @@ class HnswScores:
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The scores of these chunks, float64; the lowest for a chunk without a vector."""
         scores = self.coded.products(chunks, self.query).astype(np.float64)
-        scores[np.isin(chunks, self.coded.absent)] = self.low
+        scores[self.coded.is_absent[chunks]] = self.low
         return scores
