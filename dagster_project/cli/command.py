@@ -17,6 +17,11 @@ from dagster_project.system.processes import end_started
 
 _OF_TERMINALS = (signal.SIGINT, signal.SIGHUP)
 _ENDS = (*_OF_TERMINALS, signal.SIGTERM)
+_WORDS = 33_000
+"""Words of the first frame of a command's thread: for so large a frame Python takes half a megabyte for frames at once.
+
+Otherwise it takes 16 KB at a time, and up to 3.12 returns each piece as soon as it is empty: imports call so often over the
+end of a piece that a search asks the system for one 1,400 times."""
 _OBJECTS = 50_000
 """New objects after which Python looks for cycles: by its default of 700 that is a tenth of a small build."""
 
@@ -51,6 +56,9 @@ def _work(arguments: list[str] | None) -> None:
     SIGTERM is not blocked: Dagster ends its processes by it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
     main(arguments, prog_name="weft")
+
+
+_work.__code__ = _work.__code__.replace(co_stacksize=_WORDS)
 
 
 def _end(stderr: int, number: int, _frame: FrameType | None) -> None:
