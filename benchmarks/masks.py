@@ -22,7 +22,8 @@ sys.path.insert(0, str(ROOT))
 
 from tests.transforms.text.secret_shapes import SHAPES  # noqa: E402
 from transforms.evaluation.quality import wilson  # noqa: E402
-from transforms.text.finds.finder import FIND_KINDS, finds_in  # noqa: E402
+from transforms.text.finds import FIND_KINDS  # noqa: E402
+from transforms.text.finds.finder import finds_in  # noqa: E402
 
 SENTENCES = ROOT / "tests/transforms/text/ordinary_sentences.txt"
 FORMS = (

@@ -144,6 +144,7 @@ LAZY = {
     "tokenizers": "its import loads what only embedding and token counts need", "asyncio": "a search needs none",
 }  # fmt: skip
 LAZY_MODULES = {
+    "transforms.text.redaction": "compiles the patterns of secrets, which a search by its owner has no use for",
     "pyarrow.compute": "makes a function for each of Arrow's, which a search needs none of",
     "dagster._cli": "a third of a second, for `weft ui` alone",
     "dagster_project.cli.unchanged": "a build alone needs it",

@@ -22,8 +22,7 @@ from transforms.errors import (
 from transforms.hashing import bytes_sha256
 from transforms.settings.models import SafetySettings
 from transforms.settings.search import LensSettings
-from transforms.text.finds.finder import FIND_KINDS
-from transforms.text.redaction import masked_in_place
+from transforms.text.finds import FIND_KINDS
 
 _NAMES = {
     "id", "path", "place", "slug", "citation", "source", "source_kind", "chunk_kind", "kind", "reason", "stands_for",
@@ -53,7 +52,7 @@ class Screen:
         """The text as it may be shown: of the same number of bytes, unless it is held back as a whole."""
         if self.is_open:
             return text
-        (masked,), finds = masked_in_place([text], self.settings, self.clear)
+        (masked,), finds = self._masked([text])
         finds += Counter(_MARK.findall(text))
         self.finds += finds
         is_held = finds and self.settings.outputs == "hold"
@@ -67,7 +66,12 @@ class Screen:
 
     def masked(self, texts: Sequence[str]) -> list[str]:
         """Whole texts, masked before parts of them are shown: a cut before that could cut a key so that nothing finds it."""
-        return list(texts) if self.is_open else masked_in_place(texts, self.settings, self.clear)[0]
+        return list(texts) if self.is_open else self._masked(texts)[0]
+
+    def _masked(self, texts: Sequence[str]) -> tuple[list[str], Counter[str]]:
+        from transforms.text.redaction import masked_in_place
+
+        return masked_in_place(texts, self.settings, self.clear)
 
     @property
     def is_open(self) -> bool:

@@ -8,7 +8,8 @@ from fnmatch import fnmatchcase
 import polars as pl
 
 from transforms.settings.models import SafetySettings
-from transforms.text.finds.finder import FIND_KINDS, SECRETS, finds_in
+from transforms.text.finds import FIND_KINDS, SECRETS
+from transforms.text.finds.finder import finds_in
 from transforms.text.finds.forms import Find
 from transforms.text.visible import is_picture
 

@@ -7,13 +7,7 @@ from functools import cache, partial
 
 import polars as pl
 
-from transforms.text.finds import forms, named, personal
-
-SECRETS = (
-    "private_key", "url_password", "cloud_key", "access_token", "jwt", "authorization", "password", "card", "iban",
-)  # fmt: skip
-"""Kinds of secrets, the first ones before the later where two find the same bytes."""
-FIND_KINDS = (*SECRETS, "email", "phone")
+from transforms.text.finds import FIND_KINDS, SECRETS, forms, named, personal
 
 _Looks = Callable[[bytes, int], Iterable[forms.Find] | forms.Find | None]
 _BEGIN = 3

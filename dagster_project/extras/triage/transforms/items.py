@@ -15,7 +15,7 @@ import pyarrow as pa
 from transforms.documents.issues import COMMENT
 from transforms.settings.models import SafetySettings
 from transforms.settings.search import TermSettings
-from transforms.text.finds.finder import FIND_KINDS
+from transforms.text.finds import FIND_KINDS
 from transforms.text.redaction import masked_in_place
 from transforms.text.segments import PARAGRAPH, SENTENCE
 from transforms.text.terms import counted_terms

@@ -17,7 +17,6 @@ from transforms.retrieval.query_fields import age, size, time_span
 from transforms.retrieval.query_language import META, Leaf
 from transforms.text import phrases
 from transforms.text.properties import documents_with
-from transforms.text.redaction import sensitivity
 
 DATED = """
 SELECT message_id AS doc_id, effective_at AS dated_at, effective_at AS ended_at FROM messages
@@ -128,6 +127,8 @@ class FieldValues:
         """Columns chunk_no and sensitivity of all chunks: public, personal or secret; secret if their text is not there.
 
         All stored texts are read, once for each version that is opened and asked for it."""
+        from transforms.text.redaction import sensitivity
+
         schema = {"doc_id": pl.String, "attachment_id": pl.String, "sensitivity": pl.String}
         parts = [pl.DataFrame(schema=schema)]
         for batch in self.connection.execute(_TEXTS).to_arrow_reader(_BATCH):
@@ -164,6 +165,8 @@ class FieldValues:
         names = pl.Series(values, dtype=pl.String)
         matching = names.filter(names.str.contains(pattern)).to_list()
         if not matching:
+            from transforms.text.redaction import sensitivity
+
             first = names.filter(sensitivity(names) != "secret").head(20).to_list()
             reason = (
                 f"no {what} is called {shortened(leaf.value)!r}; the index holds {', '.join(first) or 'none'}"
