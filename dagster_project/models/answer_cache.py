@@ -149,10 +149,11 @@ class SQLiteCache(Generic[Value]):
 
     def _copied(self, folder: Path) -> Path | None:
         """The copy of the file and of the changes to undo; None if another process undid them meanwhile."""
-        journal = self.path.with_name(f"{self.path.name}-journal")
         with suppress(FileNotFoundError):
+            file = self.path.resolve()  # SQLite writes a journal beside it, not beside a link
+            journal = file.with_name(f"{file.name}-journal")
             before = journal.stat()
-            copies = [Path(shutil.copy(file, folder)) for file in (journal, self.path)]
+            copies = [Path(shutil.copy(one, folder)) for one in (journal, file)]
             if samestat(before, after := journal.stat()) and before.st_mtime_ns == after.st_mtime_ns:
                 return copies[1]
         return None
