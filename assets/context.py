@@ -14,7 +14,7 @@ from assets.protocols.models import AnswerCache, LanguageModel
 from transforms.embedding import context_sentences, embedded_text
 from transforms.mail.threads.threads import canonical
 from transforms.schemas.chunks import CHUNK_CONTEXT, PICTURE
-from transforms.settings.models import WRITTEN_KINDS, SafetySettings
+from transforms.settings.models import WRITTEN_KINDS
 
 
 @dataclass(frozen=True)
@@ -107,17 +107,10 @@ class SentenceEstimate:
 
 
 def estimate_sentences(
-    placed: pa.Table,
-    kinds: Mapping[str, str],
-    safety: SafetySettings,
-    model: LanguageModel,
-    cache: AnswerCache,
+    placed: pa.Table, asking: context_sentences.Asking, model: LanguageModel, cache: AnswerCache
 ) -> tuple[SentenceEstimate, pa.Table]:
     """The cost of `chunk_sentences` now, and the table that it would return if no model answered."""
-    base = context_sentences.structural_sentences(placed)
-    mask = _asks_model(placed, kinds)
-    asking = context_sentences.Asking(model.model, safety, kinds)
-    pending, _ = context_sentences.requests(placed.filter(mask), base.filter(mask), asking)
+    base, pending, _ = _requests(placed, asking)
     answers = cache.known(sorted({r.key for r in pending}))
     prompts = [
         context_sentences.sentence_prompt(part)
@@ -130,24 +123,17 @@ def estimate_sentences(
 
 
 def chunk_sentences(
-    placed: pa.Table,
-    kinds: Mapping[str, str],
-    safety: SafetySettings,
-    model: LanguageModel,
-    cache: AnswerCache,
+    placed: pa.Table, asking: context_sentences.Asking, model: LanguageModel, cache: AnswerCache
 ) -> tuple[pa.Table, SentenceReport]:
     """Columns chunk_id, sentence and sentence_kind for every chunk of `chunk_facts`, and the report.
 
-    `kinds` has the kind of sentences of each source. A chunk without a usable sentence of the model, or
-    about which it is not asked, has the sentence of the known facts. Requests with an answer in the cache are not
-    repeated. BudgetError and ServiceError as the model raises them; answers until then stay in the cache."""
-    report = SentenceReport()
-    base = context_sentences.structural_sentences(placed)
-    mask = _asks_model(placed, kinds)
+    A chunk without a usable sentence of the model, or about which it is not asked, has the sentence of the known
+    facts. Requests with an answer in the cache are not repeated. BudgetError and ServiceError as the model raises
+    them; answers until then stay in the cache."""
+    base, pending, finds = _requests(placed, asking)
+    report = SentenceReport(finds=finds)
     by_model: dict[str, str] = {}
-    if pc.any(mask).as_py():
-        asking = context_sentences.Asking(model.model, safety, kinds)
-        pending, report.finds = context_sentences.requests(placed.filter(mask), base.filter(mask), asking)
+    if pending:
         by_model = written_sentences(
             pending, context_sentences.SENTENCES, context_sentences.BATCH_CHUNKS, model, cache, report
         )
@@ -156,10 +142,14 @@ def chunk_sentences(
     return sentences, report
 
 
-def _asks_model(placed: pa.Table, kinds: Mapping[str, str]) -> pa.BooleanArray:
-    return pa.array(
-        [kinds.get(source) in WRITTEN_KINDS for source in placed.column("source").to_pylist()], pa.bool_()
-    )
+def _requests(
+    placed: pa.Table, asking: context_sentences.Asking
+) -> tuple[pa.Table, list[context_sentences.Request], Counter[str]]:
+    """The sentences of the known facts, the requests to the model, and finds by kind."""
+    base = context_sentences.structural_sentences(placed)
+    written = [source for source, kind in asking.kinds.items() if kind in WRITTEN_KINDS]
+    mask = pc.is_in(placed.column("source"), pa.array(written, pa.string()))
+    return base, *context_sentences.requests(placed.filter(mask), base.filter(mask), asking)
 
 
 def _table(base: pa.Table, by_model: Mapping[str, str]) -> pa.Table:

@@ -97,18 +97,16 @@ def _reading_stage(settings: ConversationSettings, pictures: str) -> Stage:
 def context_stages(settings: ContextSettings, tokens: TokenCounter) -> list[Stage]:
     """The stages over the published index: candidates, documents and the context of each window."""
     windows = ("conversation_markdown", "conversation_query_chunks")
+    stage = partial(Stage, settings=settings, source_type=CONTEXT, needs=Needs(resources=("index",)))
     return [
-        Stage(
+        stage(
             "conversation_candidates",
             _candidates,
             selection.VERSION,
             Display("Asks the published index with the queries of a window."),
             inputs=windows,
-            settings=settings,
-            source_type=CONTEXT,
-            needs=Needs(resources=("index",)),
         ),
-        Stage(
+        stage(
             "conversation_documents",
             _documents,
             selection.VERSION,
@@ -116,11 +114,8 @@ def context_stages(settings: ContextSettings, tokens: TokenCounter) -> list[Stag
                 "Keeps the best candidates of each document, in the order in which the context takes them."
             ),
             inputs=("conversation_candidates",),
-            settings=settings,
-            source_type=CONTEXT,
-            needs=Needs(resources=("index",)),
         ),
-        Stage(
+        stage(
             "conversation_context",
             partial(_context, count=tokens.counts),
             selection.VERSION,
@@ -129,9 +124,6 @@ def context_stages(settings: ContextSettings, tokens: TokenCounter) -> list[Stag
                 code=selection.window_context,
             ),
             inputs=(*windows, "conversation_candidates", "conversation_documents"),
-            settings=settings,
-            source_type=CONTEXT,
-            needs=Needs(resources=("index",)),
         ),
     ]
 

@@ -215,7 +215,8 @@ def _context_with_sentences(
     tables = ContextTables(*inputs)
     joined, restated = joined_context(tables)
     placed = placed_chunks(tables, kinds)
-    sentences, report = chunk_sentences(placed, kinds, safety, language_model, answer_cache)
+    asking = context_sentences.Asking(language_model.model, safety, kinds)
+    sentences, report = chunk_sentences(placed, asking, language_model, answer_cache)
     context = told_context(tables, joined, sentences)
     return Made((context, terms.context_terms(context, restated, term_settings)), report.metadata())
 

@@ -80,7 +80,9 @@ class LakeIOManager(dg.IOManager):
                 file = self.lake.local(*place)
                 sizes[str(file)] = file.stat().st_size
             except FileNotFoundError:
-                if self._must_be_there(*place):
+                # A whole table and a part must be there, and a partition whose last table is.
+                kind = None if name in IN_PARTS else partitions_of(name)
+                if kind is None or self.lake.is_stored(tables_of(kind)[-1], place[1]):
                     raise self.lake.unusable(*place) from None
         if sum(sizes.values()) > MANY_BYTES:
             self._backend.raw_sql("RESET threads")
@@ -97,11 +99,6 @@ class LakeIOManager(dg.IOManager):
         if self._backend is not None:
             self._backend.disconnect()
             self._backend, self._tables, self.shared = None, {}, {}
-
-    def _must_be_there(self, table: str, partition: str | None) -> bool:
-        """True for a whole table, for a part, and for a partition whose last table is there."""
-        kind = None if table in IN_PARTS else partitions_of(table)
-        return kind is None or self.lake.is_stored(tables_of(kind)[-1], partition)
 
     def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:
         data = obj.to_pyarrow() if isinstance(obj, ibis.Table) else obj

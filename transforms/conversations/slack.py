@@ -160,17 +160,13 @@ def _resolved(text: str, people: Mapping[str, str]) -> str:
     """`text` with people, channels, groups, dates and links as Slack shows them."""
     text = _MENTION.sub(lambda m: f"@{people.get(m[1], m[1])}", text)
     text = _CHANNEL.sub(lambda m: f"#{m['name'] or m['id']}", text)
-    text = _SPECIAL.sub(_special, text)
+    text = _SPECIAL.sub(
+        lambda m: m["label"] or "@" + m["what"].partition("^")[2 if "^" in m["what"] else 0], text
+    )
     text = _LINK.sub(
         lambda m: f"{m['label']} ({m['url']})" if m["label"] and m["label"] != m["url"] else m["url"], text
     )
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-
-
-def _special(match: re.Match[str]) -> str:
-    if match["label"]:
-        return match["label"]
-    return "@" + match["what"].partition("^")[2 if "^" in match["what"] else 0]
 
 
 def _plain(text: str) -> str:

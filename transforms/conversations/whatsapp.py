@@ -92,7 +92,9 @@ def read_whatsapp(text: str, name: str, timezone: str, order: DateOrder = "auto"
     for (head, at), following in zip(in_order, [*(h.start for h, _ in in_order[1:]), len(text)], strict=True):
         body = text[head.end : following].removesuffix("\n")
         entries.append(_entry(in_utc(at, timezone), body, names))
-    unknown = [e.text for e in entries if e.kind == "system" and not is_understood(e.text)]
+    patterns = (*_PEOPLE_ADD, _WITH, _NOTICE, ACTION)
+    lines = [entry.text for entry in entries if entry.kind == "system"]
+    unknown = [line for line in lines if not any(p.search(line.strip(_MARKS_ALONE)) for p in patterns)]
     if unknown:
         why = f"not_understood: {len(unknown)} lines of the program, kept as they are; names in them may stay"
         faults.append(Fault(f"{name}:system", why, "\n".join(unknown).encode()))
@@ -287,10 +289,3 @@ def attached_file(line: str) -> str | None:
     below = ATTACHED_BELOW.search(line)
     match = _FILE.match(line, below.start() if below else 0)
     return (match["a"] or match["b"]).strip(_MARKS_ALONE) if match else None
-
-
-def is_understood(line: str) -> bool:
-    """True if a line of the program says something that is known, so that the people in it are."""
-    text = line.strip(_MARKS_ALONE)
-    patterns = (*_PEOPLE_ADD, _WITH, _NOTICE, ACTION)
-    return any(pattern.search(text) for pattern in patterns)

@@ -91,11 +91,6 @@ def _wikilink(link: nodes.Wikilink) -> str:
     return f"[[{title}|{text}]]" if text and text != title else f"[[{title}]]"
 
 
-def _external(link: nodes.ExternalLink) -> str:
-    title = _inline(link.title)
-    return f"[{title}]({link.url})" if title else str(link.url)
-
-
 def _template(template: nodes.Template) -> str:
     """The values of a template, those with a name as `name: value`; each on its own line if it is written so."""
     values = [
@@ -155,7 +150,9 @@ def _rows(table: nodes.Tag) -> Iterator[list[str]]:
 _NODES: Mapping[type, Callable[..., str]] = {
     nodes.Argument: lambda argument: _markdown(argument.default),
     nodes.Comment: lambda _: "",
-    nodes.ExternalLink: _external,
+    nodes.ExternalLink: lambda link: (
+        f"[{title}]({link.url})" if (title := _inline(link.title)) else str(link.url)
+    ),
     nodes.Heading: lambda title: f"\n\n{heading(title.level, _inline(title.title))}\n\n",
     nodes.HTMLEntity: lambda entity: entity.normalize().replace("\xa0", " ").replace("<", "\\<"),
     nodes.Tag: _tag,

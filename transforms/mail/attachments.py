@@ -91,9 +91,7 @@ def attachment_text(
     decoded = decode_text(data, charset)
     if decoded.outcome == "replaced" and decoded.text.count("\ufffd") * 50 > len(decoded.text):
         return AttachmentText("other", None, "binary: no charset fits")
-    text = decoded.text
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = decoded.text.replace("\r\n", "\n").replace("\r", "\n")
     if declared_type == "application/pgp-encrypted" or _ARMOUR.fullmatch(text):
         return AttachmentText("other", None, "armour: OpenPGP keys and encrypted text have no words")
     if declared_type == "text/html" or re.search(r"\.[sx]?html?\Z", name, re.I):

@@ -320,9 +320,7 @@ def _inner_mails(part: Message, kind: str, mail: ParsedMail) -> list[Message]:
 
 def _add_text(mail: ParsedMail, data: bytes, top: mime_tree.Declared) -> None:
     decoded = decode_text(data, top.charset)
-    text = decoded.text
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = decoded.text.replace("\r\n", "\n").replace("\r", "\n")
     if decoded.had_nul:
         mail.note("nul_removed")
     if not holds(top.charset, decoded.outcome):

@@ -21,6 +21,8 @@ from transforms.operations.figures import (
     throughput,
 )
 
+_RATES, _LAGS, _REUSED = "rows per second", "lag of new texts, seconds", "share of vectors reused"
+_BYTES, _LIVE = "index, bytes", "live share of cached vectors"
 _INCHES, _DPI = (9.0, 12.0), 80
 _COLOURS = 32
 """Colours of the palette: enough for lines and the edges of letters, and a third of the bytes of full colour."""
@@ -33,19 +35,22 @@ def plots(figures: Figures) -> bytes:
     """The plots as one PNG in few colours."""
     figure = Figure(figsize=_INCHES, dpi=_DPI)
     axes = figure.subplot_mosaic(
-        [["rates", "lags"], ["reuse", QUARANTINE], ["bytes", "live"], [BLOCKS, SIZES], [MONTHS, MONTHS]],
+        [[_RATES, _LAGS], [_REUSED, QUARANTINE], [_BYTES, _LIVE], [BLOCKS, SIZES], [MONTHS, MONTHS]],
         gridspec_kw=_MARGINS,
     )
+    for title, plot in axes.items():
+        plot.set_title(title.lower(), fontsize=9)
+        plot.tick_params(labelsize=7)
     rates = throughput(figures.stages).head(_MOST_BARS)
-    _bars(axes["rates"], "rows per second", rates["stage"].to_list(), rates["rate"].to_list(), log=True)
-    _lines(axes["lags"], "lag of new texts, seconds", figures.history, LAGS)
-    _lines(axes["reuse"], "share of vectors reused", figures.history, (REUSE,), top=1.05)
-    _lines(axes["bytes"], "index, bytes", figures.history, (INDEX_BYTES,))
-    _lines(axes["live"], "live share of cached vectors", figures.history, (LIVE_SHARE,), top=1.05)
+    _bars(axes[_RATES], rates["stage"].to_list(), rates["rate"].to_list(), log=True)
+    _lines(axes[_LAGS], figures.history, LAGS)
+    _lines(axes[_REUSED], figures.history, (REUSE,), top=1.05)
+    _lines(axes[_BYTES], figures.history, (INDEX_BYTES,))
+    _lines(axes[_LIVE], figures.history, (LIVE_SHARE,), top=1.05)
     for title in (QUARANTINE, BLOCKS, SIZES):
         counts = figures.counts[title].head(_MOST_BARS)
-        _bars(axes[title], title.lower(), counts["name"].to_list(), counts["rows"].to_list())
-    _columns(axes[MONTHS], MONTHS.lower(), figures.counts[MONTHS])
+        _bars(axes[title], counts["name"].to_list(), counts["rows"].to_list())
+    _columns(axes[MONTHS], figures.counts[MONTHS])
     full_colour = io.BytesIO()
     figure.savefig(full_colour, format="png")
     small = io.BytesIO()
@@ -55,11 +60,7 @@ def plots(figures: Figures) -> bytes:
     return small.getvalue()
 
 
-def _bars(
-    axes: Axes, title: str, names: Sequence[str], values: Sequence[float], *, log: bool = False
-) -> None:
-    axes.set_title(title, fontsize=9)
-    axes.tick_params(labelsize=7)
+def _bars(axes: Axes, names: Sequence[str], values: Sequence[float], *, log: bool = False) -> None:
     if not names:
         axes.text(0.5, 0.5, "none", ha="center", va="center", transform=axes.transAxes, fontsize=8)
         return
@@ -69,20 +70,14 @@ def _bars(
     axes.invert_yaxis()
 
 
-def _columns(axes: Axes, title: str, counts: pl.DataFrame) -> None:
+def _columns(axes: Axes, counts: pl.DataFrame) -> None:
     """A column for each row, with the names of a few of them."""
-    axes.set_title(title, fontsize=9)
-    axes.tick_params(labelsize=7)
     places = range(0, len(counts), max(1, len(counts) // _MOST_BARS))
     axes.bar(range(len(counts)), counts["rows"].to_list(), color="#3b6ea5")
     axes.set_xticks(list(places), [counts["name"][place] for place in places], rotation=30)
 
 
-def _lines(
-    axes: Axes, title: str, history: pl.DataFrame, names: Sequence[str], *, top: float | None = None
-) -> None:
-    axes.set_title(title, fontsize=9)
-    axes.tick_params(labelsize=7)
+def _lines(axes: Axes, history: pl.DataFrame, names: Sequence[str], *, top: float | None = None) -> None:
     for name in names:
         values = history.filter(pl.col("figure") == name).sort("at")
         axes.plot(values["at"].to_list(), values["value"].to_list(), marker=".", label=name)

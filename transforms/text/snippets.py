@@ -180,7 +180,8 @@ def _matches(text: str, matching: Mapping[str, str], whole: str) -> list[tuple[i
     """Start, end and term of each word of a text that is one of `matching_words`; `whole` has at least the same words.
 
     The few words that match are found faster than all words are looked at."""
-    places, of_word = [], _word(text).match
+    # The characters of Chinese and Japanese words are found below, one by one.
+    places, of_word = [], (_WORD if text.isascii() else _SPACED_WORD).match
     for word in _words_in(whole) & matching.keys():
         start = text.find(word)
         while start >= 0:
@@ -197,11 +198,6 @@ def _matches(text: str, matching: Mapping[str, str], whole: str) -> list[tuple[i
 @lru_cache(maxsize=256)  # the text of a hit is looked at several times
 def _words_in(text: str) -> frozenset[str]:
     return frozenset(word_runs(text) if text.isascii() else _SPACED_WORD.findall(text))
-
-
-def _word(text: str) -> re.Pattern[str]:
-    """The pattern of the words of a text; Chinese and Japanese ones are found by their characters."""
-    return _WORD if text.isascii() else _SPACED_WORD
 
 
 def _best_start(matches: list[tuple[int, int, str]], length: int, weights: Mapping[str, int]) -> int:

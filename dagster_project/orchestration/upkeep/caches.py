@@ -58,10 +58,10 @@ def run_estimate(settings: Settings) -> tuple[Estimate, SentenceEstimate]:
     enabled = {source: kind for source, kind in kinds.items() if kind != "off"}
     writing = SentenceEstimate()
     if enabled:
-        writing, estimated = estimate_sentences(
-            placed_chunks(tables, enabled), enabled, settings.safety, make_sentence_writer(settings),
-            make_answer_cache(settings),
-        )  # fmt: skip
+        writer = make_sentence_writer(settings)
+        asking = context_sentences.Asking(writer.model, settings.safety, enabled)
+        placed = placed_chunks(tables, enabled)
+        writing, estimated = estimate_sentences(placed, asking, writer, make_answer_cache(settings))
         context = told_context(tables, context, estimated)
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
     texts = texts_to_embed(tables.chunks(), ibis.memtable(context))

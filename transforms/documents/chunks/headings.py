@@ -30,7 +30,9 @@ def tree_chunks(documents: pa.Table, nodes: pa.Table) -> ChunkTables:
     excluded: list[dict[str, Any]] = []
     bodies = _bodies(nodes)
     for document in documents_of(documents, nodes):
-        chunk_bodies = _in_characters(bodies[document.doc_id], document)
+        crumbs, *places = zip(*bodies[document.doc_id], strict=True)
+        in_characters = zip(crumbs, *map(document.offsets.chars, places), strict=True)
+        chunk_bodies = [_Body(*body) for body in in_characters]
         numbers: dict[str, int] = {}
         for position, body in enumerate(chunk_bodies):
             row = _row(document, position, body)
@@ -59,11 +61,6 @@ def _bodies(nodes: pa.Table) -> dict[str, list[_Body]]:
     for doc_id, *body in frame.sort("doc_id", "position").select(columns).iter_rows():
         bodies.setdefault(doc_id, []).append(_Body(*body))
     return bodies
-
-
-def _in_characters(bodies: list[_Body], document: Document) -> list[_Body]:
-    crumbs, *places = zip(*bodies, strict=True)
-    return [_Body(*body) for body in zip(crumbs, *map(document.offsets.chars, places), strict=True)]
 
 
 def _row(document: Document, position: int, body: _Body) -> dict[str, Any]:
