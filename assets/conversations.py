@@ -22,9 +22,10 @@ def conversation_stages(
     settings: ConversationSettings, term_settings: TermSettings, tokens: TokenCounter, pictures: str = ""
 ) -> list[Stage]:
     """The partitioned stages of conversations, in order; `pictures` says how attached pictures are read."""
+    stage = partial(Stage, source_type=CONVERSATIONS)
     return [
         _reading_stage(settings, pictures),
-        Stage(
+        stage(
             "consolidate_conversations",
             conversations.conversation_markdown,
             conversations.VERSION,
@@ -34,9 +35,8 @@ def conversation_stages(
             ),
             inputs=("conversations",),
             outputs=("conversation_markdown",),
-            source_type=CONVERSATIONS,
         ),
-        Stage(
+        stage(
             "cut_query_chunks",
             partial(query_chunks.conversation_query_chunks, count=tokens.counts),
             query_chunks.VERSION,
@@ -48,9 +48,8 @@ def conversation_stages(
             outputs=("conversation_query_chunks",),
             settings=settings,
             digest=ConversationSettings.cutting_digest,
-            source_type=CONVERSATIONS,
         ),
-        Stage(
+        stage(
             "chunk_conversations",
             partial(conversation_chunks.conversation_chunks, count=tokens.counts),
             f"{conversation_chunks.VERSION}.{query_chunks.VERSION}",
@@ -71,7 +70,6 @@ def conversation_stages(
             outputs=("conversation_chunks", "conversation_exclusions"),
             settings=settings,
             digest=ConversationSettings.cutting_digest,
-            source_type=CONVERSATIONS,
         ),
         terms_stage(CONVERSATIONS, "conversation_terms", "conversation_chunks", term_settings),
     ]

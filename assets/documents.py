@@ -1,6 +1,7 @@
 """Notes and documentation: files to documents, nodes, references, chunks and terms, each partition by itself."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -26,8 +27,9 @@ def document_stages(
     settings: DocumentSettings, chunkers: Mapping[str, DocumentChunkSettings], term_settings: TermSettings
 ) -> list[Stage]:
     """The partitioned stages of documents, in order; `chunkers` has the chunk settings by source."""
+    stage = partial(Stage, source_type=DOCUMENTS)
     return [
-        Stage(
+        stage(
             "read_documents",
             _read_documents,
             documents.VERSION,
@@ -38,25 +40,22 @@ def document_stages(
             ),
             outputs=("documents", "document_quarantine"),
             settings=settings,
-            source_type=DOCUMENTS,
         ),
-        Stage(
+        stage(
             "document_nodes",
             nodes.document_nodes,
             nodes.VERSION,
             Display("Finds the tree of headings of each document, with the text below each."),
             inputs=("documents",),
-            source_type=DOCUMENTS,
         ),
-        Stage(
+        stage(
             "document_references",
             links.document_references,
             links.VERSION,
             Display("Finds links, wikilinks, embeds and tags in documents, as they are written."),
             inputs=("documents",),
-            source_type=DOCUMENTS,
         ),
-        Stage(
+        stage(
             "chunk_documents",
             document_chunks.document_chunks,
             document_chunks.VERSION,
@@ -67,7 +66,6 @@ def document_stages(
             inputs=("documents", "document_nodes"),
             outputs=("document_chunks", "document_exclusions"),
             settings=chunkers,
-            source_type=DOCUMENTS,
         ),
         terms_stage(DOCUMENTS, "document_terms", "document_chunks", term_settings),
     ]

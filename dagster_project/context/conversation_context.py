@@ -113,7 +113,12 @@ def read_conversation(
     own = [*files.window_ids(exports), *(_document_ids(settings, path) if path else ())]
     if path is not None and not exports and is_named_as_export(path):
         exports = _unknown_exports(path)
-    chats = [chat for export in exports for chat in files.chats(_in_zone(export, timezone))]
+    if timezone:
+        zone = {"timezone": timezone}
+        exports = [
+            replace(e, source=e.source.model_copy(update=zone), digest=e.digest + timezone) for e in exports
+        ]
+    chats = [chat for export in exports for chat in files.chats(export)]
     messages, faults = _messages(chats), [fault.reason for chat in chats for fault in chat.faults]
     try:
         is_text = path is None or (not path.is_dir() and all(f.startswith(_NO_EXPORT) for f in faults))
@@ -135,14 +140,6 @@ def read_conversation(
     columns = ([getattr(e, name) for e in messages] for name in ("author", "at", "text"))
     markdown, last = conversations.consolidate(*columns).markdown, max(e.at for e in messages)
     return ConversationText(markdown, len(messages), Asker(own, until=last), context_rules(settings, path))
-
-
-def _in_zone(export: Export, timezone: str | None) -> Export:
-    """An export whose times without a zone are in `timezone`, if that is given."""
-    if not timezone:
-        return export
-    source = export.source.model_copy(update={"timezone": timezone})
-    return replace(export, source=source, digest=export.digest + timezone)
 
 
 def _messages(chats: Iterable[Chat]) -> list[Any]:

@@ -166,9 +166,7 @@ class _Build:
                 raise
         return self.run(on_plan, {**spoiled, **damage})
 
-    def run(
-        self, on_plan: Callable[[Plan], None] = lambda plan: None, spoiled: Mapping[str, str] = MappingProxyType({}),
-    ) -> BuildResult:  # fmt: skip
+    def run(self, on_plan: Callable[[Plan], None], spoiled: Mapping[str, str]) -> BuildResult:
         """Do what `reconcile` says until nothing is left; `spoiled` are files of the lake that were damaged and are gone."""
         plan = planned(self.settings, self.instance)
         first = replace(plan, damaged={**plan.damaged, **spoiled})

@@ -102,10 +102,9 @@ def partitions_within(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> 
     """The partition that the tags of a run name, or those of their range."""
     if PARTITION in tags:
         return {tags[PARTITION]}
-    return _between(instance, tags[RANGE_START], tags[RANGE_END]) if RANGE_START in tags else set()
-
-
-def _between(instance: dg.DagsterInstance, first: str, last: str) -> set[str]:
+    if RANGE_START not in tags:
+        return set()
+    first, last = tags[RANGE_START], tags[RANGE_END]
     for source_type in SOURCE_TYPES:
         keys = list(instance.get_dynamic_partitions(source_type.name))
         if first in keys and last in keys:

@@ -96,11 +96,8 @@ def workers_for(
     if count < 2 or not instance.is_persistent or is_little or settings.engine.kind != OWN_ENGINE:
         yield None
         return
-    workers = Workers(settings, instance, progress, count)
-    try:
+    with contextlib.closing(Workers(settings, instance, progress, count)) as workers:
         yield workers
-    finally:
-        workers.close()
 
 
 def most_of_run(workers: Workers, partitions: int) -> int:

@@ -130,7 +130,9 @@ def _of_files(folder: Path, files: Sequence[Path], kinds: dict[Path, str]) -> De
         return Detected("vault" if _links_by_name(files) else "tree", str(folder), "documents", len(files))
     if kind == "mbox" and all(file.parent == folder and month_of(file.name) for file in files):
         pattern = Path(glob.escape(str(folder))) / _pattern(folder, files)
-        return replace(_source(kind, pattern, len(files)), name=_list_of(files))
+        lists = {_YEAR.split(file.name)[0] for file in files}
+        name = lists.pop().strip("._-") if len(lists) == 1 else ""
+        return replace(_source(kind, pattern, len(files)), name=name)
     return _source(kind, folder, len(files))
 
 
@@ -245,12 +247,6 @@ def _pattern(folder: Path, files: Sequence[Path]) -> str:
     apart = (p for p in pairs if not any(n.startswith(p[0]) and n.endswith(p[1]) for n in rest))
     start, end = next(apart, pairs[-1])
     return f"{glob.escape(start)}*{glob.escape(end)}"
-
-
-def _list_of(files: Sequence[Path]) -> str:
-    """The list whose monthly archives the files are; empty if they are of several."""
-    names = {_YEAR.split(file.name)[0] for file in files}
-    return names.pop().strip("._-") if len(names) == 1 else ""
 
 
 def _links_by_name(files: Sequence[Path]) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -64,18 +65,13 @@ def _paragraphs(text: str, limit: int, count: CountTokens) -> list[_Paragraph]:
         done += [
             _Paragraph(a, b, n) for (a, b), n in zip(waiting, counts, strict=True) if n <= limit or b - a == 1
         ]
-        waiting = [
-            smaller
-            for (a, b), n in zip(waiting, counts, strict=True)
-            if n > limit and b - a > 1
-            for smaller in _smaller(text, a, b, max(1, min((b - a) // 2, int((b - a) * limit / n * 0.9))))
-        ]
+        large = [(a, b, n) for (a, b), n in zip(waiting, counts, strict=True) if n > limit and b - a > 1]
+        waiting = []
+        for a, b, n in large:
+            target = max(1, min((b - a) // 2, int((b - a) * limit / n * 0.9)))
+            parts = pairwise([a, *splits(text, a, b, target), b])
+            waiting += [(start, end) for start, end in parts if text[start:end].strip()]
     return sorted(done)
-
-
-def _smaller(text: str, start: int, end: int, target: int) -> list[tuple[int, int]]:
-    cuts = [start, *splits(text, start, end, target), end]
-    return [(a, b) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if text[a:b].strip()]
 
 
 def _gather(paragraphs: Sequence[_Paragraph], limit: int, overlap: int) -> list[TokenSegment]:

@@ -193,7 +193,10 @@ class CodeScores:
         distances = (differing or coded.differing(query))()
         if allowed is not None:
             distances[~coded.slots.mask(allowed)] = _NO_VECTOR
-        near = np.flatnonzero(distances <= _edge(distances, candidates, coded.dimensions))
+        edge = bisect.bisect_left(
+            range(coded.dimensions), candidates, key=lambda d: int(np.count_nonzero(distances <= d))
+        )
+        near = np.flatnonzero(distances <= edge)
         slots, nearby = coded.slots.in_order(near)
         if len(nearby) > rescored:
             nearby = np.sort(nearby[top_k(_signed(coded.codes_in(slots), query), rescored)])
@@ -228,12 +231,6 @@ class CodeScores:
 
     def _cosines(self, rows: np.ndarray) -> np.ndarray:
         return self.coded.products(rows, self.query).astype(np.float64)
-
-
-def _edge(distances: np.ndarray, count: int, largest: int) -> int:
-    """The smallest distance within which `count` rows lie; `largest` if fewer do."""
-    within = range(largest)
-    return bisect.bisect_left(within, count, key=lambda d: int(np.count_nonzero(distances <= d)))
 
 
 def _signed(codes: np.ndarray, query: np.ndarray) -> np.ndarray:

@@ -134,7 +134,9 @@ def quality(
     Coverage and passages are measured on the chunks of a list, and only for queries that have them.
     A profile that found nothing has 0."""
     queries = judgements.grades.filter(pl.col("grade") > 0)["query_id"].unique().sort().to_list()
-    topics, passages = _topics(judgements), _passages(judgements)
+    topics, columns = _topics(judgements), ("doc_id", "byte_start", "byte_end")
+    groups = groups_by(judgements.passages, "query_id")
+    passages = {query: [DocumentSpan(*s) for s in rows.select(columns).rows()] for (query,), rows in groups}
     span_rows = spans.select("chunk_id", "doc_id", "byte_start", "byte_end").rows()
     spans_by_chunk = {chunk_id: DocumentSpan(*span) for chunk_id, *span in span_rows}
     grades = {level: grades_of(judgements, level) for level in LEVELS}
@@ -244,12 +246,6 @@ def _topics(judgements: Judgements) -> dict[str, dict[str, set[str]]]:
         name = row["topic"] or f"entry {row['entry']}"
         topics.setdefault(row["query_id"], {}).setdefault(name, set()).update(row["chunk_ids"])
     return topics
-
-
-def _passages(judgements: Judgements) -> dict[str, list[DocumentSpan]]:
-    columns = ("doc_id", "byte_start", "byte_end")
-    groups = groups_by(judgements.passages, "query_id")
-    return {query: [DocumentSpan(*row) for row in rows.select(columns).rows()] for (query,), rows in groups}
 
 
 def grades_of(judgements: Judgements, level: str) -> dict[str, dict[str, int]]:

@@ -128,7 +128,9 @@ def read_mail(
     messages, attachments, quarantine = (_Rows(table, shared) for table in _TABLES)
     copies = Copies()
     for mail in raw:
-        fault = mail.fault or _size_fault(mail, settings)
+        fault, size, limit = mail.fault, len(mail.data), settings.max_message_bytes
+        if not fault and size > limit:
+            fault = f"too_large: {size} bytes, mail.max_message_bytes is {limit}"
         data, envelope_at = _without_envelope(mail)
         parsed = None if fault else parsed_mail(data, quick=means.quick)
         if parsed is None:
@@ -219,12 +221,6 @@ def _copy(mail: RawMail, row: dict[str, Any], original_id: str, number: int | No
         attached,
         row["header_message_id"] is None and (row["from_addr"] is None or "no_date" in row["defects"]),
     )
-
-
-def _size_fault(mail: RawMail, settings: MailSettings) -> str | None:
-    if len(mail.data) <= (limit := settings.max_message_bytes):
-        return None
-    return f"too_large: {len(mail.data)} bytes, mail.max_message_bytes is {limit}"
 
 
 def _without_envelope(mail: RawMail) -> tuple[bytes, datetime | None]:

@@ -42,8 +42,10 @@ def message_trailers(messages: pa.Table) -> pa.Table:
     begins: list[int] = []
     for match in _TRAILER.finditer(data):
         kind = match[1].decode().lower().replace("authors", "author")
-        if kind in ("cc", "author") and _is_header(data, match):
-            continue
+        if kind in ("cc", "author"):
+            above = data.rfind(b"\n", 0, match.start()) + 1
+            if _HEADER.match(data, above, match.start()) or _HEADER.match(data, match.end() + 1):
+                continue  # the line above or below is one of a block of headers
         value, end = _value(data, match)
         named = _COMMIT.match(value) if kind in _NAMES_COMMITS else None
         commit, title = (named[1], named[2] or None) if named else (None, None)
@@ -60,12 +62,6 @@ def message_trailers(messages: pa.Table) -> pa.Table:
     of_mail = {n: messages.column(n).take(pa.array(row)) for n in ("message_id", "source", "partition")}
     table = pa.table({**of_mail, **{n: columns[n].to_arrow() for n in names}})
     return MESSAGE_TRAILERS.conform(table.select(MESSAGE_TRAILERS.names))
-
-
-def _is_header(data: bytes, match: re.Match[bytes]) -> bool:
-    """True if the line above or below is one of a block of headers."""
-    above = data.rfind(b"\n", 0, match.start()) + 1
-    return bool(_HEADER.match(data, above, match.start()) or _HEADER.match(data, match.end() + 1))
 
 
 def _value(data: bytes, match: re.Match[bytes]) -> tuple[str, int]:

@@ -162,7 +162,9 @@ def print_fetched(outcomes: Mapping[str, FetchOutcome]) -> None:
     rows: list[dict[str, Any]] = []
     for name, outcome in outcomes.items():
         counts = {count: getattr(outcome, count) for count in ("added", "changed", "removed", "bytes")}
-        newest = "" if outcome.lag_seconds is None else _ago(outcome.lag_seconds)
+        hours = (outcome.lag_seconds or 0) / 3600
+        ago = f"{hours:.1f} hours ago" if hours < 48 else f"{hours / 24:,.0f} days ago"
+        newest = "" if outcome.lag_seconds is None else ago
         rows.append(
             {"source": name, "outcome": outcome.as_json()["outcome"].lower(), **counts, "newest": newest}
         )
@@ -170,11 +172,6 @@ def print_fetched(outcomes: Mapping[str, FetchOutcome]) -> None:
     for name, outcome in outcomes.items():
         for note in (outcome.notes or "").splitlines():
             terminal().print(f"{name}: {note}", soft_wrap=True)
-
-
-def _ago(seconds: float) -> str:
-    hours = seconds / 3600
-    return f"{hours:.1f} hours ago" if hours < 48 else f"{hours / 24:,.0f} days ago"
 
 
 def print_outlook(outlook: Outlook) -> None:

@@ -43,7 +43,10 @@ def update_arrays(
         came = np.sort(new_no[~stays])
         _write_segments(connection, aside, before, came, slots)
         # Counting the rows of the file would read for each posting whether it was deleted, all of it into memory.
-        _require_postings(aside, json.loads(facts["rows"])["postings"])
+        stored = sum(int(np.load(part / "starts.npy", mmap_mode="r")[-1]) for part in segments_of(aside))
+        stored -= int(np.load(aside / "gone" / "df.npy").sum())
+        if stored != (count := json.loads(facts["rows"])["postings"]):
+            raise ValueError(f"they have {stored:,} postings, the file {count:,}")
         update_hit_rows(connection, aside, before)
         write_narrow(connection, aside, slots)
     return came
@@ -102,13 +105,6 @@ def _write_segment(
         vectors = vectors_at(connection, _VECTORS_ANEW, chunks, dimensions)
         np.save(folder / "vectors.npy", vectors)
         np.save(folder / "vector_codes.npy", sign_codes(vectors))
-
-
-def _require_postings(folder: Path, count: int) -> None:
-    """ValueError if the segments in a folder hold another number of postings of chunks that are there."""
-    stored = sum(int(np.load(segment / "starts.npy", mmap_mode="r")[-1]) for segment in segments_of(folder))
-    if (number := stored - int(np.load(folder / "gone" / "df.npy").sum())) != count:
-        raise ValueError(f"they have {number:,} postings, the file {count:,}")
 
 
 _NUMBERS = """

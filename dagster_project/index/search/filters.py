@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -246,7 +246,7 @@ class Conditions:
 
     def circumstances(self, text: str) -> Circumstances:
         """The days and authors that a text which ranks names."""
-        return circumstances(text, self.values.now().date(), self.values.people.by_words)
+        return circumstances(text, datetime.now(UTC).date(), self.values.people.by_words)
 
     def _fields(self, filters: Filters, conditions: Sequence[Condition]) -> FieldConditions | None:
         """Filters and conditions by fields; None if fields cannot say all of it."""

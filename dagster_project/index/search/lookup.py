@@ -165,7 +165,11 @@ def reading(ask: Ask, text: str) -> Reading:
         raise _unknown(ask, name)
     kind, id_ = resolved_name(ask, cited["place"])
     if cited["attachment"]:
-        kind, id_ = "attachment", _attachment(ask, id_, cited["attachment"])
+        values = {"id": id_, "beginning": cited["attachment"]}
+        ids = ask(_ATTACHMENT, values).column("attachment_id").to_pylist()
+        if len(ids) != 1:
+            raise UnknownIdError(f"the mail {id_} has {len(ids) or 'no'} attachments {cited['attachment']}")
+        kind, id_ = "attachment", str(ids[0])
     elif kind == "node":
         kind, id_ = "document", _read(ask, kind, id_).doc_id
     return _cut(_read(ask, kind, id_), int(cited["start"]), int(cited["end"]))
@@ -189,14 +193,6 @@ def _unknown(ask: Ask, name: str) -> UnknownIdError:
     near = ask(_NEAREST, {"id": name[:COMPARED_CHARS], "count": _NEAREST_COUNT}).column("id").to_pylist()
     hint = f"; the nearest are {', '.join(near)}" if near else "; `search` finds ids by words"
     return UnknownIdError(f"the index holds nothing called {shortened(name)!r}{hint}")
-
-
-def _attachment(ask: Ask, message_id: str, beginning: str) -> str:
-    values = {"id": message_id, "beginning": beginning}
-    ids = ask(_ATTACHMENT, values).column("attachment_id").to_pylist()
-    if len(ids) != 1:
-        raise UnknownIdError(f"the mail {message_id} has {len(ids) or 'no'} attachments {beginning}")
-    return str(ids[0])
 
 
 def _read(ask: Ask, kind: str, id_: str) -> Reading:

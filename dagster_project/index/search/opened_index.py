@@ -187,7 +187,11 @@ class FollowedIndex:
         try:
             yield index
         finally:
-            self._give_back(index)
+            with self._lock:
+                if is_current := index.published == self._answering:
+                    self._free.append(index)
+            if not is_current:
+                index.close()
 
     def close(self) -> None:
         """Close all versions; one that still answers is closed after its answer."""
@@ -205,13 +209,6 @@ class FollowedIndex:
             if is_refused or self._answering is None or not self._answering.exists():
                 return None
             return self._free.pop() if self._free else None
-
-    def _give_back(self, index: SearchIndex) -> None:
-        with self._lock:
-            if index.published == self._answering:
-                self._free.append(index)
-                return
-        index.close()
 
     def _opened_now(self) -> SearchIndex:
         """The current version, opened while a question waits."""

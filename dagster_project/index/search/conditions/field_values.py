@@ -1,7 +1,7 @@
 """Which chunks of a published index have the value of a field, and whom a value names: their addresses or a domain's."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -51,12 +51,10 @@ class FieldConditions(NamedTuple):
 
 
 class FieldValues:
-    """Looks for the values that leaves of fields other than TEXT_FIELDS name; ages count from `now`."""
+    """Looks for the values that leaves of fields other than TEXT_FIELDS name."""
 
-    def __init__(
-        self, connection: duckdb.DuckDBPyConnection, now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ):
-        self.connection, self.now, self.people = connection, now, People(connection)
+    def __init__(self, connection: duckdb.DuckDBPyConnection):
+        self.connection, self.people = connection, People(connection)
         tables = connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
         self.has_keywords, self.has_classes = (
             (name,) in tables for name in ("chunk_keywords", "chunk_classes")
@@ -68,7 +66,7 @@ class FieldValues:
         if leaf.field == "d":
             return self.dated(*(time_span(leaf.value) or (None, None)))
         if leaf.field in ("newer_than", "older_than"):
-            edge = self.now() - (age(leaf.value) or timedelta())
+            edge = datetime.now(UTC) - (age(leaf.value) or timedelta())
             return self.dated(*((edge, None) if leaf.field == "newer_than" else (None, edge)))
         if not self.has_keywords and leaf.field == "keyword":
             raise refused(leaf, "keyword: the index has no table of keywords")
