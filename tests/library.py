@@ -44,7 +44,7 @@ A reader sees what was committed before its number, and [compaction](Compaction.
 
 ## Dropping
 
-Old versions go once no reader holds a number below theirs.
+Old versions go once no [reader](#reading) holds a number below theirs.
 """
 GUIDE = """# Guide
 

@@ -26,7 +26,8 @@ def help_(topic: str | None) -> None:
     """
     pages = {file.stem: file.read_text(encoding="utf-8") for file in sorted(documentation().glob("*.md"))}
     if topic is None:
-        click.echo("\n".join(f"{name:<14}{_title(text)}" for name, text in pages.items()))
+        width = max(map(len, pages)) + 2
+        click.echo("\n".join(f"{name:<{width}}{_title(text)}" for name, text in pages.items()))
         click.echo(
             "\nweft help TOPIC prints a page, or the section with that heading; weft COMMAND --help a command."
         )

@@ -111,15 +111,3 @@ def test_no_tags_nest_deeper_than_allowed(before: list[str], repeated: list[str]
     while level and depth < 3 * MAX_LEVELS:
         level, depth = [child for node in level if node for child in node.iter(include_text=False)], depth + 1
     assert depth <= 2 * MAX_LEVELS
-
-
-@pytest.mark.parametrize(
-    ("markup", "text"),
-    [
-        (f"{'<div>' * 600}a</div>b<div>c{'</div>' * 600}", "a\nb\nc\n"),
-        (f"<p>{'<b>' * 600}a</b> b<i>c", "a bc\n"),
-        (f"<div {' '.join(f'a{n}=b' for n in range(600))} style=display:none>a</div>b", "a\nb\n"),
-    ],
-)
-def test_text_of_tags_that_nest_too_deep_stays(markup: str, text: str) -> None:
-    assert html_text(markup) == text

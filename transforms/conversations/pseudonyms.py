@@ -43,6 +43,14 @@ def short_pseudonyms(text: str) -> str:
     return _UUID.sub(lambda match: match[0][:8], text)
 
 
+def pseudonym_tails(text: str) -> list[int]:
+    """The start and end, in characters, of each piece of `text` that `short_pseudonyms` leaves out.
+
+    >>> pseudonym_tails("4a230d6a-85bc-5254-acb3-4797a548f01b added you")
+    [8, 36]"""
+    return [at for match in _UUID.finditer(text) for at in (match.start() + 8, match.end())]
+
+
 def masked_texts(texts: Iterable[str], names: Iterable[str], pseudonym: Pseudonym) -> list[str]:
     """`texts` with the names of people replaced by their pseudonyms.
 

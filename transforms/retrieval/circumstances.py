@@ -92,8 +92,9 @@ def circumstances(query: str, today: date, authors: Mapping[str, frozenset[str]]
     if len(query) > _LONGEST or "\n" in query:
         return Circumstances()
     words = [word.lower() for word in _WORD.findall(query)]
-    names = [" ".join(pair) for pair in pairwise(words)]
-    names += given_names(query)
+    names = [name for name in map(" ".join, pairwise(words)) if name in authors]
+    # The first word of a full name is not the name of everybody who shares it.
+    names += [n for n in given_names(query) if not any(name.startswith(f"{n} ") for name in names)]
     return Circumstances(_spans(query, today), frozenset[str]().union(*(authors.get(n, ()) for n in names)))
 
 

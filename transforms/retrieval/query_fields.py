@@ -22,6 +22,16 @@ VALUES = {
 }
 """The values of the fields that take few."""
 
+_ELSEWHERE = {
+    "from:": ("author", "sender", "person", "people"),
+    "to:": ("recipient",),
+    "list:": ("folder", "label", "mailbox"),
+    "path:": ("filename",),
+    "id:": ("msgid", "mid"),
+    "date:2024-05..": ("after", "since"),
+    "date:..2024-05": ("before", "until"),
+}
+"""Fields, or spans of one, by the names that other programs have for them."""
 _SHORTEST_NAME = 3
 _LIKE = 0.75
 """Likeness (difflib) of a known field from which a name is one that is mistyped, whatever is behind it."""
@@ -124,15 +134,16 @@ def unknown_field(word: str, fields: Collection[str]) -> str | None:
     if match is None or match[1] in fields or match[1] in _SCHEMES:
         return None
     name, value = match[1], word[match.end() :]
-    if _PATH.search(value):
+    near = [field for field, names in _ELSEWHERE.items() if name in names]
+    if not near and _PATH.search(value):
         return None
-    near = difflib.get_close_matches(name, fields, 1, _LIKE)
+    near = near or [f"{known}:" for known in difflib.get_close_matches(name, fields, 1, _LIKE)]
     if not near and (
         len(name) < _SHORTEST_NAME or ":" in value or not (value[0].isalpha() or value[0] in '"(')
     ):
         return None
-    nearest = near or difflib.get_close_matches(name, fields, 1, 0.0)
-    return f"no field is called {name}:, the nearest is {nearest[0]}:"
+    nearest = near or [f"{known}:" for known in difflib.get_close_matches(name, fields, 1, 0.0)]
+    return f"no field is called {name}:, the nearest is {nearest[0]}"
 
 
 def is_pattern(word: str) -> bool:

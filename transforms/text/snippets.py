@@ -20,7 +20,7 @@ _WORDS_KNOWN = 1 << 16
 _KNOWING = Lock()
 _LINE_BREAKS = re.compile(r"\s*\n")
 _LINE_CHARS = 160
-"""Characters of a line of a snippet that keeps lines."""
+"""Characters of the longest line at whose start a snippet that keeps lines begins; in longer ones it begins at a word."""
 _NEAR, _FARTHEST = 50, 500
 """Words before and after those of a snippet that are aligned with them, and how far these may have moved."""
 LENGTH = 240
@@ -105,33 +105,28 @@ def snippet(
 ) -> Snippet:
     """The window of about `length` characters with the distinct terms of `matching_words` that weigh most, 1 if not named.
 
-    White space is folded, but for line ends and indents if lines are kept; windows start at a word, or at a line.
-    Ties go to the earliest window."""
-    folded = _whole_lines(text) if keep_lines else " ".join(text.split())
-    gap = "\n" if keep_lines else " "
+    White space is folded, but for line ends and indents if lines are kept; windows start at a word, or at a line that is
+    not very long. Ties go to the earliest window."""
+    folded = _LINE_BREAKS.sub("\n", text.expandtabs(4)).strip("\n") if keep_lines else " ".join(text.split())
     matches = _matches(folded, matching, text)
-    start = _best_start(matches, length, weights) - length // 6
+    best = _best_start(matches, length, weights)
     # A window that reaches the end is as long as others.
-    start = max(0, min(start, len(folded) - length))
-    if start and keep_lines:
-        start = folded.rfind(gap, 0, start) + 1
-    elif start:
-        start = folded.find(gap, start) + 1
+    start = max(0, min(best - length // 6, len(folded) - length))
+    if start:
+        line = folded.rfind("\n", 0, start) + 1
+        is_whole = keep_lines and len(folded[line : line + _LINE_CHARS + 1].partition("\n")[0]) <= _LINE_CHARS
+        start = line if is_whole else folded.find(" ", start, best) + 1 or start
     end = min(len(folded), start + length)
     if end < len(folded):
-        end = max(folded.rfind(gap, start, end), start + length // 2)
-    lead, tail = (f"…{gap}" if start else ""), (f"{gap}…" if end < len(folded) else "")
+        least = max(start + length // 2, *(last for _, last, _ in matches if last <= end), 0)
+        end = next((at for gap in "\n " if (at := folded.rfind(gap, least, end)) > 0), end)
+    lead = f"…{folded[start - 1] if folded[start - 1].isspace() else ' '}" if start else ""
+    tail = f"{folded[end] if folded[end].isspace() else ' '}…" if end < len(folded) else ""
     shift = len(lead) - start
     numbers = [n for n, (a, b, _) in enumerate(matches) if a >= start and b <= end]
     marks = [[matches[n][0] + shift, matches[n][1] + shift] for n in numbers]
     words = [folded[a:b].lower() for a, b, _ in matches]
     return Snippet(f"{lead}{folded[start:end]}{tail}", marks, words, numbers[0] if numbers else 0)
-
-
-def _whole_lines(text: str) -> str:
-    """A text without empty lines, tabs and the ends of very long lines."""
-    lines = _LINE_BREAKS.sub("\n", text.expandtabs(4)).strip("\n").split("\n")
-    return "\n".join(line if len(line) <= _LINE_CHARS else f"{line[:_LINE_CHARS]}…" for line in lines)
 
 
 def stored_ranges(

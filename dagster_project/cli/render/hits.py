@@ -15,7 +15,7 @@ from dagster_project.index.search.explain import Explanation
 from dagster_project.index.search.filters import Understood
 from dagster_project.index.search.hit_table import SearchResult
 from dagster_project.index.search.lookup import Reading
-from transforms.conversations.pseudonyms import short_pseudonyms
+from transforms.conversations.pseudonyms import pseudonym_tails, short_pseudonyms
 from transforms.schemas.chunks import UNAUTHORED
 from transforms.text.visible import visible
 
@@ -73,7 +73,7 @@ def _print_understood(console: Console, query: Understood) -> None:
 
 def _print_hit(console: Console, hit: dict[str, Any], details: Details, is_further: bool) -> None:
     """One hit; a further one of its thread is under the subject of the first, unless it has another."""
-    subject = Text(hit["subject"] or "(no subject)", style="bold cyan")
+    subject = Text(short_pseudonyms(hit["subject"] or "(no subject)"), style="bold cyan")
     facts = Text(" · ".join(_facts(hit)))
     if is_further and _bare(hit["subject"]) == _bare(hit["thread_subject"]):
         console.print(Text(f"{hit['rank']:>3}. ") + facts, soft_wrap=True)
@@ -84,7 +84,7 @@ def _print_hit(console: Console, hit: dict[str, Any], details: Details, is_furth
     snippet = Text(hit["snippet"])
     for start, end in hit["highlights"]:
         snippet.stylize("bold yellow", start, end)
-    _print_inside(console, snippet)
+    _print_inside(console, Text().join(snippet.divide(pseudonym_tails(snippet.plain))[::2]))
     _print_inside(console, short_pseudonyms(hit["after"] or ""), style="dim")
     if hit["quoted_text"]:
         by = f" {hit['quoted_name']}" if hit["quoted_name"] else ""

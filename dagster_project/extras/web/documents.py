@@ -25,8 +25,7 @@ SELECT DISTINCT b.from_id, b.text, coalesce(d.title, m.subject) AS title,
 FROM backlinks b
 LEFT JOIN nodes n ON n.node_id = b.from_id LEFT JOIN documents d ON d.doc_id = coalesce(n.doc_id, b.from_id)
 LEFT JOIN messages m ON m.message_id = b.from_id
-WHERE (b.to_id = $id OR b.to_id IN (SELECT node_id FROM nodes WHERE doc_id = $id))
-  AND coalesce(n.doc_id, b.from_id) <> $id
+WHERE b.to_id = $id OR b.to_id IN (SELECT node_id FROM nodes WHERE doc_id = $id)
 ORDER BY title, b.from_id LIMIT 100
 """
 _WINDOW = "SELECT * FROM conversation_windows WHERE doc_id = $id"

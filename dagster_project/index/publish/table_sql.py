@@ -141,7 +141,7 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     **{t.published: _of_lake(t.schema, t.published) for t in REGISTRY.values() if t.published},
     **{name: _of_lake(table, name) for name, table in ADDED.items()},
     **{name: (row["meaning"], row["columns"]) for name, row in toml_file(__name__, "published_tables.toml").items()},
-    "backlinks": ("The links that lead to a mail, document or node, its own to itself left out.",
+    "backlinks": ("The links that lead to a mail, document or node, without those of a mail or document to itself.",
         {"to_id": "Message-ID, document or node that is referred to",
         **{c.name: c.comment for c in LINKS.columns if c.name != "to_id"}}),
     "semantic_chunks": ("The chunks of mails and attachments with the columns of the pginbox design.",

@@ -16,8 +16,9 @@ FROM (
 ) x LEFT JOIN people p ON p.addr = x.addr 
 WHERE if(x.role = 'from', x.person_id IS NOT NULL, p.is_shared IS NOT TRUE)
 -- name: backlinks
-SELECT to_id, from_id, source_kind, kind, target, text, byte_start, byte_end FROM links
-WHERE to_id IS NOT NULL AND to_id <> from_id
+SELECT l.to_id, l.from_id, l.source_kind, l.kind, l.target, l.text, l.byte_start, l.byte_end
+FROM links l LEFT JOIN nodes a ON a.node_id = l.from_id LEFT JOIN nodes b ON b.node_id = l.to_id
+WHERE coalesce(b.doc_id, l.to_id) <> coalesce(a.doc_id, l.from_id)
 -- name: readiness_by_source
 SELECT source, kind, count(*) AS texts, count(*) FILTER (WHERE is_searchable) AS searchable,
   count(waits_for) AS waiting,

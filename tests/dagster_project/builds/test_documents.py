@@ -83,6 +83,8 @@ def test_links_are_resolved_over_the_whole_lake_and_broken_ones_kept(made_once: 
     assert links["Compaction.md#pauses"] is None  # relative to Ideas/, where there is no such file
     assert links["../reference/options.md"] == "docs:reference/options.md"
     assert "Nowhere" in links and links["Nowhere"] is None
+    backlinks = made_once.column("SELECT target FROM backlinks")
+    assert "Snapshots#Reading" in backlinks and "#reading" not in backlinks and links["#reading"]
 
 
 def test_files_that_are_not_read_are_listed_with_the_reason(made_once: Workspace):

@@ -1,5 +1,6 @@
 """Windows, pseudonyms and the consolidated Markdown of the egregora design."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -102,26 +103,18 @@ def test_a_pseudonym_is_stable_keyed_and_in_the_form_of_a_uuid():
 @pytest.mark.parametrize(
     ("text", "masked"),
     [
-        ("ask Maud Fenwick", "ask {maud}"), ("ask MAUD  fenwick's boat", "ask {maud}'s boat"),
-        ("@Maud look", "@{maud} look"), ("@maud fenwick look", "@{maud} look"),
-        ("@\u2068Somebody Else\u2069 look", "@{other} look"), ("@447700900123 look", "@{phone} look"),
-        ("Bob says bob the verb", "{bob} says bob the verb"), ("Bobby and Maud stay", "Bobby and Maud stay"),
-        ("mail me@Bob.example", "mail me@{bob}.example"),
-        ("> Maud Fenwick wrote: yes", "> {maud} wrote: yes"), ("<Ada@Example.ORG> wrote", "<{ada}> wrote"),
-        ("@Zoe and ~ Zoe", "@{zoe} and {zoe}"), ("## Message 1", "{heading}"),
+        ("ask Maud Fenwick", "ask {Maud Fenwick}"), ("ask MAUD  fenwick's boat", "ask {Maud Fenwick}'s boat"),
+        ("@Maud look", "@{Maud Fenwick} look"), ("@maud fenwick look", "@{Maud Fenwick} look"),
+        ("@\u2068Somebody Else\u2069 look", "@{Somebody Else} look"), ("@447700900123 look", "@{+44 7700 900123} look"),
+        ("Bob says bob the verb", "{Bob} says bob the verb"), ("Bobby and Maud stay", "Bobby and Maud stay"),
+        ("mail me@Bob.example", "mail me@{Bob}.example"), ("> Maud Fenwick wrote", "> {Maud Fenwick} wrote"),
+        ("<Ada@Example.ORG> wrote", "<{ada@example.org}> wrote"),
+        ("@Zoe and ~ Zoe", "@{~ Zoe} and {~ Zoe}"), ("## Message 1", "{## Message 1}"),
     ],
 )  # fmt: skip
 def test_known_names_in_texts_are_replaced(text: str, masked: str):
     names = ["Maud Fenwick", "Bob", "+44 7700 900123", "Jo", "ada@example.org", "~\u202fZoe", "## Message 1"]
-    expected = masked.format(
-        maud=NAMED("Maud Fenwick"),
-        other=NAMED("Somebody Else"),
-        phone=NAMED("+44 7700 900123"),
-        bob=NAMED("Bob"),
-        ada=NAMED("ada@example.org"),
-        zoe=NAMED("~ Zoe"),
-        heading=NAMED("## Message 1"),
-    )
+    expected = re.sub("{(.*?)}", lambda name: NAMED(name[1]), masked)
     assert masked_texts([text], names, NAMED) == [expected]
 
 

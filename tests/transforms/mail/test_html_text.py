@@ -32,6 +32,9 @@ def row(*cells: str) -> str:
         ("<table><tr><td>7<td>7<td>a</tr><tr><td>8<td><td class=blob-code-deletion>  b</tr>"
          "<tr><td><td>8<td class=blob-code-addition>  c</tr></table>", " a\n-  b\n+  c\n"),
         ("<table><tr><td>1<td>2001</tr><tr><td>2<td>-</table>", "1 | 2001\n2 | -\n"),
+        (f"{'<div>' * 600}a</div>b<div>c{'</div>' * 600}", "a\nb\nc\n"),  # nested too deep
+        (f"<p>{'<b>' * 600}a</b> b<i>c", "a bc\n"),
+        (f"<div {' '.join(f'a{n}=b' for n in range(600))} style=display:none>a</div>b", "a\nb\n"),
     ],
 )  # fmt: skip
 def test_the_text_of_a_mails_html(markup: str, text: str):

@@ -1,5 +1,7 @@
 """The piece of a text that shows why it was found."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,11 +27,6 @@ def snippet(text: str, query: str, settings: TermSettings, length: int = 240) ->
     )
 
 
-def marked(text: str, query: str, length: int = 240) -> list[str]:
-    result = snippet(text, query, SETTINGS, length)
-    return [result.text[a:b] for a, b in result.highlights]
-
-
 @pytest.mark.parametrize(
     ("text", "query", "expected"),
     [
@@ -41,31 +38,40 @@ def test_a_short_text_is_shown_whole_on_one_line(text: str, query: str, expected
     assert snippet(text, query, SETTINGS).text == expected
 
 
-def test_words_are_marked_by_their_stem():
-    assert marked("Foxes run, a fox ran, foxy.", "fox running") == ["Foxes", "run", "fox"]
+@pytest.mark.parametrize(
+    ("text", "query", "expected"),
+    [
+        ("Foxes run, a fox ran, foxy.", "fox running", ["Foxes", "run", "fox"]),
+        ("東京で温室を建てる PostgreSQL用", "温室 postgresql", ["温室", "PostgreSQL"]),
+        ("A pg_wal that readBlock reads; wallpaper.", "wal blocks", ["pg_wal", "readBlock"]),
+        (f"fox fox fox {LONG} the fox met the dog {LONG}", "fox dog", ["fox", "dog"]),
+    ],
+)
+def test_words_are_marked_by_stem_part_or_sign_where_most_of_them_are(
+    text: str, query: str, expected: list[str]
+):
+    result = snippet(text, query, SETTINGS)
+    assert [result.text[a:b] for a, b in result.highlights] == expected
+    assert result.text.startswith("… ") == result.text.endswith(" …") == (len(text) > 240)
 
 
-def test_words_without_blanks_between_them_are_marked():
-    text = "\u6771\u4eac\u3067\u6e29\u5ba4\u3092\u5efa\u3066\u308b PostgreSQL\u7528"
-    assert marked(text, "\u6e29\u5ba4 postgresql") == ["\u6e29\u5ba4", "PostgreSQL"]
-
-
-def test_an_identifier_is_marked_for_a_part_of_it():
-    assert marked("A pg_wal that readBlock reads; wallpaper.", "wal blocks") == ["pg_wal", "readBlock"]
-
-
-def test_the_window_with_most_distinct_terms_is_shown():
-    text = f"fox fox fox {LONG} the fox met the dog {LONG}"
-    assert marked(text, "fox dog", 120) == ["fox", "dog"]
-
-
-def test_a_cut_is_shown_at_both_ends():
-    result = snippet(f"{LONG} fox {LONG}", "fox", SETTINGS, 100)
-    assert result.text.startswith("\u2026 ") and result.text.endswith(" \u2026")
-
-
-def test_of_lines_that_stay_very_long_ones_are_cut_and_others_are_whole():
-    assert cut_snippet(f"short\n{'x' * 500}", {}, 400, keep_lines=True).text == f"short\n{'x' * 160}…"
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"short\n{LONG} fox", "… {} fox"),  # a turn of a chat is one line, however long
+        (f"short\n{LONG} fox {LONG}", "… {} fox {} …"),
+        (f"{LONG}\nshort\nthe fox ran\n{LONG}", "… {}\nshort\nthe fox ran\n{} …"),
+        (f"{LONG}\n{'y' * 90}\n{'z' * 20} fox\n{LONG}", f"…\n{'y' * 90}\n{'z' * 20} fox\n{{}} …"),
+        (f"short\n{'x' * 500}", f"short\n{'x' * 234} …"),
+    ],
+)
+def test_a_snippet_that_keeps_lines_shows_the_words_that_match_however_long_their_line(
+    text: str, expected: str
+):
+    shown = cut_snippet(text, {"fox": "fox"}, keep_lines=True)
+    around = map(re.escape, expected.split("{}"))
+    assert re.fullmatch(r"[word\d ]+".join(around), shown.text), shown.text
+    assert [shown.text[a:b] for a, b in shown.highlights] == ["fox"] * ("fox" in text)
 
 
 @given(WORDS, st.sampled_from(["fox", "dog fox", "pg_stat", "nothing", ""]), st.integers(20, 120))
