@@ -165,17 +165,15 @@ class _Run:
         for name, table in self._selected(result.tables):
             part = WHOLE_PART if name in IN_PARTS else None
             staged = self.lake.stage(name, part, table, code_version=self.code_version, inputs=inputs)
-            row_facts = {"dagster/row_count": staged.row_count, "preview": preview(table)}
+            figures = figures_of(staged, start) | {"dagster/row_count": staged.row_count}
+            figures["preview"] = preview(table)
             if name == first:
                 self.progress.step(first, None, staged.row_count)
+                figures |= result.metadata
             yield dg.Output(
                 Parts((), [(WHOLE_PART, staged)]) if name in IN_PARTS else staged,
                 name,
-                metadata={
-                    **figures_of(staged, start),
-                    **row_facts,
-                    **(result.metadata if name == first else {}),
-                },
+                metadata=figures,
                 tags={"dagster/code_version": self.code_version},
             )
 

@@ -9,6 +9,7 @@ from dagster_project.composition.objects import make_publisher
 from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import enabled
 from dagster_project.index.publish.publisher import DuckDBPublisher
+from dagster_project.index.publish.version_inputs import TABLES_OF_TYPE
 from dagster_project.index.publish.versions import CURRENT, version_of
 from dagster_project.lake.forgotten import partitions_with
 from dagster_project.lake.lake import ParquetLake
@@ -121,14 +122,15 @@ def _whole(
 
     Content decides: their footers have their inputs, the name of the version the published ones."""
     lake, (relations, publishing) = publisher.lake, whole_phases(settings)
-    there = {u.key: u.source_type for u in partitions if staleness.is_made(u, lake)}
+    kinds = {partition.key: partition.source_type for partition in partitions}
+    there = {key: kind for key, kind in kinds.items() if lake.has_tables(TABLES_OF_TYPE[kind], key)}
     if partitions and not there:
         return ()  # nothing is to be related, and no empty version published
     if not staleness.whole_are_right(settings, relations, state, lake):
         return tuple(dict.fromkeys([*relations, *publishing]))
     if len(there) < len(partitions):
         published = publisher.published_partitions()
-        there |= {u.key: u.source_type for u in partitions if u.key in published}
+        there |= {key: kind for key, kind in kinds.items() if key in published}
     readiness, current = lake.footer("readiness"), publisher.current()
     is_right = (
         not is_smaller
@@ -150,7 +152,7 @@ def _leave_broken(
     reading = {table for stage in partition_stages(settings) if stage.reads_sources for table in stage.tables}
     for partition in partitions:
         if partition.source in broken and reading & stale.get(partition.key, {}).keys():
-            if not staleness.is_made(partition, lake):
+            if not lake.has_tables(TABLES_OF_TYPE[partition.source_type], partition.key):
                 raise SourceError(broken[partition.source])
             stale[partition.key] = {}
 

@@ -10,7 +10,6 @@ from assets.stages.declaration import Stage
 from assets.stages.stage import LAKE, lake_state
 from dagster_project.composition.objects import make_publisher
 from dagster_project.config.settings import Settings
-from dagster_project.index.publish.version_inputs import TABLES_OF_TYPE
 from dagster_project.index.publish.versions import version_of
 from dagster_project.lake.forgotten import Forgotten
 from dagster_project.lake.lake import ParquetLake
@@ -23,11 +22,6 @@ CHANGED_INPUTS, FOLLOWS = "made from other tables than are there", "follows from
 CHANGED_CODE, CHANGED_SETTINGS = "{} is of another version of Weft", "other settings of {}"
 CHANGED_MODEL, MISSING_TABLES = "other model or settings of it", "{} is missing"
 LONG_TEXTS = "very long texts wait"
-
-
-def is_made(partition: SourcePartition, lake: ParquetLake) -> bool:
-    """True if all tables of a partition are in the lake, whatever they were made of."""
-    return lake.has_tables(TABLES_OF_TYPE[partition.source_type], partition.key)
 
 
 def stale_context(

@@ -82,7 +82,7 @@ class FileSources:
         self.settings, self.chats, self._parsed_partitions = settings, chats, parsed
         self._memory_file = memory
         self._memory: dict[str, list[object]] = {}
-        self._partitions: dict[str, tuple[SourcePartition, list[_File]]] | None = None
+        self._partitions: dict[str, tuple[SourcePartition, list[_File]]] = {}
         self._inboxes: dict[str, list[InboxMail]] = {}
         self._states: dict[str, list[object]] = {}
         self._readers = DocumentReaders(settings.documents, memory.parent / "documents")
@@ -138,9 +138,8 @@ class FileSources:
 
         Once one of its files was read and was no longer as it was found, the partition has another fingerprint, which no
         later look will give it: the next build reads it again."""
-        if self._partitions is None:
+        if not self._partitions:
             self.discover()
-        assert self._partitions is not None
         if partition not in self._partitions:
             raise SourceError(f"partition {partition}: no file of the configured sources belongs to it")
         partition_files = self._partitions[partition][0]
@@ -150,7 +149,6 @@ class FileSources:
 
     def bytes_of(self, partition: SourcePartition) -> int:
         """Bytes of the partition's files as they are stored; of a public inbox an estimate, 0 if none are known."""
-        assert self._partitions is not None
         if partition.key in self._inboxes:
             return len(self._inboxes[partition.key]) * _TYPICAL_MAIL_BYTES
         return sum(f.path.stat().st_size for f in self._partitions[partition.key][1] if f.path.exists())
@@ -203,7 +201,6 @@ class FileSources:
 
     def stored_files(self, partition: SourcePartition) -> list[_File]:
         """The files that make up a partition; none of a public inbox or a chat."""
-        assert self._partitions is not None
         return self._partitions[partition.key][1]
 
     def files(self, partition: SourcePartition) -> Iterable[RawFile]:
@@ -282,7 +279,6 @@ class FileSources:
 
     def _note_difference(self, partition: SourcePartition, what: str) -> None:
         """Give a partition another fingerprint: something in it was not as it was found."""
-        assert self._partitions is not None
         now, files = self._partitions[partition.key]
         changed = parts_hash([now.fingerprint, "changed while it was read", what])
         self._partitions[partition.key] = replace(now, fingerprint=changed), files

@@ -122,6 +122,8 @@ def window_context(
         compilation = block.compile_block(ordered, settings.budget_tokens, count, expand=settings.expand)
         best = ordered[: settings.top_k]
         question = "\x00".join(queries.get_column("text"))
+        known = {**facts, "queries": query_coverage(queries, candidates, compilation)}
+        manifest = context_manifest(compilation, question, known, settings)
         rows.append(
             {
                 "window_id": window, "index_version": facts["index_version"],
@@ -129,15 +131,7 @@ def window_context(
                 "result_count": len(shown_candidates(candidates)), "document_count": len(documents),
                 "final_count": len(best), "block": related_posts(best, _PASSAGE_CHARS),
                 "records": [_record(p) for p in best], "compiled": compilation.block,
-                "manifest": json.dumps(
-                    context_manifest(
-                        compilation,
-                        question,
-                        {**facts, "queries": query_coverage(queries, candidates, compilation)},
-                        settings,
-                    ),
-                    sort_keys=True,
-                ),
+                "manifest": json.dumps(manifest, sort_keys=True),
             }
         )  # fmt: skip
     return CONVERSATION_CONTEXT.from_rows(rows)

@@ -101,14 +101,13 @@ def _files(row: Mapping[str, Any]) -> Iterator[NamedFile]:
     """The files of a message and of a forwarded one; those that were exported too have a place for an address."""
     for file in map(fields, list_of(row.get("attachments"))):
         if name := str(file.get("fileName") or ""):
-            place = _ENCODED.sub(_letters, str(file.get("url") or ""))
+            place = _ENCODED.sub(
+                lambda m: bytes.fromhex(m[0].replace("%", "")).decode("utf-8", "replace"),
+                str(file.get("url") or ""),
+            )
             yield NamedFile(name, () if "://" in place else (place.replace("\\", "/"),))
     if forwarded := fields(row.get("forwardedMessage")):
         yield from _files(forwarded)
-
-
-def _letters(encoded: re.Match[str]) -> str:
-    return bytes.fromhex(encoded[0].replace("%", "")).decode("utf-8", "replace")
 
 
 def _of_embed(embed: Mapping[str, Any]) -> Iterator[str]:

@@ -71,9 +71,6 @@ def _marked_pattern(words: list[str]) -> str:
     """The pattern of a phrase in a text where _MARK is before each break, which makes breaks cheap to find."""
     before = rf"(?:^|{_MARK}.)" if _needs_edge(words[0][0]) else ""
     end = rf"(?:{_MARK}|$)" if _needs_edge(words[-1][-1]) else ""
-    marked = ["".join(_mark(letter) + re.escape(letter) for letter in word) for word in words]
+    breaks = {letter for word in words for letter in word if unicodedata.category(letter)[0] not in "LMN"}
+    marked = ["".join(_MARK * (c in breaks) + re.escape(c) for c in word) for word in words]
     return f"(?is){before}{f'(?:{_MARK}.)+'.join(marked)}{end}"
-
-
-def _mark(letter: str) -> str:
-    return "" if unicodedata.category(letter)[0] in "LMN" else _MARK

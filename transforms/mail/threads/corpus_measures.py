@@ -169,21 +169,15 @@ def counts_of_bucket(tables: BucketTables) -> pa.Table:
         )
     )
     pairs, bodies = quoted_sample(blocks, tree), tables.messages.select(["message_id", "body"])
-    anchors = anchors_in_parent(pairs, bodies, chunks)
+    quoted = quoted_lines(pairs, bodies, blocks).join(lists, on="message_id")
+    anchors = anchors_in_parent(pairs, bodies, chunks).join(
+        chunks.select("chunk_id", "list_id"), on="chunk_id"
+    )
     shares = [
         *_chunk_measures(chunks), *_duplicates(chunks), *_mail_measures(chunks, stored["doc_id"], lists),
         *_thread_measures(tree, pl.DataFrame(tables.attachments), lists),
-        _share(
-            "quoted_lines_in_parent",
-            quoted_lines(pairs, bodies, blocks).join(lists, on="message_id"),
-            "matching",
-            "lines",
-        ),
-        _share(
-            "anchors_in_parent",
-            anchors.join(chunks.select("chunk_id", "list_id"), on="chunk_id"),
-            pl.col("matching") * 2 >= pl.col("lines"),
-        ),
+        _share("quoted_lines_in_parent", quoted, "matching", "lines"),
+        _share("anchors_in_parent", anchors, pl.col("matching") * 2 >= pl.col("lines")),
         _defects(tables.messages, lists),
     ]  # fmt: skip
     counted = [f.with_columns(pl.col("numerator", "denominator").cast(pl.Int64)) for f in shares]
