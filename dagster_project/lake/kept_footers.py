@@ -141,10 +141,8 @@ class LocalFooters:
             self.footers.keep(path for path in self.footers.rows.keys() - paths if not Path(path).exists())
 
 
-@cache
-def local_footers(file: Path) -> LocalFooters:
-    """The one of this process that keeps footers in `file`."""
-    return LocalFooters(file)
+local_footers = cache(LocalFooters)
+"""Gives the one of this process that keeps footers in a file."""
 
 
 def _checksum(path: str, row: Sequence[object]) -> int:

@@ -174,15 +174,11 @@ class MonthlyArchives:
 
     def _headers(self, archive: Archive, entry: Mapping[str, Any]) -> dict[str, str]:
         """The headers of a request: for the rest of an unfinished file, else only for changes since."""
-        headers = {}
         partial = self.landing.partial(archive.stem)
         if entry.get("resume") and partial.is_file() and partial.stat().st_size:
             return {"Range": f"bytes={partial.stat().st_size}-", "If-Range": entry["resume"]}
-        if entry.get("etag"):
-            headers["If-None-Match"] = entry["etag"]
-        if entry.get("last_modified"):
-            headers["If-Modified-Since"] = entry["last_modified"]
-        return headers
+        names = {"If-None-Match": entry.get("etag"), "If-Modified-Since": entry.get("last_modified")}
+        return {name: value for name, value in names.items() if value}
 
     async def _receive(
         self, response: httpx2.Response, archive: Archive, entry: dict[str, Any], checked: dict[str, Any]

@@ -8,7 +8,7 @@ import secrets
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from dagster_project.system.globs import is_folder, is_there
 from dagster_project.system.processes import output_of
@@ -34,16 +34,13 @@ class Object(NamedTuple):
     fault: str | None = None
 
 
-class Objects:
+class Objects(contextlib.AbstractContextManager["Objects"]):
     """The objects of one repository by name, each checked against it; git is started again where one ended it."""
 
     def __init__(self, repository: Path):
         self.repository = repository
         self._process: subprocess.Popen[bytes] | None = None
         self._nobody = secrets.token_hex(16)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._end()

@@ -5,8 +5,8 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
-from typing import Self
 
 from dagster_project.sources.reading_files import open_file, plausible_bytes
 from transforms.errors import ChatFormatError
@@ -19,7 +19,7 @@ _BROKEN = (
 )  # fmt: skip
 
 
-class ZippedExport:
+class ZippedExport(AbstractContextManager["ZippedExport"]):
     """The files in a zip, by name, without those that programs put beside them (`__MACOSX`, names with a dot).
 
     ChatFormatError for a file that is not a zip (`no_zip`), and for one that names a place outside itself
@@ -53,9 +53,6 @@ class ZippedExport:
                 if name in self._members:
                     self.repeated.append(name)
                 self._members.setdefault(name, member)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._archive.close()

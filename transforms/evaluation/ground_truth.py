@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -300,9 +301,7 @@ def _answered(mails: pl.DataFrame) -> list[tuple[str, str, str]]:
 
 def _unique(rows: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
     """Titles that say enough and that no other item has."""
-    counts: dict[str, int] = {}
-    for title, _, _ in rows:
-        counts[title.casefold()] = counts.get(title.casefold(), 0) + 1
+    counts = Counter(title.casefold() for title, _, _ in rows)
     return [row for row in rows if counts[row[0].casefold()] == 1 and _says_enough(row[0])]
 
 

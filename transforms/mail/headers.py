@@ -42,11 +42,6 @@ _SOUND_ID = re.compile(r"\s*<([!-;=?-~]{6,200})>\s*\Z")
 _SOMEONES_MESSAGE = re.compile(
     r"<[^<>]*>(?='s message\b)|\(?message from [^()<>]*<[^<>]*>(?=[^()<>]* on )", re.I
 )
-_PREFIX = re.compile(
-    r"\s*(?:(?:re|fwd?|fw|aw|wg|antw|antwort|sv|vs|vl|vb|tr|rif|ris|res|enc|odp|pd|ynt|ang|ref|rv|回复|答复|转发|回覆)"
-    r"\s*(?:\[\d+\]|\(\d+\)|\^\d+)?\s*[:：]|\[[^\[\]]*\])\s*",
-    re.I,
-)
 _SPACES = re.compile(r"\s+")
 
 
@@ -263,6 +258,12 @@ def clean_id(raw: str) -> str | None:
     return text
 
 
+_REPLY = r"(?:re|aw|antw|antwort|sv|vs|rif|ris|res|odp|ynt|ang|ref|回复|答复|回覆)"
+_FORWARD = r"(?:fwd?|fw|wg|tr|rv|vl|vb|enc|pd|转发)"
+_COUNT = r"\s*(?:\[\d+\]|\(\d+\)|\^\d+)?\s*[:：]"
+_PREFIX = re.compile(rf"\s*(?:(?:{_REPLY}|{_FORWARD}){_COUNT}|\[[^\[\]]*\])\s*", re.I)
+
+
 @lru_cache(maxsize=2048)
 def subject_norm(subject: str) -> str:
     """`subject` without leading Re:, Fwd: (many languages) and [tags], blanks collapsed, lower case.
@@ -274,9 +275,6 @@ def subject_norm(subject: str) -> str:
     return _SPACES.sub(" ", text).strip().lower() or _SPACES.sub(" ", subject).strip().lower()
 
 
-_REPLY = r"(?:re|aw|antw|antwort|sv|vs|rif|ris|res|odp|ynt|ang|ref|回复|答复|回覆)"
-_FORWARD = r"(?:fwd?|fw|wg|tr|rv|vl|vb|enc|pd|转发)"
-_COUNT = r"\s*(?:\[\d+\]|\(\d+\)|\^\d+)?\s*[:：]"
 _TAG = r"(?:\[[^\[\]]*\]|\(subset\)|subject:)"
 # The text before the title: tags, marks of replies and of forwarded mail, in any order.
 _HEAD = rf"(?i)^(?:\s*(?:(?:{_REPLY}|{_FORWARD}){_COUNT}|{_TAG}))*\s*"
