@@ -344,8 +344,8 @@ def changed_search(search: SearchSettings, changes: Mapping[str, Any]) -> Search
 
 
 def faults_of(error: ValidationError) -> str:
-    """The faults in one line: each entry and its fault."""
-    return "; ".join(f"{'.'.join(map(str, f['loc']))}: {f['msg']}" for f in error.errors())
+    """The faults in one line: each entry, or `input` for all of it, and its fault."""
+    return "; ".join(f"{'.'.join(map(str, f['loc'])) or 'input'}: {f['msg']}" for f in error.errors())
 
 
 def config_path(name: str | Path | None = None) -> Path:

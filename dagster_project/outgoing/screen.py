@@ -146,9 +146,9 @@ _OF_THE_QUESTION = (QueryError, UnknownIdError, LensError, DisclosureLimitError,
 
 
 def fault_text(fault: WeftError, lens: str | None) -> str:
-    """The text of a fault as it is answered: all of it without a lens, or if it is the question's."""
+    """The text of a fault as servers answer it: without a lens, or if it is the question's, all but a command's option."""
     if lens is None or isinstance(fault, _OF_THE_QUESTION):
-        return str(fault)
+        return str(fault).replace(" (--plain)", "")
     return "there is no answer now: whoever runs this server can ask `weft doctor` why"
 
 

@@ -176,11 +176,10 @@ def hits(index: SearchIndex, result: SearchResult) -> Shown[Hits]:
         )
         for row in result.hits.to_pylist()
     ]
-    outcome = "HITS" if items else "NO_RESULTS"
     understood = result.understood[0]
     answer = Hits(
-        outcome=outcome, label=result.labels[0], nearest=understood.nearest, meant=list(understood.meant),
-        index_version=index.manifest["version"], hits=items, completeness=result.completeness,
+        outcome="HITS" if items else "NO_RESULTS", label=result.labels[0], nearest=understood.nearest,
+        meant=list(understood.meant), index_version=index.manifest["version"], hits=items, completeness=result.completeness,
     )  # fmt: skip
     passages = list[Disclosed]()
     for hit in items:

@@ -8,20 +8,18 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from importlib.metadata import version
-from inspect import signature
 from typing import Annotated, Any, Literal, TypeVar
 
 from mcp.server import MCPServer
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, ToolAnnotations
-from pydantic import BaseModel, Field
+from mcp_types import ToolAnnotations
+from pydantic import BaseModel, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
 
-from dagster_project.config.settings import Settings
+from dagster_project.config.settings import Settings, faults_of
 from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.index_pool import AllBusyError, IndexPool
 from dagster_project.index.search.lookup import document_bytes
@@ -81,15 +79,37 @@ def mcp_server(settings: Settings, lens: str | None = None, *, has_sql: bool = F
 
     Every answer keeps to the limits of `[mcp]`. The tool `sql` is there with `has_sql` alone."""
     tools = _Tools(settings, lens, has_sql=has_sql)
-    server: MCPServer[Any] = MCPServer(
-        "weft", version=version("weft"), instructions=_INSTRUCTIONS, log_level="WARNING",
-        middleware=[tools.refuse_unknown],
-    )  # fmt: skip
+    server: MCPServer[Any] = _Server(
+        "weft", version=version("weft"), instructions=_INSTRUCTIONS, log_level="WARNING"
+    )
     for tool in tools.all():
         server.add_tool(tool, annotations=_READ_ONLY)
     for uri, read in (("weft://document/{+id}", tools.document), ("weft://thread/{+id}", tools.discussion)):
         server.resource(uri, mime_type="text/plain")(read)
     return server
+
+
+class _Server(MCPServer[Any]):
+    """The library's server, whose faults are the JSON of `_fault` alone; it refuses arguments that a tool does not have."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> Any:
+        schemas = {tool.name: tool.input_schema for tool in await self.list_tools()}
+        takes = schemas.get(name, {}).get("properties", arguments)
+        # Left out in silence, an argument would seem to have been kept to.
+        if unknown := sorted({*arguments} - {*takes}):
+            names = ", ".join(takes) or "none"
+            raise _fault("QueryError", f"{name} has no argument {unknown[0]}; it takes {names}")
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as fault:
+            cause = fault.__cause__
+            cause = QueryError(faults_of(cause)) if isinstance(cause, ValidationError) else cause
+            cause = _fault("QueryError", str(cause)) if isinstance(cause, QueryError) else cause
+            if isinstance(cause, ToolError):
+                raise cause from None
+            raise
 
 
 class _Tools:
@@ -106,17 +126,6 @@ class _Tools:
     def all(self) -> list[Callable[..., Awaitable[BaseModel]]]:
         """The tools that the server has."""
         return [getattr(self, name) for name in _TOOLS if self.has_sql or name != "sql"]
-
-    async def refuse_unknown(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Refuse arguments that a tool does not have: left out in silence they would seem to have been kept to."""
-        if ctx.method == "tools/call":
-            params = dict(ctx.params or {})
-            arguments = {t.__name__: list(signature(t).parameters) for t in self.all()}
-            names = arguments.get(params.get("name", ""))
-            if names is not None and (unknown := sorted(set(params.get("arguments") or {}) - set(names))):
-                takes = f"it takes {', '.join(names)}" if names else "it takes none"
-                raise MCPError(INVALID_PARAMS, f"{params['name']} has no argument {unknown[0]}; {takes}")
-        return await call_next(ctx)
 
     async def answered(
         self, tool: str, question: str, work: Callable[[SearchIndex], answers.Shown[_Answer]]
@@ -170,7 +179,7 @@ class _Tools:
         max_characters: Annotated[int | None, Field(ge=1, description="characters of a part")] = None,
     ) -> answers.Text:  # fmt: skip
         """The text of a citation, Message-ID, chunk, thread, document or path; long ones in parts."""
-        most = _within("max_characters", max_characters, 20_000, self.limits.max_characters)
+        most = answers.within("max_characters", max_characters, 20_000, self.limits.max_characters)
         return await self.answered("get", id, lambda index: answers.text(index, id, byte_start, most))
 
     @tool
@@ -185,7 +194,7 @@ class _Tools:
     ) -> answers.Block:
         """Find context for a longer text or conversation: cited passages under a budget of tokens."""
         usual, most = self.settings.context.budget_tokens, self.limits.max_characters // 4
-        budget = _within("budget_tokens", budget_tokens, usual, most)
+        budget = answers.within("budget_tokens", budget_tokens, usual, most)
         return await self.answered(
             "context", text, lambda index: answers.block(self.settings, index, text, budget, where)
         )
@@ -233,7 +242,7 @@ class _Tools:
         return await self._read("resource thread", id, ())
 
     def _results(self, limit: int | None, usual: int) -> int:
-        return _within("limit", limit, usual, self.limits.max_results)
+        return answers.within("limit", limit, usual, self.limits.max_results)
 
     async def _read(self, tool: str, name: str, refused: tuple[str, ...]) -> str:
         def read(index: SearchIndex) -> answers.Shown[answers.Text]:
@@ -267,13 +276,6 @@ def mcp_app(server: MCPServer[Any], port: int, token: str | None, origins: Seque
             allow_headers=["*"], expose_headers=["Mcp-Session-Id"],
         )  # fmt: skip
     return app
-
-
-def _within(name: str, number: int | None, usual: int, most: int) -> int:
-    try:
-        return answers.within(name, number, usual, most)
-    except QueryError as fault:
-        raise _fault("QueryError", str(fault)) from fault
 
 
 def _fault(kind: str, message: str) -> ToolError:
