@@ -9,6 +9,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from dagster_project.config.settings import faults_of
 from dagster_project.extras.web.mails import card
 from dagster_project.extras.web.question import FILTERS, question_of
 from dagster_project.extras.web.site import Site
@@ -82,7 +83,7 @@ class SearchRequest(SearchOptions):
 
     q: str = Field("", description="query, in the query language")
     limit: int | None = Field(None, description="hits")
-    plain: str = Field("", description="1 takes the query as words alone")
+    plain: bool = Field(False, description="take the query as words alone")
 
 
 class GetRequest(BaseModel):
@@ -98,11 +99,12 @@ class ThreadRequest(BaseModel):
 
     id: str = Field(description="id of a thread, or a Message-ID in it")
     q: str = Field("", description="query whose evidence is shown")
+    plain: bool = Field(False, description="take the query as words alone")
     start: int = Field(0, ge=0, le=1 << 31, description="mails to pass over")
     limit: int | None = Field(None, description=f"mails, {_MOST_MAILS} at most")
 
 
-class ContextRequest(BaseModel):
+class ContextRequest(BaseModel, extra="forbid"):
     """A text that wants context, and the tokens that it may have."""
 
     text: str = Field(max_length=1_000_000, description="text that wants context")
@@ -117,11 +119,11 @@ class ContextRequest(BaseModel):
 
 def search(site: Site, request: Request, index: SearchIndex) -> Response:
     """The hits of a query."""
-    question, params = question_of(request.query_params), _read(SearchRequest, request)
+    question, params = question_of(request.query_params), _read(SearchRequest, request, FILTERS)
     limit = answers.within("limit", params.limit, index.settings.limit, site.settings.mcp.max_results)
     settings = _valid(lambda: with_options(site.settings, params).search)
     result = answers.hits(
-        index, index.search([question.query], question.filters, limit, question.plain, settings)
+        index, index.search([question.query], question.filters, limit, params.plain, settings)
     )
     site.note("/api/search", question.query, index, result.passages)
     return _json(result.answer)
@@ -173,7 +175,7 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     site.note("/api/thread", id_, index, texts)
     question = question_of(request.query_params)
     there = next((mail["message_id"] for mail in mails if not mail["is_ghost"]), id_)
-    passages = card(index, question.query, there, plain=question.plain) if start == 0 else []
+    passages = card(index, question.query, there, plain=params.plain) if start == 0 else []
     page = {"start": start, "next": start + limit if is_cut else None, "messages": mails}
     subject = index.screen.optional(row["subject"])
     return _json(Thread(**row | page | {"subject": subject}, evidence=[row["citation"] for row in passages]))
@@ -253,9 +255,12 @@ def _get(
     return {"get": _operation(name, words, model) | {"parameters": [*fields, *more]}}
 
 
-def _read(model: type[Model], request: Request) -> Model:
-    """The parameters of an address; QueryError if one is missing or has a value that it cannot have."""
-    query = request.query_params
+def _read(model: type[Model], request: Request, more: Sequence[str] = ()) -> Model:
+    """The parameters of an address; QueryError if one is missing, unknown, or has a value that it cannot have."""
+    query, known = request.query_params, (*model.model_fields, *more)
+    if unknown := sorted({*query} - {*known}):
+        name, takes = shortened(unknown[0]), ", ".join(known)
+        raise QueryError(f"{request.url.path} has no parameter {name!r}; it takes {takes}")
     values: dict[str, Any] = {name: query[name] for name in model.model_fields if query.get(name, "").strip()}
     if "expand" in values:
         values["expand"] = query.getlist("expand")
@@ -267,8 +272,7 @@ def _valid(make: Callable[[], _Value]) -> _Value:
     try:
         return make()
     except ValidationError as error:
-        fault = error.errors()[0]
-        raise QueryError(f"{'.'.join(map(str, fault['loc'])) or 'the request'}: {fault['msg']}") from error
+        raise QueryError(faults_of(error)) from error
 
 
 def _json(answer: BaseModel) -> Response:

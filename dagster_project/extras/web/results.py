@@ -88,14 +88,14 @@ def results(index: SearchIndex, question: Question) -> Results:
     groups = hit_groups(index, question, rows[question.start : end])
     listed = resolved[0].listed
     counted = ranked.hits.get_column("chunk_no").to_list() if listed is None else listed[:MOST_ROWS].tolist()
-    before = question.address(start=max(0, question.start - _PER_PAGE) or None)
+    before, after = (question.address(start=max(0, n) or None) for n in (question.start - _PER_PAGE, end))
     return Results(
         groups=groups, facets=facets(index.ask, counted, question), understood=result.understood[0],
         warning=_LABELS.get(result.labels[0]),
         meant=[(word, question.address(q=word)) for word in result.understood[0].meant],
         weaker=question.address(weak="1") if result.understood[0].nearest else None,
         milliseconds=(time.perf_counter() - start) * 1000, completeness=result.completeness.line(),
-        previous=before if question.start else None, next=question.address(start=end) if len(rows) > end else None,
+        previous=before if question.start else None, next=after if len(rows) > end < MOST_HITS else None,
     )  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def trouble_of(fault: errors.WeftError | TimeoutError, root: Path, lens: str | N
             return Trouble("BUILDING", 503, "The index is being built", text)
         return Trouble("NO_INDEX", 503, "There is no index yet", "Run weft build; then search here.")
     code, status, title = next((c, s, t) for kind, c, s, t in _TROUBLES if isinstance(fault, kind))
-    return Trouble(code, status, title, message.replace(" (--plain)", ""))
+    return Trouble(code, status, title, message)
 
 
 def ago(at: datetime | None) -> str:
@@ -205,13 +205,14 @@ def rows_about(ask: Ask, statement: str, kind: str, id_: str) -> list[dict[str, 
     """The rows of a statement about the thing `$id`; UnknownIdError that names its kind if there is none."""
     if rows := ask(statement, {"id": id_}).to_pylist():
         return rows
-    unknown = f"the index holds no {kind} {errors.shortened(id_)!r}"
-    raise errors.UnknownIdError(f"{unknown}; `weft search` finds things by words")
+    raise errors.UnknownIdError(f"the index holds no {kind} {errors.shortened(id_)!r}")
 
 
 def parameter(request: Request) -> str:
-    """The id in the path of a request."""
-    return str(request.path_params["id"])
+    """The id in the path of a request, or else its parameter `id`; QueryError if it has neither."""
+    if id_ := request.path_params.get("id") or request.query_params.get("id", "").strip():
+        return str(id_)
+    raise errors.QueryError("the address names no id: add ?id= and a citation")
 
 
 def cited_bytes(request: Request) -> tuple[int, int] | None:

@@ -67,7 +67,7 @@ def why(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def open_id(site: Site, request: Request, index: SearchIndex) -> Response:
     """Leads from an id, or from a citation with its bytes, to its page."""
-    text = reading(index.ask, request.query_params.get("id") or parameter(request))
+    text = reading(index.ask, parameter(request))
     kind, id_, start, end = text.kind, text.id, text.byte_start, text.byte_end
     if kind == "chunk":
         kind, id_ = str(text.facts["source_kind"]), str(text.facts["attachment_id"] or text.doc_id)
@@ -80,10 +80,8 @@ def open_id(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def verify(site: Site, request: Request, index: SearchIndex) -> Response:
     """The way of a citation back to its source, link by link."""
-    text = request.query_params.get("id") or ""
-    chains = [
-        chain for proofs in extra_parts("proofs") for chain in proofs(site.settings, index, site.lens, text)
-    ]
+    text = parameter(request)
+    chains = [c for proofs in extra_parts("proofs") for c in proofs(site.settings, index, site.lens, text)]
     _note(request, ((citation, link.detail) for citation, links in chains for link in links))
     return site.page("verify.html", request, index, chains=chains)
 

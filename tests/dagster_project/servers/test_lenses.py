@@ -209,8 +209,8 @@ def test_every_answer_says_what_was_searched_and_under_a_lens_of_it_alone(work: 
         said.append(json.loads(found)["completeness"])
     if "serve" in COMMANDS:
         with pages(work.settings, lens=lens) as client:
-            said += [client.get(p, params={"q": "quorum", "text": "quorum"}).json()["completeness"]
-                for p in ("/api/search", "/api/context")]  # fmt: skip
+            for asked in ("search?q=quorum", "context?text=quorum"):
+                said.append(client.get(f"/api/{asked}").json()["completeness"])
             shown = client.get("/", params={"q": "quorum"}).text
             assert f"searchable: {said[0]['mails']} mails, {said[0]['documents']} documents" in shown
     assert all(statement == said[0] for statement in said)

@@ -168,8 +168,8 @@ def statements_of_all_doors(work: Workspace, text: str) -> list[list[str]]:
     given = [*(said.structured_content for said in of_tools), answer(work.weft("search", text, "--json"))]
     given.append(answer(work.weft(*command, input=text)))
     with pages(work.settings) as client:
-        params = {"q": text, "text": text}
-        given += [client.get(path, params=params).json() for path in ("/api/search", "/api/context")]
+        doors = {"/api/search": {"q": text}, "/api/context": {"text": text}}
+        given += [client.get(path, params=params).json() for path, params in doors.items()]
     return [statement["completeness"]["missing_legs"] for statement in given]
 
 

@@ -76,8 +76,8 @@ def test_programs_rank_as_the_command_does_and_are_refused_what_is_not_given(web
     assert len(as_set) > len(set(as_set)) and len(once) == len(set(once))
     refused = [
         ("search?q=a&diversity=2", "diversity"),
+        ("search?q=a&sinse=2004", "/api/search has no parameter 'sinse'; it takes "),
         ("search?q=a&profile=nobodys", "nobodys"),
-        ("search?q=a&expand=all", "expand"),
         ("search?q=compactor&limit=51", "limit is 51, and this server gives 50"),
         ("get?id=m0@example.org&max_characters=100001", "max_characters is 100001"),
         ("thread?id=m0@example.org&limit=501", "limit is 501, and this server gives 500"),
@@ -114,12 +114,14 @@ def test_a_histogram_leads_to_spans_of_time(last: datetime, count: int, label: s
     assert bars[-1].count == 1
 
 
-def test_pages_follow_each_other_without_a_repeat(web: TestClient):
-    first = web.get("/", params={"q": "d:2004.."}).text
-    (after,) = set(links(first, r"start=15"))
-    second = web.get(after).text
+def test_pages_follow_each_other_without_a_repeat_and_end(shipped: Workspace):
+    with pages(shipped.settings) as web:
+        first = web.get("/", params={"q": "d:2025.."}).text
+        (after,) = set(links(first, r"start=15"))
+        second, last = web.get(after).text, web.get("/?q=d:2025..&start=90").text
     assert not set(links(first, r"^/m/")) & set(links(second, r"^/m/"))
-    assert links(second, r"^/\?q=d%3A2004\.\.$")
+    assert links(second, r"^/\?q=d%3A2025\.\.$")
+    assert 'rel="prev"' in last and 'rel="next"' not in last
 
 
 def test_hits_are_sorted_by_date(web: TestClient):
@@ -141,7 +143,7 @@ def test_hits_are_sorted_by_date(web: TestClient):
         ("/nowhere", 404, "UNKNOWN_ID"), ("/m/m0@example.org?bytes=x", 400, "QUERY"), ("/why", 400, "QUERY"),
         ("/feed", 400, "QUERY"), ("/?q=%00%EF%BF%BF%F0%9F%98%80&start=99999999", 200, None),
         ("/?q=" + "a" * 20_001, 400, "QUERY"), ("/m/m0@example.org?bytes=5-99999", 200, None),
-        ("/m/m0@example.org?bytes=99998-99999", 200, None),
+        ("/m/m0@example.org?bytes=99998-99999", 200, None), ("/open", 400, "QUERY"), ("/verify?id=", 400, "QUERY"),
         ("/t/" + "%2e%2e%2f" * 5 + "etc/passwd", 404, "UNKNOWN_ID"),
         ("/static/../app.py", 404, "UNKNOWN_ID"), ("/browse?view=x", 400, "QUERY"),
         *((f"{path}{asked}", 200, None) for path in BROWSED for asked in ("", "&q=kiln", "&source=dev&page=1")),
@@ -165,8 +167,7 @@ def test_nothing_found_says_so_and_what_is_not_near_is_shown_when_asked_for(web:
 
 
 def test_a_search_ranks_once(web: TestClient, monkeypatch: pytest.MonkeyPatch):
-    ranked: list[str] = []
-    rank = SearchIndex.of_batch
+    rank, ranked = SearchIndex.of_batch, list[str]()
 
     def noted(self: SearchIndex, batch: Any, *options: Any) -> Any:
         ranked.extend(batch.queries)
@@ -238,7 +239,7 @@ def test_a_citation_opens_its_page_and_an_id_may_have_odd_letters(web: TestClien
 
 def test_a_citation_is_verified_in_its_source(web: TestClient, built_once: Workspace):
     pytest.importorskip("dagster_project.extras.proof.command", reason="the extra `proof` is not there")
-    (way, *_) = links(web.get("/", params={"q": "compactor"}).text, "^/verify")
+    way = links(web.get("/", params={"q": "compactor"}).text, "^/verify")[0]
     page = web.get(way).text
     assert all(f"<td>{state}</td>" in page for state in ("proved", "unchanged since read"))
     assert "<td>differs</td>" in web.get(way[:-1] + ("1" if way[-1] == "0" else "0")).text
