@@ -123,16 +123,19 @@ class QueryBatch:
         vectors = self._vector_scores(settings)
         scores, words = self.lexical(settings), self.terms(settings)
         sure = settings.model_copy(update={"thread_weight": _SURE * settings.thread_weight})
-        parts = []
-        for position, vector in enumerate(vectors):
-            if not words[position]:
-                continue  # the query is nothing but signs and blanks
-            places, mask = self.version.arrays.places, self.masks[position]
-            logs = None if fusion.is_diagnostic(self.queries[position]) else self.version.arrays.logs
-            whole = self._wholes(scores[position], settings)
+        places, arrays = self.version.arrays.places, self.version.arrays
+
+        def fused(position: int, vector: fusion.QueryScores) -> pl.DataFrame:
+            logs = None if fusion.is_diagnostic(self.queries[position]) else arrays.logs
+            whole, mask = self._wholes(scores[position], settings), self.masks[position]
             weights = settings if scores[position].is_scattered else sure
-            fused = fusion.Fusion(scores[position], vector, weights, logs, whole)
-            parts.append(fusion.fused_candidates(self.first + position, fused, mask, places))
+            of_query = fusion.Fusion(scores[position], vector, weights, logs, whole)
+            return fusion.fused_candidates(self.first + position, of_query, mask, places)
+
+        # A query that is nothing but signs and blanks has no candidates.
+        asked = [(position, vector) for position, vector in enumerate(vectors) if words[position]]
+        run = map if len(asked) == 1 else self.version.threads.map
+        parts = list(run(lambda pair: fused(*pair), asked))
         return pl.concat(parts) if parts else pl.DataFrame(schema=fusion.FUSED)
 
     def evidence(self, hits: pl.DataFrame, settings: SearchSettings) -> dict[str, np.ndarray]:
