@@ -90,12 +90,12 @@ def _ranked(codes: np.ndarray, dictionary: pl.Series) -> tuple[np.ndarray, pl.Se
 
 def term_numbers(terms: Sequence[pl.Series]) -> tuple[pl.Series, list[np.ndarray]]:
     """All terms of the runs once, ascending, and for each run the number of each of its terms."""
-    every = pl.concat([*terms, pl.Series([], dtype=pl.String)])
-    rank = every.rank("dense").cast(pl.Int64).to_numpy() - 1
-    edges = np.cumsum([0, *map(len, terms)])
-    return every.unique().sort(), [
-        rank[a:b] for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
-    ]
+    encoded = pl.concat([*terms, pl.Series([], dtype=pl.String)]).to_arrow().dictionary_encode()
+    every = pl.Series(encoded.dictionary, dtype=pl.String)
+    numbers, order = np.empty(len(every), dtype=np.int64), every.arg_sort()
+    numbers[order.to_numpy()] = np.arange(len(every))
+    ends = np.cumsum([len(own) for own in terms], dtype=np.int64)
+    return every.gather(order), np.split(numbers[encoded.indices.to_numpy()], ends)[: len(terms)]
 
 
 def ranges(
