@@ -1,6 +1,5 @@
 """Mail: archives to messages, blocks, chunks and terms, each partition by itself."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,12 +39,12 @@ def mail_stages(
     chunk_settings: ChunkSettings,
     term_settings: TermSettings,
     pictures: str = "",
-    long_bytes: int | None = None,
+    at_once: long_texts.AtOnce = long_texts.AT_ONCE,
 ) -> list[Stage]:
     """The partitioned stages of mail, in order.
 
-    `pictures` says how attached pictures are read; a partition leaves more than `long_bytes` of very long texts
-    for later (`long_texts.chunks_in_time`)."""
+    `pictures` says how attached pictures are read; a partition leaves more very long texts than `at_once` for later
+    (`long_texts.chunks_in_time`)."""
     return [
         Stage(
             "mail",
@@ -72,7 +71,7 @@ def mail_stages(
             settings=block_settings,
             source_type=MAIL,
         ),
-        _chunk_stage(chunk_settings, long_bytes),
+        _chunk_stage(chunk_settings, at_once),
         terms_stage(MAIL, "message_terms", "message_chunks", term_settings),
         Stage(
             "message_references",
@@ -92,15 +91,15 @@ def mail_stages(
     ]
 
 
-def _chunk_stage(settings: ChunkSettings, long_bytes: int | None) -> Stage:
+def _chunk_stage(settings: ChunkSettings, at_once: long_texts.AtOnce) -> Stage:
     def make(*tables: Any, present: Present) -> Made:
         # A second run of current tables leaves nothing out, and texts that a search finds stay in them.
         texts = long_texts.present_texts(
             present.rows("message_chunks", ["doc_id", "attachment_id"]),
             present.rows("message_exclusions", ["doc_id", "attachment_id", "reason"]),
         )
-        limit = math.inf if present.is_current else long_bytes
-        result = long_texts.chunks_in_time(*tables, present=texts, limit=limit)
+        limit = long_texts.EVERYTHING if present.is_current else at_once
+        result = long_texts.chunks_in_time(*tables, present=texts, at_once=limit)
         waits = {WAITING_BYTES: str(result.waiting)} if result.waiting else {}
         return Made([result.chunks, result.exclusions], {"waiting_bytes": result.waiting}, waits)
 

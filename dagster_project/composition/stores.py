@@ -19,7 +19,9 @@ from dagster_project.models.static import PackagedTokenCounter
 from dagster_project.sources.chats import ChatFiles
 from dagster_project.sources.remembered_sources import RememberedSources
 from dagster_project.sources.seen_partitions import partitions_in_lake
+from transforms.mail.chunks.long_texts import AT_ONCE, AT_ONCE_BY_TABLE, AtOnce
 from transforms.schemas.registry import lake_tables
+from transforms.settings.models import BUNDLED
 
 
 def make_lake(settings: Settings, cache: Path | None = None) -> ParquetLake:
@@ -41,6 +43,9 @@ def make_sources(settings: Settings, cache: Path | None = None) -> RememberedSou
 
 def source_stages(settings: Settings) -> list[Stage]:
     """The stages that make the partitions of sources, in order: all that a task can make."""
+    at_once = AT_ONCE_BY_TABLE if settings.embedding.model in BUNDLED else AT_ONCE
+    if settings.operations.slow_at_once_bytes is not None:
+        at_once = AtOnce(settings.operations.slow_at_once_bytes, 0)
     return [
         *mail_stages(
             settings.mail,
@@ -48,7 +53,7 @@ def source_stages(settings: Settings) -> list[Stage]:
             settings.chunks,
             settings.terms,
             settings.documents.picture_reading,
-            settings.operations.slow_at_once_bytes,
+            at_once,
         ),
         *document_stages(settings.documents, settings.chunkers(), settings.terms),
         *conversation_stages(

@@ -35,7 +35,7 @@ from dagster_project.system.locks import require_leases
 from dagster_project.system.processes import is_left_over
 from transforms.errors import LakeDamageError, SettingsError
 from transforms.hashing import parts_hash
-from transforms.schemas.registry import RETIRED, partitions_of
+from transforms.schemas.registry import partitions_of
 from transforms.schemas.table import Table
 
 
@@ -340,12 +340,6 @@ class ParquetLake:
         place.unlink(missing_ok=True)
         if not is_local(place):
             FooterCopies(self.copies).drop(place)
-
-    def remove_retired(self) -> None:
-        """Delete the tables of earlier versions of Weft, which nothing reads any more."""
-        for folder in (self.base / table for table in RETIRED):
-            if folder.exists():
-                folder.fs.rm(folder.path, recursive=True)
 
     def sweep(self) -> int:
         """Delete the temporary files of killed runs; returns their number.

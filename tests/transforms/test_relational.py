@@ -72,10 +72,6 @@ def opened(work: Workspace) -> dict[str, ibis.Table]:
     return tables | {"titled_mails": ibis.memtable(titled)}
 
 
-def as_in_memory(table: ibis.Table) -> ibis.Table:
-    return ibis.memtable(table.to_pyarrow())
-
-
 def as_a_join(table: ibis.Table) -> ibis.Table:
     """The table as a join with computed columns, such as `texts_to_embed` and other transforms return."""
     key = table.columns[0]
@@ -96,10 +92,6 @@ def _texts(t: SimpleNamespace) -> ibis.Table:
 
 def _requoted(t: SimpleNamespace) -> ibis.Table:
     return t.form(threads.canonical(t.message_chunks, t.memberships, "doc_id"))
-
-
-def _known(t: SimpleNamespace) -> context_sentences.FactTables:
-    return context_sentences.FactTables(t.messages, t.thread_tree, t.threads, t.documents)
 
 
 CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
@@ -123,7 +115,8 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
     ),
     "embedding.sent_texts.texts_sent": lambda t: sent_texts.texts_sent(_texts(t), SafetySettings()),
     "embedding.context_sentences.chunk_facts": lambda t: context_sentences.chunk_facts(
-        t.document_chunks.union(t.message_chunks), _known(t)
+        t.document_chunks.union(t.message_chunks),
+        context_sentences.FactTables(t.messages, t.thread_tree, t.threads, t.documents),
     ),
     "embedding.embedded_text.embedded_chunks": lambda t: embedded_text.embedded_chunks(
         t.document_chunks, t.chunk_context, t.embeddings
@@ -154,7 +147,7 @@ def test_a_relational_transform_does_not_depend_on_what_its_tables_are(
         made = {table: form(stored) for table, stored in lake_tables.items()}
         return rows(CASES[name](SimpleNamespace(**made, form=form)))
 
-    expected = of(as_in_memory)
+    expected = of(lambda table: ibis.memtable(table.to_pyarrow()))
     assert expected, f"{name} returns no rows, so nothing is compared"
     for form in FORMS:
         assert of(FORMS[form]) == expected, form

@@ -81,8 +81,6 @@ def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
 
 
 REGISTRY = lake_registry()
-RETIRED = ("slow_queue", "slow_chunks", "slow_exclusions", "slow_terms")
-"""Tables that earlier versions of Weft made."""
 
 
 def lake_tables(dimensions: int) -> dict[str, Table]:

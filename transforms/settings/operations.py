@@ -17,7 +17,8 @@ class OperationsSettings(StageSettings):
     slow_at_once_bytes: int | None = Field(
         None,
         ge=0,
-        description="very long text of a partition that is made before a publish; none: 4 MiB, or half of all its text",
+        description="very long text of a partition that is made before a publish; none: 64 MiB, 4 where the model is not a "
+        "table, or half of all its text",
     )
 
     @property

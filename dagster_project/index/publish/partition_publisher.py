@@ -47,7 +47,6 @@ class PartitionPublisher:
                 if s.key in there or lake.has_tables(TABLES_OF_TYPE[s.source_type], s.key)
             }
             done = self.publisher.publish(partitions, progress)
-        lake.remove_retired()
         with duckdb.connect(str(done.path), read_only=True) as connection:
             facts = dict(connection.execute("FROM manifest").fetchall())
             (lag,) = connection.execute(_LAG).fetchone() or (None,)

@@ -133,9 +133,9 @@ class QueryBatch:
             return fusion.fused_candidates(self.first + position, of_query, mask, places)
 
         # A query that is nothing but signs and blanks has no candidates.
-        asked = [(position, vector) for position, vector in enumerate(vectors) if words[position]]
-        run = map if len(asked) == 1 else self.version.threads.map
-        parts = list(run(lambda pair: fused(*pair), asked))
+        pairs = [(position, vector) for position, vector in enumerate(vectors) if words[position]]
+        run = map if len(pairs) == 1 else self.version.threads.map
+        parts = list(run(lambda pair: fused(*pair), pairs))
         return pl.concat(parts) if parts else pl.DataFrame(schema=fusion.FUSED)
 
     def evidence(self, hits: pl.DataFrame, settings: SearchSettings) -> dict[str, np.ndarray]:

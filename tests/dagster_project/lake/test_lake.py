@@ -133,14 +133,10 @@ def _in_parts(folder: Path) -> ParquetLake:
     return lake
 
 
-def _view(lake: ParquetLake) -> None:
-    lake_file(lake, Path(str(lake.base)).with_name("views"))
-
-
 READERS: dict[str, tuple[str, str | None, Callable[[ParquetLake], object]]] = {
     "a table": ("threads", "b/2", lambda lake: lake.read("threads")),
     "an input of an asset": ("threads", "b/2", lambda lake: LakeIOManager(lake).table("threads", [None])),
-    "views of the lake": ("threads", "b/2", _view),
+    "views of the lake": ("threads", "b/2", lambda lake: lake_file(lake, Path(str(lake.base)).with_name("views"))),
     "the list of parts": ("threads", None, lambda lake: LakeIOManager(lake).table("threads", [None])),
     "parts by name": ("threads", None, lambda lake: lake.parts("threads")),
     "a whole table": ("people", None, lambda lake: LakeIOManager(lake).table("people", [None])),

@@ -2,10 +2,12 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
 
+from dagster_project.composition import stores
 from dagster_project.orchestration.asset_graph import whole_phases
 from dagster_project.orchestration.names import LATER
 from dagster_project.orchestration.partitions import planned
@@ -14,6 +16,8 @@ from dagster_project.system.locks import RUNS
 from tests.archives import Mail, Workspace, differences, discussion
 from tests.processes import Command, weft
 from tests.runs import begun_run, run_of_dagster
+from tests.transforms.mail.chunks.test_long_texts import tables
+from transforms.mail.chunks.long_texts import AtOnce
 
 pytestmark = pytest.mark.exhaustive
 
@@ -92,6 +96,16 @@ def test_both_lanes_publish_what_one_lane_does_and_nothing_is_made_twice(made: W
     assert made.column(STALL) == [0] and made.column(WAITING) == []
 
 
+@pytest.mark.parametrize(("model", "is_table"), [("weft", True), ("transformer", False)])
+def test_a_table_leaves_less(model: str, is_table: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stores, "AT_ONCE", AtOnce(0, 0))
+    settings = Workspace(tmp_path / "work").configure(chunks=LANES, embedding={"model": model}).settings
+    (stage,) = (stage for stage in stores.source_stages(settings) if stage.name == "chunk_messages")
+    nothing = SimpleNamespace(rows=lambda *_: None, is_current=False)
+    made = stage.make(*tables(GIANT), settings.chunks, present=nothing)
+    assert (made.metadata["waiting_bytes"] == 0) == is_table
+
+
 @pytest.mark.parametrize("table", LONG)
 def test_a_partition_that_waits_is_completed_whoever_makes_it_again(made: Workspace, table: str):
     """By hand one table of a partition can be made: what the others leave out is found by the plan."""
@@ -105,14 +119,6 @@ def test_what_is_stale_for_another_reason_does_not_make_long_texts_before_the_pu
     made.lake.path("message_terms", PARTITION).unlink()
     assert made.plan().stale == {PARTITION: ("message_terms",)} and not made.plan().slow
     assert made.build().slow == (PARTITION,) and made.column(STALL)[0] > 1
-
-
-def test_tables_of_earlier_versions_are_gone_after_a_publish(made: Workspace):
-    old = made.lake.base / "slow_chunks" / "dev" / "dev.2004-01.parquet"
-    old.parent.mkdir(parents=True)
-    old.write_bytes(b"of an earlier version")
-    made.build()
-    assert not (made.lake.base / "slow_chunks").exists() and made.plan().is_empty
 
 
 def test_very_long_texts_wait_behind_others_and_are_made_run_by_run(made: Workspace):

@@ -14,10 +14,20 @@ from transforms.settings.mail import ChunkSettings
 VERSION = "2"
 SLOW_LANE = "slow_lane"
 """Exclusion reason of text that waits to be made into chunks."""
-_LITTLE, _SHARE = 4 << 20, 0.5
-"""Bytes of very long texts that a partition does not leave out, and the same as a share of all of its text."""
 TextId = tuple[str, str | None]
 """The mail, and the attachment unless it is the body."""
+
+
+class AtOnce(NamedTuple):
+    """Bytes of very long texts that a partition does not leave out: so many, or that share of all of its text."""
+
+    little: int
+    share: float
+
+
+AT_ONCE, AT_ONCE_BY_TABLE = AtOnce(4 << 20, 0.5), AtOnce(64 << 20, 0.5)
+"""In general, and with a model that is a table, which takes less time for them than a second publish does."""
+EVERYTHING = AtOnce(0, 1)
 
 
 class Chunked(NamedTuple):
@@ -44,19 +54,17 @@ def chunks_in_time(
     settings: ChunkSettings,
     *,
     present: Collection[TextId] = (),
-    limit: float | None = None,
+    at_once: AtOnce = AT_ONCE,
 ) -> Chunked:
-    """`message_chunks`, without the very long texts that are not yet `present` if these have more than `limit` bytes.
+    """`message_chunks`, without the very long texts that are not yet `present` if these have more bytes than `at_once` says.
 
-    Without a limit that is 4 MiB, or half of all text of the partition where that is more. Bodies above `slow_body_chars`
-    characters are very long, attachments with the lane `slow`, and the segments of patches that change more than
-    `PATCH_FILES` files. A text that is left out has an exclusion with the reason `slow_lane`."""
+    Bodies above `slow_body_chars` characters are very long, attachments with the lane `slow`, and the segments of patches
+    that change more than `PATCH_FILES` files. A text that is left out has an exclusion with the reason `slow_lane`."""
     waiting = _long_texts(messages, attachments, settings)
     waiting = waiting.filter(pa.array([text not in present for text in _texts(waiting)], pa.bool_()))
     size = pc.sum(waiting.column("byte_end")).as_py() or 0
-    if limit is None:
-        limit = max(_LITTLE, _SHARE * (_bytes(messages, "body") + _bytes(attachments, "text")))
-    if size <= limit:
+    text_size = _bytes(messages, "body") + _bytes(attachments, "text")
+    if size <= max(at_once.little, at_once.share * text_size):
         return Chunked(*message_chunks(messages, blocks, attachments, settings), 0)
     ids = waiting.column("attachment_id")
     bodies = pc.is_in(messages.column("message_id"), waiting.filter(pc.is_null(ids)).column("doc_id"))
