@@ -65,8 +65,8 @@ scored AS (
   GROUP BY f.chunk_key ORDER BY score DESC, f.chunk_key LIMIT k
 )
 SELECT row_number() OVER (ORDER BY s.score DESC, s.chunk_key) AS rank, s.score, c.chunk_id, c.doc_id, c.source_kind,
-  c.title, c.text_display
-FROM scored s JOIN chunks c USING (chunk_key) ORDER BY rank;
+  coalesce(w.title, c.title) AS title, c.text_display
+FROM scored s JOIN chunks c USING (chunk_key) LEFT JOIN conversation_windows w USING (doc_id) ORDER BY rank;
 COMMENT ON MACRO TABLE search_text IS
   'The k best chunks for some words by BM25 with the weights and constants of this version''s settings, each of which '
   'is a named parameter; the lexical half of a search. No rows for a text without a word of the index.{attached}'
@@ -79,8 +79,8 @@ WITH near AS (
   ORDER BY cosine DESC, e.chunk_no LIMIT k
 )
 SELECT row_number() OVER (ORDER BY n.cosine DESC, n.chunk_no) AS rank, n.cosine, c.chunk_id, c.doc_id,
-  c.source_kind, c.title, c.text_display
-FROM near n JOIN chunks c USING (chunk_no) ORDER BY rank;
+  c.source_kind, coalesce(w.title, c.title) AS title, c.text_display
+FROM near n JOIN chunks c USING (chunk_no) LEFT JOIN conversation_windows w USING (doc_id) ORDER BY rank;
 COMMENT ON MACRO TABLE "similar" IS
   'The k chunks whose vectors are nearest to that of a chunk, by cosine over all vectors, itself left out.{attached}'
 -- name: search_semantic

@@ -226,8 +226,10 @@ def test_a_source_that_goes_takes_its_windows_and_their_context_with_it(made: Wo
 def test_conversations_are_found_and_cited(made_once: Workspace):
     found = made_once.weft("search", "--json", "--kind", "conversation", "sourdough rye flour")
     hit = json.loads(found.output)["queries"][0]["hits"][0]
-    assert hit["source_kind"] == "conversation" and "@000" in hit["doc_id"]
-    assert hit["byte_start"] < hit["byte_end"]
+    assert "@000" in hit["doc_id"] and hit["byte_start"] < hit["byte_end"]
+    for search in ("search_text('rye')", f"similar('{hit['chunk_id']}')", "search_semantic('rye flour')"):
+        statement = f"SELECT DISTINCT title FROM {search} WHERE source_kind = 'conversation'"
+        assert hit["subject"] in made_once.weft("sql", "--csv", statement).output.splitlines()
     lines = made_once.weft("search", "sourdough dough").output.splitlines()
     shown = "\n".join(line for line in lines if not line.strip().startswith("\u27e8chat:"))
     assert len(shown.splitlines()) < len(lines) and short_pseudonyms(shown) == shown

@@ -24,8 +24,8 @@ near AS (
   ORDER BY cosine DESC, e.chunk_no LIMIT k
 )
 SELECT row_number() OVER (ORDER BY n.cosine DESC, n.chunk_no) AS rank, n.cosine, c.chunk_id, c.doc_id, c.source_kind,
-  c.title, c.text_display
-FROM near n JOIN chunks c USING (chunk_no) ORDER BY rank
+  coalesce(w.title, c.title) AS title, c.text_display
+FROM near n JOIN chunks c USING (chunk_no) LEFT JOIN conversation_windows w USING (doc_id) ORDER BY rank
 """
 
 
