@@ -36,7 +36,10 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const target = event.target;
   if (target.matches("input, textarea, select, [contenteditable]")) {
-    if (event.key === "Escape") target.blur();
+    if (event.key !== "Escape") return;
+    // A browser would empty the box, beside the hits for its words.
+    if (target.type === "search") event.preventDefault();
+    target.blur();
     return;
   }
   if (document.querySelector("dialog[open]")) return;

@@ -185,6 +185,7 @@ def test_keys_lead_through_the_pages(chromium: Any, base: str):
         page.keyboard.press("Escape")
         page.keyboard.press("/")
         page.keyboard.type("j")
+        page.keyboard.press("Escape")  # leaves the box, and its words in it
         assert page.input_value("#q") == "j"
         page.goto(f"/?q={QUERY}")
         page.locator(".more > a").first.click()
