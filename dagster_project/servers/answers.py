@@ -212,7 +212,8 @@ def text(index: SearchIndex, name: str, byte_start: int, most: int) -> Shown[Tex
 
 def block(settings: Settings, index: SearchIndex, question: str, budget: int, where: str) -> Shown[Block]:
     """The context of a text; `where` narrows the sources of the settings."""
-    both = " ".join(f"({conditions})" for conditions in (settings.context.where, where) if conditions.strip())
+    usual = settings.context.where
+    both = f"({usual}) ({where})" if usual.strip() and where.strip() else usual + where
     narrowed = settings.context.model_copy(update={"budget_tokens": budget, "where": both})
     conversation = read_conversation(settings, None, question)
     context = context_of(settings.model_copy(update={"context": narrowed}), conversation, index)

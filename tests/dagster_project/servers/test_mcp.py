@@ -294,6 +294,7 @@ def test_the_thread_and_the_sources_are_listed(office: Workspace):
         ("get", {"id": ""}, "at least 1 character"),
         ("get", {"id": "qqqq"}, "; `search` finds ids by words"),
         ("context", {"text": "compactor", "where": "just words"}, "conditions alone"),
+        ("context", {"text": "compactor", "where": "foo:bar"}, "character 1 of the query: no field is called foo:"),
         ("search", {"query": "tag:machine"}, "the index holds engine, or have the query taken as plain text\n"),
     ],
 )  # fmt: skip
