@@ -47,7 +47,8 @@ class Trouble(NamedTuple):
 _TROUBLES = (
     (errors.ModelMismatchError, "MODEL_MISMATCH", 503, "The index belongs to another model"),
     (errors.UnknownIdError, "UNKNOWN_ID", 404, "The index does not hold this"),
-    (errors.QueryError, "QUERY", 400, "The query cannot be understood"),
+    (errors.QuerySyntaxError, "QUERY", 400, "The query cannot be understood"),
+    (errors.QueryError, "QUERY", 400, "This cannot be answered"),
     (errors.SourceError, "NOT_AT_SOURCE", 404, "The source does not give this"),
     (errors.DisclosureLimitError, "WITHHELD", 403, "This is not shown here"),
     (errors.WeftError, "ERROR", 500, "That did not work"),

@@ -153,6 +153,8 @@ def test_every_address_has_an_answer(web: TestClient, address: str, status: int,
     page = web.get(address)
     assert page.status_code == status
     assert (f'data-state="{state}"' in page.text) == (state is not None)
+    # Words that are syntax can be asked for plainly; another fault would stay.
+    assert ("Search for it as plain text" in page.text) == (address in ('/?q="open', "/?l=x&q=l:nowhere"))
 
 
 def test_nothing_found_says_so_and_what_is_not_near_is_shown_when_asked_for(web: TestClient):
