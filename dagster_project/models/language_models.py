@@ -98,35 +98,32 @@ class Reranker:
         parts = reranking.features(candidates, queries, diagnostic)
         if self.scorer is None:
             return reranking.reordered(ranked, reranking.feature_scores(candidates, parts, _FEATURES), limit)
-        scores, fault, first = [], None, 0
+        scores: list[pl.DataFrame] = []
+        fault, first = None, 0
         for query, of_query in groupby(candidates, key=attrgetter("query")):
             hits = list(of_query)
             own, first = parts[first : first + len(hits)], first + len(hits)
-            table, fault = self._from_scorer(queries[query], hits, fault)
-            scores.append(reranking.feature_scores(hits, own, self._why(fault)) if table is None else table)
-            fault = None if fault is None or fault.is_of_query else fault
+            table = fault or self._from_scorer(self.scorer, queries[query], hits)
+            if isinstance(table, _Fault):
+                fault = None if table.is_of_query else table
+                label = f"{_FEATURES} ({self.name}: {table.reason[:_REASON_CHARS]})"
+                table = reranking.feature_scores(hits, own, label)
+            scores.append(table)
         return reranking.reordered(ranked, pl.concat(scores), limit) if scores else reranking.unranked(ranked)
 
     def _from_scorer(
-        self, query: str, hits: Sequence[Candidate], fault: _Fault | None
-    ) -> tuple[pl.DataFrame | None, _Fault | None]:
-        """The scorer's scores of one query, or none and the fault."""
-        assert self.scorer is not None
-        if fault is not None:
-            return None, fault
+        self, scorer: PassageScorer, query: str, hits: Sequence[Candidate]
+    ) -> pl.DataFrame | _Fault:
+        """The scorer's scores of one query, or why there are none."""
         try:
-            answer = self.scorer.scores(query, [c.title for c in hits], [c.text for c in hits])
+            answer = scorer.scores(query, [c.title for c in hits], [c.text for c in hits])
         except WeftError as error:
-            return None, _Fault(str(error), False)
+            return _Fault(str(error), False)
         if answer.refusal is not None:
-            return None, _Fault(answer.refusal, True)
+            return _Fault(answer.refusal, True)
         part = f", {len(answer.scores)} of {len(hits)} in {self.settings.seconds:g} s"
-        label = self.scorer.name + (part if len(answer.scores) < len(hits) else "")
-        return reranking.model_scores(hits, answer.scores, label), None
-
-    def _why(self, fault: _Fault | None) -> str:
-        assert self.scorer is not None and fault is not None
-        return f"{_FEATURES} ({self.scorer.name}: {fault.reason[:_REASON_CHARS]})"
+        label = scorer.name + (part if len(answer.scores) < len(hits) else "")
+        return reranking.model_scores(hits, answer.scores, label)
 
 
 @dataclass(frozen=True)

@@ -91,8 +91,10 @@ def html_text(markup: str) -> str:
             _close(frames.pop(), writer)
         elif node.tag == "-text":
             writer.text(node.text_content or "")
+        elif node.tag == "br" and writer.tables:
+            writer.fragments.append(" ")
         elif node.tag == "br":
-            writer.line_break()
+            writer.line_end(keep_empty=True)
         elif node.tag and node.tag not in _DROPPED and not _HIDDEN.search(_style(node)):
             frames.append(_open(node, frames, writer))
     return writer.result()
@@ -128,12 +130,6 @@ class _Writer:
         for other in others:
             self.line_end(keep_empty=True)
             self.fragments.append(other)
-
-    def line_break(self) -> None:
-        if self.tables:
-            self.fragments.append(" ")
-        else:
-            self.line_end(keep_empty=True)
 
     def line_end(self, keep_empty: bool = False) -> None:
         line = "".join(self.fragments)

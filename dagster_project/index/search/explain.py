@@ -57,7 +57,7 @@ class Explanation:
                 }
                 for table in self.stages
             ],
-            **({} if self.fate is None else {"id": self._fate()}),
+            **({} if self.fate is None else {"id": self._fate(self.fate)}),
         }
 
     def name(self, chunk: int | None) -> tuple[str, str, str]:
@@ -75,13 +75,12 @@ class Explanation:
         into = self.name(row.pop("into"))[0] or None
         return {"chunk_id": chunk_id, "id": place, "title": title, **row, "into": into}
 
-    def _fate(self) -> dict[str, Any]:
-        assert self.fate is not None
+    def _fate(self, fate: Fate) -> dict[str, Any]:
         moments = []
-        for stage, chunk, rank, score, reason, into in self.fate.moments:
+        for stage, chunk, rank, score, reason, into in fate.moments:
             place = {"stage": stage, "chunk_id": self.name(chunk)[0], "rank": rank, "score": score}
             moments.append(place | {"reason": reason, "into": self.name(into)[0] or None})
-        return {"id": self.fate.id, "answer": self.fate.answer, "stages": moments}
+        return {"id": fate.id, "answer": fate.answer, "stages": moments}
 
 
 @dataclass
