@@ -116,13 +116,16 @@ def _boxes(lines: Lines, drawn: Mask) -> Mask:
 
 
 def _disclaimers(lines: Lines, author: Mask, ends: RowNos) -> Mask:
-    """Paragraphs near the end of a text, below others, that say who may read it, with a short rule above."""
+    """Paragraphs near the end of a text, below others, that say who may read it, with a short rule above.
+
+    A title or rule in such a paragraph begins the notice: text above it is the author's."""
     long = author & (lines.stops - lines.heads >= 40)
     total = counts_before(author)
     near = total[ends] - total[:-1] <= DISCLAIMER_LINES
     rows = np.flatnonzero(lines.matches(rules.DISCLAIMER, long & near))
     starts = last_true(~author | lines.first)[rows] + 1
     starts = np.where(lines.first[starts - 1] & author[starts - 1], starts - 1, starts)
+    starts = np.maximum(starts, last_true(lines.matches(rules.NOTICE_TITLE, author))[rows])
     stops = lines.until(~author, rows)
     below = total[starts] > total[lines.message_start[rows]]
     out = rows_within(starts[below], stops[below], lines.n)

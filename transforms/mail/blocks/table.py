@@ -20,7 +20,7 @@ from transforms.mail.blocks.signatures import mark_signatures
 from transforms.schemas.mail import MESSAGE_BLOCKS
 from transforms.settings.mail import BlockSettings
 
-VERSION = "13"
+VERSION = "14"
 
 
 # Bytes of mail that are read together: enough to pay for compiling the expressions, few enough for the
