@@ -37,14 +37,18 @@ def corpora_folder() -> Path:
 
 
 def settings_file(folder: Path, name: str, source: str, chunks: Mapping[str, str] | None = None) -> Path:
-    """A settings file for one source with its storage below `folder`; `chunks` are settings of [chunks]."""
+    """A settings file for one source with its storage below `folder`; `chunks` are settings of [chunks].
+
+    One that says the same stays as it is: a build that finds it as it was looks at little."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "weft.toml"
     lines = [f"{n} = {v if v.isdecimal() else json.dumps(v)}\n" for n, v in (chunks or {}).items()]
-    path.write_text(
+    text = (
         f'[storage]\nroot = "state"\n\n[chunks]\n{"".join(lines)}\n'
         f'[[sources]]\nname = "{name}"\nkind = "mbox"\n{source}\n'
     )
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
     return path
 
 
