@@ -96,6 +96,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Remember the extras whose quick tests passed, or passed before and are the same."""
+    _left_out(session.config)  # which the summary names, as they were before the run
     if (
         exitstatus == 0
         and "WEFT_EXTRAS" in os.environ
