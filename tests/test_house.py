@@ -22,7 +22,7 @@ MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 400, 60, 6
 # a command, and the assistants' protocol each argument of a tool: their number is that of the words people may use.
 DECLARED_BY_PARAMETERS = {"asset", "multi_asset", "asset_check", "multi_asset_check", "command", "tool"}
 
-CEILINGS = {"core": 57_616, "with extras": 72_195, "tests": 42_867}
+CEILINGS = {"core": 57_500, "with extras": 72_085, "tests": 42_866}
 """Lines, which may only fall."""
 COUNTED = (".py", ".html", ".css", ".js", ".sql")
 
