@@ -31,7 +31,7 @@ from transforms.settings.operations import OWN_ENGINE
 _RUNS_PER_PROCESS = 6
 """Runs that each process gets at least, where there are as many partitions: the last ones end at about one time."""
 
-_PROCESSES, _SIDE_BY_SIDE_BYTES = 4, 64 << 20
+_PROCESSES, _SIDE_BY_SIDE_BYTES = 4, 16 << 20
 """Processes at most, and source files from which they are worth their start."""
 _Step = tuple[str, str | None, int, float]
 

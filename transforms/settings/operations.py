@@ -47,7 +47,7 @@ class EngineSettings(StageSettings):
     tasks: int | None = Field(
         None,
         gt=0,
-        description="partitions made at once, at most; none: all that the cluster takes, on this machine four from 64 MiB "
+        description="partitions made at once, at most; none: all that the cluster takes, on this machine four from 16 MiB "
         "of source files on",
     )
 
