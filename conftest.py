@@ -18,7 +18,10 @@ ROOT = Path(__file__).parent
 EXTRAS = ROOT / "dagster_project" / "extras"
 FOLDERS = ("transforms", "assets", "dagster_project", "tests")
 _ALL_EXHAUSTIVE = re.compile(r"^pytestmark = \[?pytest\.mark\.exhaustive", re.M)
-_EXHAUSTIVE, _TEST = re.compile(r"^@pytest\.mark\.exhaustive", re.M), re.compile(r"^def test_", re.M)
+_EXHAUSTIVE, _TEST = (
+    re.compile(r"^@pytest\.mark\.exhaustive", re.M),
+    re.compile(r"^def test_", re.M),
+)
 _SOME_EXHAUSTIVE = re.compile(r"exhaustive|^@given|^from tests\.cases import", re.M)
 
 
@@ -48,7 +51,9 @@ def _compile_a_share(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out files from which the run selects nothing: their imports are most of what a collection takes."""
-    extra = collection_path.relative_to(EXTRAS).parts[0] if EXTRAS in collection_path.parents else ""
+    extra = (
+        collection_path.relative_to(EXTRAS).parts[0] if EXTRAS in collection_path.parents else ""
+    )
     if extra in _left_out(config):
         return True
     if collection_path.suffix != ".py":
@@ -84,14 +89,20 @@ def missing_extras() -> list[str]:
     _, _, listed = (ROOT / "docs" / "architecture.md").read_text().partition("### Extras")
     names = re.findall(r"^\| `(\w+)` \|", listed.partition("\n## ")[0], re.M)
     return [
-        name for name in names if not (ROOT / "dagster_project" / "extras" / name / "__init__.py").exists()
+        name
+        for name in names
+        if not (ROOT / "dagster_project" / "extras" / name / "__init__.py").exists()
     ]
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """Name the extras that were left out."""
     if left_out := _left_out(config):
-        terminalreporter.write_line(f"extras that are as they were when they passed: {', '.join(left_out)}")
+        terminalreporter.write_line(
+            f"extras that are as they were when they passed: {', '.join(left_out)}"
+        )
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -107,7 +118,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+def pytest_collect_file(
+    file_path: Path,
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     """Look for examples in docstrings of the product alone: of a helper of tests this is all that would import it."""
     found = yield
     return [f for f in found if type(f) is pytest.Module] if is_test(file_path) else found
@@ -123,7 +136,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(item, pytest.Function) and getattr(item.obj, "is_hypothesis_test", False):
             item.add_marker("property")
         if item.path.is_relative_to(ROOT / "tests" / "docs") and (missing := missing_extras()):
-            item.add_marker(pytest.mark.skip(f"the pages describe what is not here: {', '.join(missing)}"))
+            item.add_marker(
+                pytest.mark.skip(f"the pages describe what is not here: {', '.join(missing)}")
+            )
     names = (ROOT / "tests" / "longest_first.txt").read_text().split()
     places = {name: place for place, name in enumerate(names)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))

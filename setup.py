@@ -1,5 +1,6 @@
 """What pyproject.toml cannot say: the pages of docs/ are installed inside the package, for `weft help`
-and `weft init --notebook`."""
+and `weft init --notebook`.
+"""
 
 from pathlib import Path
 from shutil import copyfile

@@ -56,14 +56,18 @@ def placed_chunks(tables: ContextTables, sources: Iterable[str] | None = None) -
     if sources is not None:
         chunks = chunks.filter(chunks.source.isin(list(sources)))
     mails = canonical(tables.messages, tables.memberships)
-    facts = context_sentences.FactTables(mails, tables.thread_tree, tables.threads, tables.documents)
+    facts = context_sentences.FactTables(
+        mails, tables.thread_tree, tables.threads, tables.documents
+    )
     return context_sentences.chunk_facts(chunks, facts).to_pyarrow()
 
 
 def told_context(tables: ContextTables, joined: pa.Table, sentences: pa.Table) -> pa.Table:
     """`joined` with `sentences` (chunk_id, sentence, sentence_kind), the `chunk_context` table."""
     chunks = tables.chunks()
-    rows = chunks.filter(chunks.chunk_id.isin(ibis.memtable(sentences.select(["chunk_id"])).chunk_id))
+    rows = chunks.filter(
+        chunks.chunk_id.isin(ibis.memtable(sentences.select(["chunk_id"])).chunk_id)
+    )
     texts = rows.select("chunk_id", "text_embed").to_pyarrow()
     return CHUNK_CONTEXT.conform(context_sentences.with_sentences(joined, texts, sentences))
 
@@ -119,7 +123,9 @@ def estimate_sentences(
     tokens, dollars = model.most(prompts, context_sentences.SENTENCES)
     missing = sum(r.key not in answers for r in pending)
     by_model = {r.chunk_id: answers[r.key] for r in pending if answers.get(r.key)}
-    return SentenceEstimate(len(pending), missing, len(prompts), tokens, dollars), _table(base, by_model)
+    return SentenceEstimate(len(pending), missing, len(prompts), tokens, dollars), _table(
+        base, by_model
+    )
 
 
 def chunk_sentences(
@@ -129,13 +135,19 @@ def chunk_sentences(
 
     A chunk without a usable sentence of the model, or about which it is not asked, has the sentence of the known
     facts. Requests with an answer in the cache are not repeated. BudgetError and ServiceError as the model raises
-    them; answers until then stay in the cache."""
+    them; answers until then stay in the cache.
+    """
     base, pending, finds = _requests(placed, asking)
     report = SentenceReport(finds=finds)
     by_model: dict[str, str] = {}
     if pending:
         by_model = written_sentences(
-            pending, context_sentences.SENTENCES, context_sentences.BATCH_CHUNKS, model, cache, report
+            pending,
+            context_sentences.SENTENCES,
+            context_sentences.BATCH_CHUNKS,
+            model,
+            cache,
+            report,
         )
     sentences = _table(base, by_model)
     report.kinds.update(sentences.column("sentence_kind").to_pylist())
@@ -193,7 +205,8 @@ def written_sentences(
 ) -> dict[str, str]:
     """The model's usable sentence on each request that has one, by its chunk, asked `size` at a time.
 
-    Requests with an answer in the cache are not repeated."""
+    Requests with an answer in the cache are not repeated.
+    """
     answers = cache.known(sorted({r.key for r in pending}))
     missing = _unanswered(pending, answers)
     refused: list[context_sentences.Request] = []
@@ -218,7 +231,8 @@ def _ask(
 ) -> list[context_sentences.Request]:
     """Ask about chunks, a batch a prompt; keeps each answer as it comes and returns the refused chunks.
 
-    A sentence that is not usable is kept as an empty one, so that it is not asked for again."""
+    A sentence that is not usable is kept as an empty one, so that it is not asked for again.
+    """
     if not batches:
         return []
     refused: list[context_sentences.Request] = []
@@ -233,7 +247,9 @@ def _ask(
             refused += batch
             continue
         written = zip(batch, answer.value.sentences, strict=True)
-        sentences = {r.key: context_sentences.usable(text, r.data["text"]) or "" for r, text in written}
+        sentences = {
+            r.key: context_sentences.usable(text, r.data["text"]) or "" for r, text in written
+        }
         cache.store(sentences)
         answers |= sentences
     return refused

@@ -19,7 +19,10 @@ from transforms.settings.search import TermSettings
 
 
 def conversation_stages(
-    settings: ConversationSettings, term_settings: TermSettings, tokens: TokenCounter, pictures: str = ""
+    settings: ConversationSettings,
+    term_settings: TermSettings,
+    tokens: TokenCounter,
+    pictures: str = "",
 ) -> list[Stage]:
     """The partitioned stages of conversations, in order; `pictures` says how attached pictures are read."""
     stage = partial(Stage, source_type=CONVERSATIONS)
@@ -31,7 +34,13 @@ def conversation_stages(
             conversations.VERSION,
             Display(
                 "Writes a window as one Markdown text, entry by entry.",
-                lineage={"markdown": ("conversations.text", "conversations.author", "conversations.sent_at")},
+                lineage={
+                    "markdown": (
+                        "conversations.text",
+                        "conversations.author",
+                        "conversations.sent_at",
+                    )
+                },
             ),
             inputs=("conversations",),
             outputs=("conversation_markdown",),
@@ -95,7 +104,9 @@ def _reading_stage(settings: ConversationSettings, pictures: str) -> Stage:
 def context_stages(settings: ContextSettings, tokens: TokenCounter) -> list[Stage]:
     """The stages over the published index: candidates, documents and the context of each window."""
     windows = ("conversation_markdown", "conversation_query_chunks")
-    stage = partial(Stage, settings=settings, source_type=CONTEXT, needs=Needs(resources=("index",)))
+    stage = partial(
+        Stage, settings=settings, source_type=CONTEXT, needs=Needs(resources=("index",))
+    )
     return [
         stage(
             "conversation_candidates",
@@ -126,7 +137,9 @@ def context_stages(settings: ContextSettings, tokens: TokenCounter) -> list[Stag
     ]
 
 
-def _candidates(windows: pa.Table, chunks: pa.Table, settings: ContextSettings, index: ContextIndex) -> Made:
+def _candidates(
+    windows: pa.Table, chunks: pa.Table, settings: ContextSettings, index: ContextIndex
+) -> Made:
     queries = selection.window_queries(pl.DataFrame(windows), pl.DataFrame(chunks), settings)
     askers = {
         window["doc_id"]: Asker((window["doc_id"],), window["conversation_id"], window["last_at"])
@@ -149,7 +162,9 @@ def _context(*args: Any, index: ContextIndex, count: selection.CountTokens) -> M
     queries = selection.window_queries(windows, chunks, settings)
     passages = index.passages(documents["chunk_id"].to_list())
     retrieval = selection.Retrieval(queries, candidates, documents, passages)
-    context = selection.window_context(windows["doc_id"].to_list(), retrieval, index.facts, count, settings)
+    context = selection.window_context(
+        windows["doc_id"].to_list(), retrieval, index.facts, count, settings
+    )
     figures = {
         "without_hits": context.column("outcome").to_pylist().count(selection.NO_HITS),
         "final": sum(context.column("final_count").to_pylist()),

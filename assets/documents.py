@@ -24,7 +24,9 @@ _CHUNK_LINEAGE = {
 
 
 def document_stages(
-    settings: DocumentSettings, chunkers: Mapping[str, DocumentChunkSettings], term_settings: TermSettings
+    settings: DocumentSettings,
+    chunkers: Mapping[str, DocumentChunkSettings],
+    term_settings: TermSettings,
 ) -> list[Stage]:
     """The partitioned stages of documents, in order; `chunkers` has the chunk settings by source."""
     stage = partial(Stage, source_type=DOCUMENTS)
@@ -75,5 +77,8 @@ def _read_documents(
     sources: Sources, partition: SourcePartition, settings: DocumentSettings
 ) -> Sequence[pa.Table]:
     return documents.read_documents(
-        sources.files(partition), source=partition.source, partition=partition.key, settings=settings
+        sources.files(partition),
+        source=partition.source,
+        partition=partition.key,
+        settings=settings,
     )

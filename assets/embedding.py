@@ -29,7 +29,8 @@ _READ_TEXTS = 4096
 class Estimate:
     """The cost of embedding: texts in all, texts without a vector, batches, their tokens and US dollars.
 
-    `unfinished` of the missing texts were sent before, but their answer was lost: they may be paid for already."""
+    `unfinished` of the missing texts were sent before, but their answer was lost: they may be paid for already.
+    """
 
     texts: int
     missing: int
@@ -47,7 +48,8 @@ class EmbeddingReport:
     `finds` counts the secrets and personal data that did not leave this machine, by kind, `held` the
     texts that did not. `sent_as` has the hash of the text as sent for each altered text.
     `refused` says why texts have no vector, by their hash, now or in an earlier run. `unfinished` were sent
-    by an earlier run that did not see the answer: they are embedded now, and perhaps paid for twice."""
+    by an earlier run that did not see the answer: they are embedded now, and perhaps paid for twice.
+    """
 
     texts: int
     dollars_per_million: float
@@ -107,7 +109,9 @@ def _estimate(
             lengths = lengths.clip(max=embedder.max_tokens)
         counts |= dict(zip(batch.column("text_hash").to_pylist(), lengths.tolist(), strict=True))
         calls += len(
-            list(vectors.batch_ranges(lengths.tolist(), embedder.batch_texts, embedder.batch_tokens))
+            list(
+                vectors.batch_ranges(lengths.tolist(), embedder.batch_texts, embedder.batch_tokens)
+            )
         )
     tokens = sum(counts.values())
     dollars = tokens * embedder.price / 1e6
@@ -116,12 +120,17 @@ def _estimate(
 
 
 def vectors_of(
-    texts: ibis.Table, names: Sequence[str], embedder: Embedder, cache: EmbeddingCache, progress: Progress
+    texts: ibis.Table,
+    names: Sequence[str],
+    embedder: Embedder,
+    cache: EmbeddingCache,
+    progress: Progress,
 ) -> tuple[StoredVectors, EmbeddingReport]:
     """The vectors of `texts` (text_hash, text) in the order of `names`, their hashes, and the report on the missing ones.
 
     A text that is altered before it is sent has the vector of the sent text, and in the cache its hash.
-    A text that the model refuses has no vector but a reason in the report."""
+    A text that the model refuses has no vector but a reason in the report.
+    """
     sent = _sent(texts, embedder)
     report = _embed_sent(sent.texts, embedder, cache, progress)
     stored = StoredVectors(cache, (embedder.model, embedder.dimensions, TASK), names, sent.renamed)
@@ -134,7 +143,9 @@ def vectors_of(
 
 def _sent(texts: ibis.Table, embedder: Embedder) -> sent_texts.Sent:
     return (
-        sent_texts.Sent(texts) if embedder.safety is None else sent_texts.texts_sent(texts, embedder.safety)
+        sent_texts.Sent(texts)
+        if embedder.safety is None
+        else sent_texts.texts_sent(texts, embedder.safety)
     )
 
 
@@ -142,7 +153,8 @@ def _sent(texts: ibis.Table, embedder: Embedder) -> sent_texts.Sent:
 class StoredVectors:
     """Vectors of the cache in the order of the texts `names`; only a few of them are in memory at a time.
 
-    `sent_as` has the hash of the text as sent for each altered text."""
+    `sent_as` has the hash of the text as sent for each altered text.
+    """
 
     cache: EmbeddingCache
     key: Key
@@ -173,7 +185,8 @@ def _embed_sent(
     """Give every text (text_hash, text), as it is sent, a vector in the cache; returns the report.
 
     Each batch is stored when it is done. Texts that other processes embed meanwhile are left to them. A text that the model
-    refuses is not asked for again; the report says why. BudgetError before the first call if it would cost too much."""
+    refuses is not asked for again; the report says why. BudgetError before the first call if it would cost too much.
+    """
     names, missing = missing_texts(texts, embedder, cache)
     embedder = embedder.for_texts(len(missing))
     report = EmbeddingReport(len(names), embedder.price)
@@ -197,13 +210,18 @@ def _embed_sent(
     return report
 
 
-def query_vectors(texts: Sequence[str], embedder: Embedder, cache: EmbeddingCache) -> dict[str, np.ndarray]:
+def query_vectors(
+    texts: Sequence[str], embedder: Embedder, cache: EmbeddingCache
+) -> dict[str, np.ndarray]:
     """The vector of each text that is searched with, by the text; none for those that the model refuses.
 
     A text is embedded once, as it is sent, and a refused one not asked for again, as far as the cache may be
-    written. Each answer is stored when it comes: an end of this process loses only the request under way."""
+    written. Each answer is stored when it comes: an end of this process loses only the request under way.
+    """
     key = (embedder.model, embedder.dimensions, QUERY_TASK)
-    sent = list(texts) if embedder.safety is None else redaction.screened(texts, embedder.safety).texts
+    sent = (
+        list(texts) if embedder.safety is None else redaction.screened(texts, embedder.safety).texts
+    )
     hashes = [text_hash(text) for text in sent]
     by_hash = dict(zip(hashes, sent, strict=True))
     missing = _open_texts(key, sorted(by_hash), cache)
@@ -249,7 +267,8 @@ class _Pass:
     def run(self, report: EmbeddingReport, progress: Progress) -> None:
         """Embed and store batch by batch; a failure gives back the texts under way.
 
-        Texts that may be paid for without an answer, now or before, stay noted, so that the next run can say so."""
+        Texts that may be paid for without an answer, now or before, stay noted, so that the next run can say so.
+        """
         try:
             for done in self.embedder.embed_batches(self._batches()):
                 names = self.under_way[done.batch]
@@ -308,7 +327,10 @@ def require_budget(groups: Iterable[ibis.Table], embedder: Embedder, cache: Embe
     needed = Estimate(0, 0, 0, 0, 0.0, 0)
     for texts in groups:
         own = estimate(texts, embedder, cache)
-        sums = {name: getattr(needed, name) + getattr(own, name) for name in ("missing", "tokens", "dollars")}
+        sums = {
+            name: getattr(needed, name) + getattr(own, name)
+            for name in ("missing", "tokens", "dollars")
+        }
         needed = replace(needed, **sums)
     _require_budget(needed, embedder)
 

@@ -22,7 +22,9 @@ def evaluation_stages() -> list[Stage]:
             "read_ground_truth",
             lambda evaluator: evaluator.ground_truth(),
             ground_truth.VERSION,
-            Display("Reads the queries of `evaluation.queries` and their right answers.", group=GROUP),
+            Display(
+                "Reads the queries of `evaluation.queries` and their right answers.", group=GROUP
+            ),
             outputs=("evaluation_queries", "evaluation_relevance"),
             needs=Needs(("evaluator",)),
         ),

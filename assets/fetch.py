@@ -27,11 +27,14 @@ def fetched_key(source: str) -> dg.AssetKey:
     return dg.AssetKey([GROUP, source])
 
 
-def fetched_asset(source: str, step: str, kind: str, max_lag_hours: float | None) -> dg.AssetsDefinition:
+def fetched_asset(
+    source: str, step: str, kind: str, max_lag_hours: float | None
+) -> dg.AssetsDefinition:
     """The asset of a source's fetched files: one fetch, its counts and its lag.
 
     A fault that may pass is repeated, any other fails at once. The check `reachable` tells of both, `lag` warns
-    when the newest mail or file is too old."""
+    when the newest mail or file is too old.
+    """
     key = fetched_key(source)
 
     @dg.multi_asset(
@@ -53,7 +56,9 @@ def fetched_asset(source: str, step: str, kind: str, max_lag_hours: float | None
         ),
         pool=POOL,
     )
-    def fetch_source(context: dg.AssetExecutionContext, remotes: dg.ResourceParam[Remotes]) -> Iterator[Any]:
+    def fetch_source(
+        context: dg.AssetExecutionContext, remotes: dg.ResourceParam[Remotes]
+    ) -> Iterator[Any]:
         try:
             fetched = remotes.fetch(source)
         except FetchError as fault:
@@ -79,11 +84,16 @@ def _facts(fetched: Fetched) -> dict[str, Any]:
 
 def _reached(key: dg.AssetKey, fault: str | None) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
-        passed=fault is None, asset_key=key, check_name=REACHABLE, metadata={"fault": fault} if fault else {}
+        passed=fault is None,
+        asset_key=key,
+        check_name=REACHABLE,
+        metadata={"fault": fault} if fault else {},
     )
 
 
-def _lag(key: dg.AssetKey, lag_seconds: float | None, max_lag_hours: float | None) -> dg.AssetCheckResult:
+def _lag(
+    key: dg.AssetKey, lag_seconds: float | None, max_lag_hours: float | None
+) -> dg.AssetCheckResult:
     """Whether the newest mail or file is young enough; without a limit, or before anything came, it is."""
     if lag_seconds is None:
         return warning(key, LAG, True)

@@ -27,7 +27,9 @@ _CHUNK_LINEAGE = {
     "doc_id": ("messages.message_id",),
     "parent_id": ("messages.in_reply_to",),
     "title": ("messages.subject", "attachments.filename"),
-    **dict.fromkeys(("text_display", "text_embed", "text_lex"), ("messages.body", "attachments.text")),
+    **dict.fromkeys(
+        ("text_display", "text_embed", "text_lex"), ("messages.body", "attachments.text")
+    ),
     **dict.fromkeys(("quote_lex", "rest_lex"), ("messages.body",)),
     "quote_depth_max": ("message_blocks.quote_depth",),
 }
@@ -44,7 +46,8 @@ def mail_stages(
     """The partitioned stages of mail, in order.
 
     `pictures` says how attached pictures are read; a partition leaves more very long texts than `at_once` for later
-    (`long_texts.chunks_in_time`)."""
+    (`long_texts.chunks_in_time`).
+    """
     return [
         Stage(
             "mail",
@@ -123,10 +126,16 @@ def _chunk_stage(settings: ChunkSettings, at_once: long_texts.AtOnce) -> Stage:
 
 def _named_in_mails(mails: pa.Table) -> Sequence[pa.Table]:
     trailer_rows = trailers.message_trailers(mails)
-    return references.message_references(mails), trailer_rows, address_uses.address_uses(mails, trailer_rows)
+    return (
+        references.message_references(mails),
+        trailer_rows,
+        address_uses.address_uses(mails, trailer_rows),
+    )
 
 
-def _read_mail(sources: Sources, partition: SourcePartition, settings: MailSettings) -> Sequence[pa.Table]:
+def _read_mail(
+    sources: Sources, partition: SourcePartition, settings: MailSettings
+) -> Sequence[pa.Table]:
     return messages.read_mail(
         sources.mails(partition),
         source=partition.source,

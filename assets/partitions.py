@@ -10,7 +10,8 @@ class SourceType:
     """A kind of source: its name, that of its partitions, and its partitioned tables in order.
 
     Every partition has the first table, by which the lake lists its partitions. If `compared` names tables, only a
-    change of these makes a partition stale: they change with every row that stages read of others."""
+    change of these makes a partition stale: they change with every row that stages read of others.
+    """
 
     name: str
     partitions: str

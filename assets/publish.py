@@ -34,7 +34,10 @@ _OF_CHUNKS = ("source", "partition", "doc_id", "chunk_id", "checksum", "text_emb
 
 def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> dg.AssetsDefinition:
     """The multi-asset `embeddings`, `embedding_refusals`: the vector of every text that is published, or why none."""
-    outputs = {"embeddings": embeddings_table(settings.dimensions), "embedding_refusals": EMBEDDING_REFUSALS}
+    outputs = {
+        "embeddings": embeddings_table(settings.dimensions),
+        "embedding_refusals": EMBEDDING_REFUSALS,
+    }
     # It changes whenever a text may get another vector.
     screens = f"-{redaction.VERSION}-{screening.digest()}" if settings.is_remote else ""
     version = f"{vectors.VERSION}-{settings.digest()}{screens}"
@@ -66,7 +69,9 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
     ) -> Iterator[dg.Output[Any]]:
         # Before reading: changes meanwhile make the tables stale.
         state = state_of_run(lake, context)
-        tables = {name: io_manager.over_all(name, context.instance) for name in (*_CHUNKS, *_JOINED)}
+        tables = {
+            name: io_manager.over_all(name, context.instance) for name in (*_CHUNKS, *_JOINED)
+        }
         parts = VectorParts(_published_texts(tables), lake, version)
 
         def texts_of(partitions: Sequence[str]) -> ibis.Table:
@@ -82,11 +87,15 @@ def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> 
             facts = totals.metadata() | {LIVE_SHARE: round(live, 6)}
             yield dg.Output(Parts(parts.retained, staged), "embeddings", metadata=facts)
         if "embedding_refusals" in chosen:
-            refusals = vectors.embedding_refusals(totals.refused, embedder.model, embedder.dimensions)
+            refusals = vectors.embedding_refusals(
+                totals.refused, embedder.model, embedder.dimensions
+            )
             rows = lake.stage(
                 "embedding_refusals", None, refusals, code_version=version, inputs={LAKE: state}
             )
-            yield dg.Output(rows, "embedding_refusals", metadata={"dagster/row_count": rows.row_count})
+            yield dg.Output(
+                rows, "embedding_refusals", metadata={"dagster/row_count": rows.row_count}
+            )
 
     return embeddings
 
@@ -109,7 +118,14 @@ def search_index_asset(tables: Sequence[str] = ()) -> dg.AssetsDefinition:
         kinds={"duckdb"},
         deps=[
             *(table for source_type in SOURCE_TYPES for table in source_type.tables),
-            *("document_links", "memberships", "threads", "thread_tree", "message_links", "patch_series"),
+            *(
+                "document_links",
+                "memberships",
+                "threads",
+                "thread_tree",
+                "message_links",
+                "patch_series",
+            ),
             *("inferred_quotes", "chunk_context", "context_terms", "corpus_measures"),
             *("embeddings", "embedding_refusals", *tables),
         ],
@@ -120,8 +136,12 @@ def search_index_asset(tables: Sequence[str] = ()) -> dg.AssetsDefinition:
         publisher: dg.ResourceParam[Publisher], progress: dg.ResourceParam[Progress]
     ) -> dg.MaterializeResult:
         done = publisher.publish(progress)
-        progress.step("search_index", None, sum(v for k, v in done.items() if k.startswith("rows_")))
-        return dg.MaterializeResult(metadata=done, data_version=dg.DataVersion(str(done["version"])))
+        progress.step(
+            "search_index", None, sum(v for k, v in done.items() if k.startswith("rows_"))
+        )
+        return dg.MaterializeResult(
+            metadata=done, data_version=dg.DataVersion(str(done["version"]))
+        )
 
     return search_index
 
@@ -142,7 +162,8 @@ def vector_index_asset() -> dg.AssetsDefinition:
     def vector_index(publisher: dg.ResourceParam[Publisher]) -> dg.MaterializeResult:
         measured = publisher.vector_index()
         return dg.MaterializeResult(
-            metadata=measured, data_version=dg.DataVersion(f"{measured['version']}-{measured['kind']}")
+            metadata=measured,
+            data_version=dg.DataVersion(f"{measured['version']}-{measured['kind']}"),
         )
 
     return vector_index
@@ -182,12 +203,16 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
             settings.model_id,
             settings.dimensions,
         )
-        counted = [rows.agg(rule=ibis.literal(name), rows=rows.count()) for name, rows in rules.items()]
+        counted = [
+            rows.agg(rule=ibis.literal(name), rows=rows.count()) for name, rows in rules.items()
+        ]
         counts = {row["rule"]: row["rows"] for row in ibis.union(*counted).to_pyarrow().to_pylist()}
         results = [*_warnings(context.instance, tables["embedding_refusals"])]
         for name, rows in rules.items():
             examples = rows.limit(5).to_pyarrow().column("id").to_pylist() if counts[name] else []
-            results += [violated(dg.AssetCheckKey(dg.AssetKey("embeddings"), name), counts[name], examples)]
+            results += [
+                violated(dg.AssetCheckKey(dg.AssetKey("embeddings"), name), counts[name], examples)
+            ]
         yield from of_selected(context, results)
 
     return check

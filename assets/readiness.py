@@ -35,7 +35,9 @@ def operations_report_asset() -> dg.AssetsDefinition:
             text = figures_report(figures, None)
         else:
             text = figures_report(figures, plots(figures))
-        return dg.MaterializeResult(metadata={"report": dg.MetadataValue.md(text), "characters": len(text)})
+        return dg.MaterializeResult(
+            metadata={"report": dg.MetadataValue.md(text), "characters": len(text)}
+        )
 
     return operations_report
 
@@ -48,7 +50,8 @@ TABLE = "readiness"
 def readiness_stage() -> Stage:
     """The stage of the table `readiness` of the published file, kept beside it.
 
-    The times of a text survive there when the file is lost."""
+    The times of a text survive there when the file is lost.
+    """
 
     def make(publisher: Publisher) -> Made:
         published = publisher.readiness()
@@ -80,14 +83,19 @@ def readiness_checks(settings: OperationsSettings) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(
         name="readiness_checks",
-        specs=[dg.AssetCheckSpec(name, asset=TABLE, description=rule) for name, rule in rules.items()],
+        specs=[
+            dg.AssetCheckSpec(name, asset=TABLE, description=rule) for name, rule in rules.items()
+        ],
         can_subset=True,
     )
     def check(
         context: dg.AssetCheckExecutionContext, io_manager: dg.ResourceParam[Tables]
     ) -> Iterator[dg.AssetCheckResult]:
         table = io_manager.over_all(TABLE, context.instance).to_pyarrow()
-        late, waiting = measures.late_sources(table, settings.max_lag_minutes), measures.waits(table)
+        late, waiting = (
+            measures.late_sources(table, settings.max_lag_minutes),
+            measures.waits(table),
+        )
         longest = max((w["longest_minutes"] for w in waiting.values()), default=0.0)
         limit = settings.max_lag_minutes
         results = [

@@ -8,7 +8,13 @@ import ibis
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assets.context import ContextTables, chunk_sentences, joined_context, placed_chunks, told_context
+from assets.context import (
+    ContextTables,
+    chunk_sentences,
+    joined_context,
+    placed_chunks,
+    told_context,
+)
 from assets.protocols.lake import Lake
 from assets.protocols.models import AnswerCache, LanguageModel
 from assets.stages.buckets import OfBucket
@@ -63,7 +69,13 @@ def relation_stages(settings: ThreadSettings, persons: PeopleSettings) -> list[S
             outputs=("inferred_quotes", "compared_replies"),
             in_buckets={
                 "messages": (*quotes.COMPARED, "body"),
-                "message_chunks": ("doc_id", "chunk_id", "attachment_id", "spans", "has_patch_markers"),
+                "message_chunks": (
+                    "doc_id",
+                    "chunk_id",
+                    "attachment_id",
+                    "spans",
+                    "has_patch_markers",
+                ),
                 "thread_tree": ("message_id", "parent_id"),
             },
             needs=Needs(resources=("lake",)),
@@ -101,7 +113,9 @@ def _thread_stages(settings: ThreadSettings) -> list[Stage]:
             Display(
                 "Joins mails to threads by the mail that they answer, or by their subject.",
                 kinds=(),
-                lineage={"parent_id": ("messages.in_reply_to", "messages.refs", "messages.subject")},
+                lineage={
+                    "parent_id": ("messages.in_reply_to", "messages.refs", "messages.subject")
+                },
             ),
             inputs=_MAILS,
             outputs=("threads", "thread_tree"),
@@ -124,7 +138,10 @@ def _link_stages() -> list[Stage]:
                 "Finds the mails to which the references of mails lead.",
                 kinds=("ibis",),
                 code=references.message_links,
-                lineage={"from_id": ("message_references.message_id",), "to_id": ("messages.message_id",)},
+                lineage={
+                    "from_id": ("message_references.message_id",),
+                    "to_id": ("messages.message_id",),
+                },
             ),
             inputs=("message_references", *_MAILS),
             needs=Needs(resources=("lake",)),
@@ -138,7 +155,11 @@ def _link_stages() -> list[Stage]:
                 code=links.document_links,
                 lineage={
                     "from_id": ("document_references.doc_id",),
-                    "to_id": ("documents.doc_id", "document_nodes.node_id", "memberships.message_id"),
+                    "to_id": (
+                        "documents.doc_id",
+                        "document_nodes.node_id",
+                        "memberships.message_id",
+                    ),
                 },
             ),
             inputs=("document_references", "documents", "document_nodes", "memberships"),
@@ -158,7 +179,15 @@ def _link_stages() -> list[Stage]:
 
 _CONTEXT_READS = {
     "message_chunks": (
-        *("source", "partition", "doc_id", "chunk_id", "attachment_id", "needs_parent", "chunk_index"),
+        *(
+            "source",
+            "partition",
+            "doc_id",
+            "chunk_id",
+            "attachment_id",
+            "needs_parent",
+            "chunk_index",
+        ),
         *("title", "text_lex", "quote_lex", "text_embed", "spans"),
     ),
     "messages": ("message_id", "body"),
@@ -176,7 +205,11 @@ def chunk_context_stage(
     """The stage of `chunk_context`, `context_terms`; `kinds` says by source which sentence its chunks get."""
     version = f"{context_transforms.VERSION}-{term_settings.digest()}"
     kinds = {source: kind for source, kind in sorted(kinds.items()) if kind != "off"}
-    chunks = ("message_chunks", "document_chunks", "conversation_chunks") if kinds else ("message_chunks",)
+    chunks = (
+        ("message_chunks", "document_chunks", "conversation_chunks")
+        if kinds
+        else ("message_chunks",)
+    )
     if kinds:
         used = safety.digest() if set(WRITTEN_KINDS) & set(kinds.values()) else ""
         versions = f"{context_sentences.VERSION}{context_sentences.PROMPT_VERSION}"
@@ -194,10 +227,15 @@ def chunk_context_stage(
             code=joined_context,
             lineage={
                 "context": ("message_chunks.text_display", "inferred_quotes.byte_start"),
-                **{name: tuple(f"{table}.{name}" for table in chunks) for name in ("text_embed", "chunk_id")},
+                **{
+                    name: tuple(f"{table}.{name}" for table in chunks)
+                    for name in ("text_embed", "chunk_id")
+                },
             },
         ),
-        inputs=[field.name for field in fields(ContextTables)] if kinds else [*_CONTEXT_READS, "memberships"],
+        inputs=[field.name for field in fields(ContextTables)]
+        if kinds
+        else [*_CONTEXT_READS, "memberships"],
         outputs=("chunk_context", "context_terms"),
         in_buckets=None if kinds else _CONTEXT_READS,
         needs=Needs(resources=("language_model", "answer_cache") if kinds else ("lake",)),
@@ -221,7 +259,9 @@ def _context_with_sentences(
     return Made((context, terms.context_terms(context, restated, term_settings)), report.metadata())
 
 
-def _context_of_bucket(term_settings: TermSettings, *inputs: pa.Table, lake: OfBucket) -> Sequence[pa.Table]:
+def _context_of_bucket(
+    term_settings: TermSettings, *inputs: pa.Table, lake: OfBucket
+) -> Sequence[pa.Table]:
     chunks, messages, tree, inferred = inputs
     parents = lake.evaluated(context_transforms.parent_texts, chunks, tree)
     bodies = lake.evaluated(context_transforms.quoting_bodies, messages, inferred)
@@ -237,14 +277,19 @@ def _once(messages: ibis.Table, memberships: ibis.Table, *columns: str) -> ibis.
     )
 
 
-def _mail_buckets(messages: ibis.Table, memberships: ibis.Table, settings: ThreadSettings) -> pa.Table:
+def _mail_buckets(
+    messages: ibis.Table, memberships: ibis.Table, settings: ThreadSettings
+) -> pa.Table:
     mails = _once(messages, memberships, *_THREADED)
     lists = memberships.select("message_id", "list_id")
     return buckets.mail_buckets(mails.to_pyarrow(), lists.to_pyarrow(), settings)
 
 
 def _patch_series(
-    messages: ibis.Table, memberships: ibis.Table, thread_tree: ibis.Table, message_links: ibis.Table
+    messages: ibis.Table,
+    memberships: ibis.Table,
+    thread_tree: ibis.Table,
+    message_links: ibis.Table,
 ) -> pa.Table:
     mails = _once(messages, memberships, "subject", "from_addr", "from_name", "effective_at")
     return patch_series_transforms.patch_series(
@@ -272,7 +317,9 @@ def _document_links(
     possible = pa.array({name for url in urls for name in links.ids_in_url(url)}, pa.string())
     mails = memberships.semi_join(ibis.memtable(pa.table({"message_id": possible})), "message_id")
     mail_ids = set(mails.message_id.to_pyarrow().to_pylist())
-    resolved = links.document_links(stored, names.to_pyarrow(), document_nodes.to_pyarrow(), mail_ids)
+    resolved = links.document_links(
+        stored, names.to_pyarrow(), document_nodes.to_pyarrow(), mail_ids
+    )
     return Made([resolved], {"broken": resolved.column("to_id").null_count})
 
 
@@ -285,7 +332,9 @@ def _inferred_quotes(
     previous = lake.stored("compared_replies", COMPARED_REPLIES.names)
     again = quotes.pairs_to_compare(pairs, None if before is None else previous)
     new_quotes = quoted_in(again, messages, chunks)
-    return (new_quotes if before is None else quotes.merged_quotes(before, pairs, again, new_quotes)), pairs
+    return (
+        new_quotes if before is None else quotes.merged_quotes(before, pairs, again, new_quotes)
+    ), pairs
 
 
 def quoted_in(pairs: pa.Table, messages: pa.Table, chunks: pa.Table) -> pa.Table:

@@ -66,21 +66,29 @@ def search_results_asset() -> dg.AssetsDefinition:
         searcher: dg.ResourceParam[Searcher],
         lake: dg.ResourceParam[Lake],
     ) -> Any:
-        days = {"since": bound("since", config.since), "until": bound("until", config.until, is_end=True)}
+        days = {
+            "since": bound("since", config.since),
+            "until": bound("until", config.until, is_end=True),
+        }
         conditions = {"list_id": config.list_id, "source": config.source, "kind": config.kind}
         results = searcher.search(config.queries, conditions | days, config.limit, config.options)
         run = context.instance.get_run_record_by_id(context.run.run_id)
         at = run.create_timestamp if run else datetime.now(UTC)
-        rows = scheduled_searches.search_results(results, config.queries, config.name, context.run.run_id, at)
+        rows = scheduled_searches.search_results(
+            results, config.queries, config.name, context.run.run_id, at
+        )
         stored = lake.intact(_RESULTS, SEARCH_RESULTS.names)
         preview = pl.DataFrame(rows.select(_PREVIEW)).head(_PREVIEW_ROWS)
         context.add_output_metadata(
             {
                 "hits": rows.num_rows,
                 "queries": len(config.queries),
-                "queries_without_hits": len(config.queries) - len(set(rows.column("query").to_pylist())),
+                "queries_without_hits": len(config.queries)
+                - len(set(rows.column("query").to_pylist())),
                 "index_version": results.version,
-                "preview": dg.MetadataValue.table([dg.TableRecord(r) for r in preview.to_dicts()], _COLUMNS),
+                "preview": dg.MetadataValue.table(
+                    [dg.TableRecord(r) for r in preview.to_dicts()], _COLUMNS
+                ),
             }
         )
         return scheduled_searches.with_others(rows, stored, config.name)

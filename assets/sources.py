@@ -44,7 +44,8 @@ def source_spec(source: str, kind: str, place: str, *, fetched: bool) -> dg.Asse
 def partitions_spec(source_type: SourceType, sources: Sequence[str]) -> dg.AssetSpec:
     """The external asset of the partitions of a source type, below its sources.
 
-    All readers of a partition are below this one asset: a source that comes or goes makes nothing of others stale."""
+    All readers of a partition are below this one asset: a source that comes or goes makes nothing of others stale.
+    """
     return dg.AssetSpec(
         partitions_key(source_type.name),
         group_name=GROUP,
@@ -62,7 +63,8 @@ def changed_sources(
     """Report an observation of each of `partitions` with another fingerprint than last time, and of their sources.
 
     The data version of a source is a hash of the fingerprints of its partitions. Returns the keys of the partitions that
-    changed, by source."""
+    changed, by source.
+    """
     changes: dict[str, list[str]] = {}
     smaller: set[str] = set()
     for source_type in sorted({partition.source_type for partition in partitions}):
@@ -112,7 +114,9 @@ def published_spec(table: str, comment: str, columns: Columns) -> dg.AssetSpec:
         for column in columns
         if (there := [name for name in lake_names(table) if column in REGISTRY[name].schema.names])
     }
-    schema = dg.TableSchema([dg.TableColumn(name, description=text) for name, text in columns.items()])
+    schema = dg.TableSchema(
+        [dg.TableColumn(name, description=text) for name, text in columns.items()]
+    )
     return dg.AssetSpec(
         published_key(table),
         group_name=PUBLISHED_GROUP,
@@ -126,16 +130,25 @@ def published_spec(table: str, comment: str, columns: Columns) -> dg.AssetSpec:
     )
 
 
-def published_checks(tables: Mapping[str, Columns], schemas: Mapping[str, Table]) -> dg.AssetChecksDefinition:
+def published_checks(
+    tables: Mapping[str, Columns], schemas: Mapping[str, Table]
+) -> dg.AssetChecksDefinition:
     """The checks on the tables of the published file; no build runs them, and they block nothing.
 
-    `schemas` are those of tables that an extra declares."""
-    rules = [(table, rule) for table in tables for rule in table_checks.rules_of(table, schemas.get(table))]
+    `schemas` are those of tables that an extra declares.
+    """
+    rules = [
+        (table, rule)
+        for table in tables
+        for rule in table_checks.rules_of(table, schemas.get(table))
+    ]
 
     @dg.multi_asset_check(
         name="check_published",
         specs=[
-            dg.AssetCheckSpec(rule, asset=published_key(table), description=table_checks.RULES[rule])
+            dg.AssetCheckSpec(
+                rule, asset=published_key(table), description=table_checks.RULES[rule]
+            )
             for table, rule in rules
         ],
         can_subset=True,
@@ -152,7 +165,9 @@ def published_checks(tables: Mapping[str, Columns], schemas: Mapping[str, Table]
                 else:
                     rows = table_checks.violations(key.name, table, file, schemas.get(table))
                     count = rows.count().to_pyarrow().as_py()
-                    examples = rows.limit(_EXAMPLES).to_pyarrow().column("id").to_pylist() if count else []
+                    examples = (
+                        rows.limit(_EXAMPLES).to_pyarrow().column("id").to_pylist() if count else []
+                    )
                 yield violated(key, count, examples[:_EXAMPLES])
 
     return check

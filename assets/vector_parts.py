@@ -25,7 +25,8 @@ class EmbeddingTotals:
     """The sums of runs over one group of texts after the other; only the hashes of refused texts stay.
 
     `retained` texts have their vectors in parts of the table that stay as they are; `before` texts of the groups had one,
-    and `again` counts those of them that were embedded once more."""
+    and `again` counts those of them that were embedded once more.
+    """
 
     retained: int
     texts: int = 0
@@ -65,22 +66,27 @@ class EmbeddingTotals:
         """The figures that are shown with the asset."""
         texts = self.texts + self.retained
         return {
-            "texts": texts, "embedded": self.embedded,
+            "texts": texts,
+            "embedded": self.embedded,
             "reuse_ratio": round(1 - self.embedded / texts, 6) if texts else 1.0,
-            RETAINED: round(self.reuse, 6), "calls": self.calls, "tokens": self.tokens,
-            "truncated_texts": self.truncated, "estimated_cost_usd": round(self.dollars, 6),
+            RETAINED: round(self.reuse, 6),
+            "calls": self.calls,
+            "tokens": self.tokens,
+            "truncated_texts": self.truncated,
+            "estimated_cost_usd": round(self.dollars, 6),
             **{f"screened_{kind}": count for kind, count in sorted(self.finds.items())},
             **({"held_back_texts": self.held} if self.held else {}),
             **({"refused_texts": len(self.refused)} if self.refused else {}),
             **({embedding.PAID_TWICE: self.paid_twice} if self.paid_twice else {}),
-        }  # fmt: skip
+        }
 
 
 class VectorParts:
     """The parts of the table `embeddings`: those that are up to date, and the stale ones.
 
     A text belongs to the first partition that has it. A part is up to date if this code version made it and it has the
-    vector of each of its texts; a part that lacks refused texts is checked again by each run."""
+    vector of each of its texts; a part that lacks refused texts is checked again by each run.
+    """
 
     def __init__(self, texts: ibis.Table, lake: Lake, code_version: str):
         """`texts` has the partition and text_hash of all that is published."""
@@ -101,7 +107,9 @@ class VectorParts:
 
     def groups(self) -> list[list[str]]:
         """The stale partitions in groups whose hashes fit into memory."""
-        return sized_groups(sorted(self._inputs.keys() - set(self.retained)), self._rows, _HASHES_AT_ONCE)
+        return sized_groups(
+            sorted(self._inputs.keys() - set(self.retained)), self._rows, _HASHES_AT_ONCE
+        )
 
     def hashes_of(self, group: Sequence[str]) -> pa.Table:
         """Columns partition and text_hash of the texts of some parts, sorted."""
@@ -121,7 +129,9 @@ class VectorParts:
         first = 0
         for name in group:
             end = first + self._rows[name]
-            data = (vectors.embeddings(rows, model, dimensions) for rows in table.between(first, end))
+            data = (
+                vectors.embeddings(rows, model, dimensions) for rows in table.between(first, end)
+            )
             made_of = {"code_version": self.code_version, "inputs": self._inputs[name]}
             yield name, self.lake.stage("embeddings", name, data, **made_of)
             first = end
@@ -137,7 +147,8 @@ def filled_parts(
     """The stale parts with their vectors, and the report; `texts_of` gives the texts of some partitions
     (text_hash, text).
 
-    BudgetError before the first call if a paid model would need more tokens for all of them than its budget."""
+    BudgetError before the first call if a paid model would need more tokens for all of them than its budget.
+    """
     totals, stale = EmbeddingTotals(parts.retained_rows), parts.groups()
     if len(stale) > 1:
         every = (_with_hashes(texts_of(group), parts.hashes_of(group)) for group in stale)

@@ -6,7 +6,8 @@ Prints author-line F1 and accuracy over five kinds, the confusion table, and wit
 that is judged otherwise than its label. Then the bodies per second of linux-erofs, with one thread and
 with two, beside the other parsers and a plain Python loop over lines, whose speed says how busy the
 machine is. Separator and blank lines do not count. The other parsers know no kinds but text and quote,
-so F1 is given a second time over the lines alone that people called the author's, a quote or a header."""
+so F1 is given a second time over the lines alone that people called the author's, a quote or a header.
+"""
 
 import gzip
 import json
@@ -42,7 +43,9 @@ Judge = Callable[[str], list[str]]
 def main() -> None:
     """Run and print everything."""
     parser = new_parser(__doc__)
-    parser.add_argument("--lines", action="store_true", help="print every line that is judged otherwise")
+    parser.add_argument(
+        "--lines", action="store_true", help="print every line that is judged otherwise"
+    )
     arguments = parser.parse_args()
     corpora = collections.corpora_folder()
     console = Console(width=120)
@@ -59,7 +62,11 @@ def main() -> None:
 def labelled_mails(corpora: Path, name: str) -> list[Labelled]:
     """The lines of each mail as (label, text): `lines` of list mails, `office` of office mails."""
     text = (corpora / "labelled-mail" / f"{name}.jsonl").read_text(encoding="utf-8")
-    return [[(kind, line) for kind, line in json.loads(mail)["lines"]] for mail in text.split("\n") if mail]
+    return [
+        [(kind, line) for kind, line in json.loads(mail)["lines"]]
+        for mail in text.split("\n")
+        if mail
+    ]
 
 
 def body(mail: Labelled) -> str:
@@ -69,13 +76,17 @@ def body(mail: Labelled) -> str:
 
 def weft(text: str) -> list[str]:
     """The kind of each line."""
-    rows = message_blocks(pa.table({"message_id": ["m"], "body": [text]}), BlockSettings()).to_pylist()
+    rows = message_blocks(
+        pa.table({"message_id": ["m"], "body": [text]}), BlockSettings()
+    ).to_pylist()
     return [row["kind"] for row in rows for _ in range(row["line_count"])]
 
 
 def without_quotes(text: str) -> list[str]:
     """Every line without `>` at its beginning is the author's."""
-    return ["quote" if line.lstrip().startswith(">") else "author" for line in text.split("\n")[:-1]]
+    return [
+        "quote" if line.lstrip().startswith(">") else "author" for line in text.split("\n")[:-1]
+    ]
 
 
 PATCH_LINE = re.compile(r"\s*$|[ +\-@\\*!]|diff |index |Index: |=== ")
@@ -157,7 +168,9 @@ def f1_interval(mails: Sequence[Labelled], found: Sequence[list[str]]) -> str:
     """F1 with its 95 % interval by a bootstrap over mails."""
     counts = [confusion([mail], [kinds]) for mail, kinds in zip(mails, found, strict=True)]
     right = np.array([of_mail["author", "author"] for of_mail in counts])
-    both = np.array([sum(n * key.count("author") for key, n in of_mail.items()) for of_mail in counts])
+    both = np.array(
+        [sum(n * key.count("author") for key, n in of_mail.items()) for of_mail in counts]
+    )
     drawn = np.random.default_rng(1).integers(0, len(mails), (RESAMPLES, len(mails)))
     low, high = np.quantile(2 * right[drawn].sum(axis=1) / both[drawn].sum(axis=1), [0.025, 0.975])
     return f"{2 * right.sum() / both.sum():.4f} ({low:.3f} to {high:.3f})"
@@ -166,14 +179,22 @@ def f1_interval(mails: Sequence[Labelled], found: Sequence[list[str]]) -> str:
 def quality_table(name: str, mails: Sequence[Labelled], found: Sequence[list[str]]) -> Table:
     """F1 and accuracy of Weft and the others on the labelled mails of this name."""
     table = Table(
-        "", "author-line F1", "the same, text and quotes only", "five kinds", title=f"labelled: {name}"
+        "",
+        "author-line F1",
+        "the same, text and quotes only",
+        "five kinds",
+        title=f"labelled: {name}",
     )
-    judged = {"weft": found} | {peer: [kinds(body(m)) for m in mails] for peer, kinds in PEERS.items()}
+    judged = {"weft": found} | {
+        peer: [kinds(body(m)) for m in mails] for peer, kinds in PEERS.items()
+    }
     for judge, kinds in judged.items():
         counts = confusion(mails, kinds)
         accuracy = sum(counts[k, k] for k in KINDS) / counts.total()
         shown = f"{accuracy:.4f}" if judge in ("weft", "thirty naive rules") else "-"
-        spoken = Counter({key: n for key, n in counts.items() if key[0] in ("author", "quote", "header")})
+        spoken = Counter(
+            {key: n for key, n in counts.items() if key[0] in ("author", "quote", "header")}
+        )
         table.add_row(judge, f1_interval(mails, kinds), f"{author_f1(spoken):.4f}", shown)
     return table
 

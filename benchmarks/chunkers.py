@@ -6,7 +6,8 @@ Reads the Markdown files below the folders (default: those of the installed pack
 where they are), repeats them up to N megabytes, and prints the best of five interleaved rounds in MB/s
 of UTF-8 for each chunker, each beside the fastest peer that produces structure; then the time over 1, 2,
 4 and 8 times the text. Peers get one document after the other, as Weft does. Weft's figure is all of its
-stage: offsets, heading paths, three texts a chunk, hashes and the Arrow table; headings are parsed before."""
+stage: offsets, heading paths, three texts a chunk, hashes and the Arrow table; headings are parsed before.
+"""
 
 import os
 import site
@@ -54,26 +55,36 @@ class Corpus:
         ).documents
         self.nodes = document_nodes(self.documents)
         self.texts: list[str] = self.documents.column("text").to_pylist()
-        self.megabytes = pa.compute.sum(pa.compute.binary_length(self.documents.column("text"))).as_py() / 1e6
+        self.megabytes = (
+            pa.compute.sum(pa.compute.binary_length(self.documents.column("text"))).as_py() / 1e6
+        )
 
 
 def main() -> None:
     """Read, measure, print."""
     parser = new_parser(__doc__)
-    parser.add_argument("--text", type=Path, nargs="+", default=_default_folders(), metavar="FOLDER")
-    parser.add_argument("--megabytes", type=float, default=4.0, help="size of the text; default %(default)s")
+    parser.add_argument(
+        "--text", type=Path, nargs="+", default=_default_folders(), metavar="FOLDER"
+    )
+    parser.add_argument(
+        "--megabytes", type=float, default=4.0, help="size of the text; default %(default)s"
+    )
     arguments = parser.parse_args()
     files = markdown_files(arguments.text, arguments.megabytes * 1e6)
     corpus = Corpus(files)
     console = Console(width=110)
-    console.print(f"{len(corpus.texts):,} files, {corpus.megabytes:.1f} MB, chunks of {TARGET} characters")
+    console.print(
+        f"{len(corpus.texts):,} files, {corpus.megabytes:.1f} MB, chunks of {TARGET} characters"
+    )
     runs = {**weft_chunkers(), **peers()}
     console.print(speed_table(corpus, measured(runs, corpus)))
     console.print(growth_table(files, weft_chunkers()))
 
 
 def _default_folders() -> list[Path]:
-    corpora = Path(os.environ.get("WEFT_CORPORA") or Path(__file__).parents[2] / "shared" / "corpora")
+    corpora = Path(
+        os.environ.get("WEFT_CORPORA") or Path(__file__).parents[2] / "shared" / "corpora"
+    )
     documentation = Path("/usr/share/doc")
     return [Path(site.getsitepackages()[0]), documentation, corpora / "passages"]
 
@@ -82,7 +93,9 @@ def markdown_files(folders: list[Path], size: float) -> list[RawFile]:
     """Files from all folders in turn until `size` bytes are reached, repeated under other names if need be."""
     found = [path for folder in folders for path in sorted(folder.rglob("*.md")) if path.is_file()]
     if not found:
-        raise SystemExit(f"no Markdown below {', '.join(map(str, folders))}: name another folder with --text")
+        raise SystemExit(
+            f"no Markdown below {', '.join(map(str, folders))}: name another folder with --text"
+        )
     files: list[RawFile] = []
     for number, path in enumerate(cycle(found)):
         if size <= 0:
@@ -97,7 +110,9 @@ def weft_chunkers() -> dict[str, Callable[[Corpus], int]]:
     """Chunkers of Weft by name: each returns how many chunks it made."""
 
     def run(settings: DocumentChunkSettings) -> Callable[[Corpus], int]:
-        return lambda corpus: document_chunks(corpus.documents, corpus.nodes, settings).chunks.num_rows
+        return lambda corpus: (
+            document_chunks(corpus.documents, corpus.nodes, settings).chunks.num_rows
+        )
 
     return {
         "weft tree": run(DocumentChunkSettings(chunker="tree")),
@@ -114,14 +129,18 @@ def peers() -> dict[str, Callable[[Corpus], int]]:
     semantic = semchunk.chunkerify(len, TARGET, memoize=False)
     return {
         STRUCTURED_PEER: lambda corpus: sum(len(markdown.chunk(text)) for text in corpus.texts),
-        "chonkie recursive, plain": lambda corpus: sum(len(plain.chunk(text)) for text in corpus.texts),
+        "chonkie recursive, plain": lambda corpus: sum(
+            len(plain.chunk(text)) for text in corpus.texts
+        ),
         "semchunk, with offsets": lambda corpus: sum(
             len(semantic(text, offsets=True)[0]) for text in corpus.texts
         ),
     }
 
 
-def measured(runs: dict[str, Callable[[Corpus], int]], corpus: Corpus) -> dict[str, tuple[float, int]]:
+def measured(
+    runs: dict[str, Callable[[Corpus], int]], corpus: Corpus
+) -> dict[str, tuple[float, int]]:
     """Processor seconds of the best round, and chunks, of each chunker; rounds are interleaved."""
     best = {name: (float("inf"), 0) for name in runs}
     for _ in range(ROUNDS):

@@ -4,7 +4,8 @@
 
 Prints MB of body text per second, by the wall and per second of processor time, best of the runs,
 and the peak memory beyond the result for all mails and for a quarter of them. quotequail and
-mail-parser-reply only part quoted from authored text, which here the blocks do; they read a sample."""
+mail-parser-reply only part quoted from authored text, which here the blocks do; they read a sample.
+"""
 
 import gzip
 import threading
@@ -65,7 +66,9 @@ def mails(paths: list[Path]) -> tuple[pa.Table, pa.Table]:
     """The tables `messages` and `attachments` of mbox archives."""
     raw = []
     for path in paths:
-        entries, _ = split_mbox(gzip.decompress(path.read_bytes()), name=path.name, dialect="mboxrd")
+        entries, _ = split_mbox(
+            gzip.decompress(path.read_bytes()), name=path.name, dialect="mboxrd"
+        )
         raw.extend(entries)
     read = read_mail(raw, source="s", partition="u", list_id=None, settings=MailSettings())
     return read.messages, read.attachments

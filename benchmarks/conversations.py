@@ -5,7 +5,8 @@
 topics: windows that concatenate discussions of 2, 3 and 5 PostgreSQL topics, asked of the index of the other mails: the
 share of topics with a right mail in the context, and the recall of right mails, by strategy, at equal context. turns:
 LoCoMo, recall of the turns that hold the evidence, beside bm25s over turns in the same run. speed: a window of 5,000
-messages against 100,000 chunks."""
+messages against 100,000 chunks.
+"""
 
 import json
 import random
@@ -49,7 +50,12 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "one query (vectors)": {"strategy": "window", "lexical_weight": 0.0, "pick": "score"},
     "one query (vectors and terms)": {"strategy": "window", "pick": "score"},
     "chunked, as the seed": {"profile": "seed"},
-    "chunked, said alone": {"strategy": "chunks", "lexical_weight": 0.0, "pick": "score", "candidates": 5},
+    "chunked, said alone": {
+        "strategy": "chunks",
+        "lexical_weight": 0.0,
+        "pick": "score",
+        "candidates": 5,
+    },
     "chunked, with terms": {"strategy": "chunks", "pick": "score"},
     "chunked, coverage": {"strategy": "chunks", "pick": "coverage"},
     "adaptive (100)": {"strategy": "adaptive"},
@@ -64,7 +70,9 @@ def main() -> None:
     """Run the named parts, all by default."""
     parser = new_parser(__doc__)
     parser.add_argument("parts", nargs="*", help="topics, turns, speed")
-    parser.add_argument("--state", type=Path, help="where indexes are kept; default: a temporary folder")
+    parser.add_argument(
+        "--state", type=Path, help="where indexes are kept; default: a temporary folder"
+    )
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of [context]"
     )
@@ -85,7 +93,8 @@ def main() -> None:
 def built(config: Path) -> Settings:
     """The settings of a file, its index brought up to date."""
     subprocess.run(
-        [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", str(config)], check=True
+        [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", str(config)],
+        check=True,
     )
     return load_settings(config)
 
@@ -103,7 +112,9 @@ def topics(corpora: Path, state: Path, changed: dict[str, str]) -> None:
         }
         filed: dict[str, list[str]] = defaultdict(list)
         for topic in json.loads((corpora / "pgsql" / "qrels.json").read_text()):
-            known = [m for m in topic["message_ids"] if m in mails and m not in filed[topic["topic"]]]
+            known = [
+                m for m in topic["message_ids"] if m in mails and m not in filed[topic["topic"]]
+            ]
             filed[topic["topic"]] += sorted(known, key=lambda m: (mails[m][1], m))
         usable = sorted(t for t, ids in filed.items() if len(ids) >= PER_TOPIC + 4)
         print(f"{len(mails)} mails, {len(usable)} topics with {PER_TOPIC + 4} mails and more")
@@ -112,7 +123,12 @@ def topics(corpora: Path, state: Path, changed: dict[str, str]) -> None:
 
 
 def _topics_table(
-    index: IndexForContext, mails: dict, filed: dict, usable: list[str], count: int, changed: dict[str, str]
+    index: IndexForContext,
+    mails: dict,
+    filed: dict,
+    usable: list[str],
+    count: int,
+    changed: dict[str, str],
 ) -> None:
     chooser = random.Random(count)
     windows = [chooser.sample(usable, count) for _ in range(WINDOWS)]
@@ -140,20 +156,35 @@ def _topics_table(
             float(np.mean(c)) for c in zip(*rows, strict=True)
         )
         first = first or covered
-        cells = (f"{queries:.1f}", f"{covered:.3f} ({covered / first:.2f}x)", f"{right:.2f}", f"{tokens:.3f}")
+        cells = (
+            f"{queries:.1f}",
+            f"{covered:.3f} ({covered / first:.2f}x)",
+            f"{right:.2f}",
+            f"{tokens:.3f}",
+        )
         table.add_row(
-            name, *cells, f"{recall:.3f}", f"{wide:.3f}", f"{wide_recall:.3f}", f"{1000 * seconds:.0f}"
+            name,
+            *cells,
+            f"{recall:.3f}",
+            f"{wide:.3f}",
+            f"{wide_recall:.3f}",
+            f"{1000 * seconds:.0f}",
         )
     table.caption = "recall: share of the right mails of all topics that is in the context"
     Console(width=150).print(table)
 
 
 def _window_result(
-    index: IndexForContext, mails: dict, filed: dict, chosen_topics: Sequence[str], settings: ContextSettings
+    index: IndexForContext,
+    mails: dict,
+    filed: dict,
+    chosen_topics: Sequence[str],
+    settings: ContextSettings,
 ) -> tuple[float, ...]:
     """Topics covered, right passages, share of right tokens and recall of five passages.
 
-    Then topics covered and recall in the budget, the number of queries, and the seconds."""
+    Then topics covered and recall in the budget, the number of queries, and the seconds.
+    """
     said = [m for t in chosen_topics for m in filed[t][:PER_TOPIC]]
     used = frozenset(said)
     texts = [_QUOTED.sub("", mails[m][2]).strip() or mails[m][0] for m in said]
@@ -196,7 +227,13 @@ _COUNTER = PackagedTokenCounter()
 
 
 def _queries(markdown: str, messages: int, settings: ContextSettings) -> pl.DataFrame:
-    row = {"doc_id": "given", "source": "", "partition": "", "markdown": markdown, "message_count": messages}
+    row = {
+        "doc_id": "given",
+        "source": "",
+        "partition": "",
+        "markdown": markdown,
+        "message_count": messages,
+    }
     windows = pl.DataFrame([row])
     chunks = query_chunks.conversation_query_chunks(
         windows.to_arrow(), ConversationSettings(), _COUNTER.counts
@@ -225,7 +262,8 @@ def turns(corpora: Path, state: Path) -> None:
     table = new_table("LoCoMo: recall of evidence turns at 5 / at 10", ["system", *columns])
     for system, results in systems.items():
         table.add_row(
-            system, *(f"{np.mean(results[n][5]):.3f} / {np.mean(results[n][10]):.3f}" for n in names)
+            system,
+            *(f"{np.mean(results[n][5]):.3f} / {np.mean(results[n][10]):.3f}" for n in names),
         )
     Console(width=140).print(table)
 
@@ -242,7 +280,9 @@ def locomo(
     for sample in samples:
         name = sample["sample_id"]
         told[name] = _locomo_turns(sample["conversation"])
-        rows = (json.dumps({"timestamp": t[1], "author": t[2], "message": t[3]}) for t in told[name])
+        rows = (
+            json.dumps({"timestamp": t[1], "author": t[2], "message": t[3]}) for t in told[name]
+        )
         (folder / "chats" / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
         config.append(
             f'[[sources]]\nname = "{name}"\nkind = "conversation"\npath = "chats/{name}.jsonl"\npseudonyms = false\n'
@@ -259,7 +299,9 @@ def _locomo_turns(conversation: dict) -> list[tuple[str, str, str, str]]:
             continue
         at = datetime.strptime(conversation[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y")
         for turn in conversation[f"session_{number}"]:
-            text = turn["text"] + (f" [shares {turn['blip_caption']}]" if turn.get("blip_caption") else "")
+            text = turn["text"] + (
+                f" [shares {turn['blip_caption']}]" if turn.get("blip_caption") else ""
+            )
             found.append((turn["dia_id"], at.isoformat(), turn["speaker"], text))
             at += timedelta(seconds=1)
     return found
@@ -290,16 +332,22 @@ def _locomo_sample(
     stemmer = Stemmer.Stemmer("english")
     for name, texts in {
         "turns": [t[3] for t in told],
-        "date, speaker and turn": [f"{datetime.fromisoformat(t[1]):%d %B %Y} {t[2]} {t[3]}" for t in told],
+        "date, speaker and turn": [
+            f"{datetime.fromisoformat(t[1]):%d %B %Y} {t[2]} {t[3]}" for t in told
+        ],
     }.items():
         model = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
         model.index(
-            bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False
+            bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False),
+            show_progress=False,
         )
         tokens = bm25s.tokenize(
             questions, stopwords="en", stemmer=stemmer, show_progress=False, return_ids=False
         )
-        ranked = [[told[n][0] for n in np.argsort(-model.get_scores(t), kind="stable")[:10]] for t in tokens]
+        ranked = [
+            [told[n][0] for n in np.argsort(-model.get_scores(t), kind="stable")[:10]]
+            for t in tokens
+        ]
         _score(systems.setdefault(f"bm25s over {name}", {}), asked, ranked)
 
 
@@ -307,16 +355,29 @@ LOCOMO: dict[str, dict[str, Any]] = {
     "default": {"thread_weight": 0.0},
     "lexical weight .5": {"thread_weight": 0.0, "lexical_weight": 0.5},
     "lexical weight .8": {"thread_weight": 0.0, "lexical_weight": 0.8},
-    "lexical alone": {"thread_weight": 0.0, "lexical_weight": 1.0, "candidates_vector": 1, "rerank": "off"},
-    "vectors alone": {"thread_weight": 0.0, "lexical_weight": 0.0, "candidates_lexical": 1, "rerank": "off"},
+    "lexical alone": {
+        "thread_weight": 0.0,
+        "lexical_weight": 1.0,
+        "candidates_vector": 1,
+        "rerank": "off",
+    },
+    "vectors alone": {
+        "thread_weight": 0.0,
+        "lexical_weight": 0.0,
+        "candidates_lexical": 1,
+        "rerank": "off",
+    },
 }
 
 
-def turn_ids(index: SearchIndex, source: str, told: list[tuple[str, str, str, str]]) -> dict[int, str]:
+def turn_ids(
+    index: SearchIndex, source: str, told: list[tuple[str, str, str, str]]
+) -> dict[int, str]:
     """The turn's id by chunk number."""
     by_text = {(t[1][:16].replace("T", " "), t[2], t[3].strip()): t[0] for t in told}
     rows = index.connection.execute(
-        "SELECT chunk_no, text_display FROM chunks WHERE source = ? AND chunk_kind = 'turn'", [source]
+        "SELECT chunk_no, text_display FROM chunks WHERE source = ? AND chunk_kind = 'turn'",
+        [source],
     ).fetchall()
     found = {}
     for number, display in rows:
@@ -326,7 +387,9 @@ def turn_ids(index: SearchIndex, source: str, told: list[tuple[str, str, str, st
     return found
 
 
-def _score(results: dict[str, dict[int, list[float]]], asked: list[dict], ranked: list[list[str]]) -> None:
+def _score(
+    results: dict[str, dict[int, list[float]]], asked: list[dict], ranked: list[list[str]]
+) -> None:
     for question, hits in zip(asked, ranked, strict=True):
         right = set(question["evidence"])
         for depth in (5, 10):
@@ -338,14 +401,16 @@ def _score(results: dict[str, dict[int, list[float]]], asked: list[dict], ranked
 def speed(state: Path, corpora: Path) -> None:
     """Print the time of a window of 5,000 messages, from text to context, against 100,000 chunks.
 
-    The chunks are sections of shuffled lines of the PostgreSQL mails, as many as no corpus at hand has."""
+    The chunks are sections of shuffled lines of the PostgreSQL mails, as many as no corpus at hand has.
+    """
     folder = state / "many"
     lines = _lines(corpora)
     chooser = random.Random(1)
     if not (folder / "tree").exists():
         for number in range(FILES):
             sections = (
-                f"## Part {n}\n\n" + "\n".join(chooser.sample(lines, 8)) for n in range(CHUNKS // FILES)
+                f"## Part {n}\n\n" + "\n".join(chooser.sample(lines, 8))
+                for n in range(CHUNKS // FILES)
             )
             path = folder / "tree" / f"{number}.md"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -364,7 +429,9 @@ def speed(state: Path, corpora: Path) -> None:
         runs = [_speed_run(index, texts, times) for _ in range(3)]
         for step in runs[0]:
             table.add_row(step, f"{runs[0][step]:.0f}", f"{min(r[step] for r in runs[1:]):.0f}")
-        table.caption = f"{index.index.chunk_count:,} chunks; first: with reading the vectors from disk"
+        table.caption = (
+            f"{index.index.chunk_count:,} chunks; first: with reading the vectors from disk"
+        )
     Console(width=100).print(table)
 
 
@@ -380,7 +447,9 @@ def _speed_run(index: IndexForContext, texts: list[str], times: list[datetime]) 
     documents = selection.window_documents(found, settings, index.chunk_vectors)
     passages = selection.scored_passages(documents, index.passages(documents["chunk_id"].to_list()))
     marks.append(time.perf_counter())
-    context_block.compile_block(passages, settings.budget_tokens, _COUNTER.counts, expand=settings.expand)
+    context_block.compile_block(
+        passages, settings.budget_tokens, _COUNTER.counts, expand=settings.expand
+    )
     marks.append(time.perf_counter())
     names = (
         f"cutting {len(queries)} queries",
@@ -396,7 +465,11 @@ def _lines(corpora: Path) -> list[str]:
     found = []
     for path in sorted((corpora / "pgsql").glob("pgsql-*")):
         text = path.read_bytes().decode("latin-1")
-        found += [line.strip() for line in text.split("\n") if 30 < len(line) < 90 and ": " not in line[:30]]
+        found += [
+            line.strip()
+            for line in text.split("\n")
+            if 30 < len(line) < 90 and ": " not in line[:30]
+        ]
     return sorted(set(found))
 
 

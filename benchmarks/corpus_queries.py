@@ -4,7 +4,8 @@
     python benchmarks/corpus_queries.py erofs FILE.yaml --index INDEX.duckdb
 
 The second needs an index of linux-erofs, which knows the threads of the mails that commits came from;
-its queries have the tags `mail` (the mail a commit came from) and `thread` (the others of its thread)."""
+its queries have the tags `mail` (the mail a commit came from) and `thread` (the others of its thread).
+"""
 
 from pathlib import Path
 
@@ -43,11 +44,20 @@ def ground_truth(collection: collections.Collection) -> GroundTruth:
                 {"query_id": query_id, "query": text, "tags": [tag], "file": "", "is_draft": False}
             )
             relevance += [
-                {"query_id": query_id, "entry": entry, "form": "message", "target": message, "text": None,
-                 "grade": 1, "topic": None}
+                {
+                    "query_id": query_id,
+                    "entry": entry,
+                    "form": "message",
+                    "target": message,
+                    "text": None,
+                    "grade": 1,
+                    "topic": None,
+                }
                 for entry, message in enumerate(sorted(right))
-            ]  # fmt: skip
-    return GroundTruth(EVALUATION_QUERIES.from_rows(queries), EVALUATION_RELEVANCE.from_rows(relevance))
+            ]
+    return GroundTruth(
+        EVALUATION_QUERIES.from_rows(queries), EVALUATION_RELEVANCE.from_rows(relevance)
+    )
 
 
 if __name__ == "__main__":

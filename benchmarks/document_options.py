@@ -5,7 +5,8 @@
 Questions with marked passages, asked of a speech and of encyclopaedia articles whose headings are written as
 Markdown. Of each setting: how much of the passages the first 5,000 bytes hold that a reader is shown (hits in their
 order, each followed by what expansion adds), with 95 % interval; precision and IoU; how many hits that are; and
-nDCG@10, for which a section counts where the chunk it is shown for holds most of a passage."""
+nDCG@10, for which a section counts where the chunk it is shown for holds most of a passage.
+"""
 
 import json
 import tempfile
@@ -51,7 +52,9 @@ def main() -> None:
         "--every", type=int, default=1, help="ask every so manieth question; default %(default)s"
     )
     parser.add_argument("--budget", type=int, default=5000, help="bytes; default %(default)s")
-    parser.add_argument("--markdown", action="store_true", help="print tables as docs/evaluation.md has them")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print tables as docs/evaluation.md has them"
+    )
     arguments = parser.parse_args()
     folder = collections.corpora_folder()
     lines = (folder / "passages" / "questions.jsonl").read_text().splitlines()
@@ -67,7 +70,10 @@ def main() -> None:
             asked = [q for q in map(json.loads, lines) if q["corpus"] == name][:: arguments.every]
             task = task.every(arguments.every)  # noqa: PLW2901
             passages = [
-                [DocumentSpan(f"passages:{name}.md", *r) for r in tasks.byte_ranges(text, q["references"])]
+                [
+                    DocumentSpan(f"passages:{name}.md", *r)
+                    for r in tasks.byte_ranges(text, q["references"])
+                ]
                 for q in asked
             ]
             show(option_table(corpus, task, passages, arguments.budget), arguments.markdown)
@@ -77,13 +83,25 @@ def option_table(
     corpus: tasks.Corpus, task: tasks.Task, passages: Sequence[Sequence[DocumentSpan]], budget: int
 ) -> Any:
     """One row per option."""
-    columns = ("option", "recall", "95 %", "chunks ahead by", "p", "precision", "IoU", "hits", "nDCG@10")
+    columns = (
+        "option",
+        "recall",
+        "95 %",
+        "chunks ahead by",
+        "p",
+        "precision",
+        "IoU",
+        "hits",
+        "nDCG@10",
+    )
     table = new_table(
         f"{task.name} ({len(task.queries)}): passages in the first {budget:,} bytes shown", columns
     )
     plain: np.ndarray | None = None
     for name, changes in OPTIONS.items():
-        settings = SearchSettings.model_validate({**corpus.index.settings.model_dump(), **EACH, **changes})
+        settings = SearchSettings.model_validate(
+            {**corpus.index.settings.model_dump(), **EACH, **changes}
+        )
         lists = shown(corpus.index, task.queries, settings)
         scores = [
             PassageScore(0, 0, 0) if not s else passage_score(p, s, budget)
@@ -97,17 +115,23 @@ def option_table(
         hits = np.mean([held(spans, budget) for spans in lists])
         means = (f"{v:.3f}" for v in (precision.mean(), iou.mean()))
         interval = f"{found.low:.3f}–{found.high:.3f}"
-        table.add_row(name, f"{found.mean:.3f}", interval, *beside, *means, f"{hits:.1f}", f"{ranked:.3f}")
+        table.add_row(
+            name, f"{found.mean:.3f}", interval, *beside, *means, f"{hits:.1f}", f"{ranked:.3f}"
+        )
     return table
 
 
-def shown(index: SearchIndex, queries: Sequence[str], settings: SearchSettings) -> list[list[DocumentSpan]]:
+def shown(
+    index: SearchIndex, queries: Sequence[str], settings: SearchSettings
+) -> list[list[DocumentSpan]]:
     """The ranges of stored text that a reader is shown for each query, in their order."""
     searching = SearchIndex(index.path, index.embedder, index.term_settings, settings)
     lists: list[list[DocumentSpan]] = [[] for _ in queries]
     for hit in searching.search(queries, limit=tasks.DEPTH, plain=True).hits.to_pylist():
         for part in (hit, *hit["expansions"]):
-            lists[hit["query"]].append(DocumentSpan(part["doc_id"], part["byte_start"], part["byte_end"]))
+            lists[hit["query"]].append(
+                DocumentSpan(part["doc_id"], part["byte_start"], part["byte_end"])
+            )
     searching.close()
     return lists
 

@@ -4,7 +4,8 @@
 
 Reads every file below the folders in this process: the start of a reading process, .5 s, is left out. Debian's packages
 `r-doc-pdf`, `octave-doc`, `debian-policy` and `debmake-doc` have PDFs and books. With `--ocr` pictures and scanned pages are
-read, too, in the languages named; the time of Tesseract counts."""
+read, too, in the languages named; the time of Tesseract counts.
+"""
 
 import os
 import subprocess
@@ -48,7 +49,11 @@ def main() -> None:
         "Documents", ("format", "files", "refused", "files/s", "pages/s", "million characters/s")
     )
     for kind, count in sorted(files.items()):
-        rates = (count / seconds[kind], pages[kind] / seconds[kind], chars[kind] / seconds[kind] / 1e6)
+        rates = (
+            count / seconds[kind],
+            pages[kind] / seconds[kind],
+            chars[kind] / seconds[kind] / 1e6,
+        )
         table.add_row(kind, str(count), str(refused[kind]), *(f"{rate:,.1f}" for rate in rates))
     Console().print(table)
 

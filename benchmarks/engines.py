@@ -3,7 +3,8 @@
     python benchmarks/engines.py [--months N] [ENGINE ...]
 
 Each engine makes the partitions of two months, then of N, in a process of its own with nothing of an earlier one. The
-difference is what the mails cost without the start of workers; the last column divides it by that of this machine."""
+difference is what the mails cost without the start of workers; the last column divides it by that of this machine.
+"""
 
 import os
 import subprocess
@@ -67,13 +68,17 @@ def make(config: Path) -> None:
 
 def spent(engine: str, months: int) -> tuple[float, float]:
     """Seconds of processor, and of the clock, of making the newest months, the machine's other work left out."""
-    files = sorted((collections.corpora_folder() / "linux-erofs").glob("linux-erofs.*.gz"))[-months:]
+    files = sorted((collections.corpora_folder() / "linux-erofs").glob("linux-erofs.*.gz"))[
+        -months:
+    ]
     with tempfile.TemporaryDirectory() as temporary:
         mail = Path(temporary) / "mail"
         mail.mkdir()
         for file in files:
             (mail / file.name).symlink_to(file)
-        config = collections.settings_file(Path(temporary) / "work", "erofs", f'path = "{mail}/*.gz"')
+        config = collections.settings_file(
+            Path(temporary) / "work", "erofs", f'path = "{mail}/*.gz"'
+        )
         config.write_text(f"[engine]\n{ENGINES[engine]}\n\n{config.read_text()}")
         begun = time.perf_counter()
         used: dict[int, float] = {}

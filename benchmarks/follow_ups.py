@@ -4,7 +4,8 @@
 
 Builds the sample, and asks the questions of `follow_ups.yaml`: as they stand, by rules with what the turns name, behind all
 of the turns, and as somebody wrote them who knew the sample (the queries of `data/sample/queries.yaml`). Prints nDCG@10,
-MRR@10 and Recall@10 of each, with the interval of the difference to the question as it stands."""
+MRR@10 and Recall@10 of each, with the interval of the difference to the question as it stands.
+"""
 
 import json
 import shutil
@@ -46,7 +47,9 @@ def asked(conversation: dict[str, Any], written: str) -> dict[str, str]:
 def main() -> None:
     """Build, ask and print."""
     parser = new_parser(__doc__)
-    parser.add_argument("--folder", type=Path, help="where the index is kept; default: a temporary folder")
+    parser.add_argument(
+        "--folder", type=Path, help="where the index is kept; default: a temporary folder"
+    )
     arguments = parser.parse_args()
     conversations = yaml.safe_load((HERE / "follow_ups.yaml").read_text(encoding="utf-8"))
     graded = yaml.safe_load((SAMPLE / "queries.yaml").read_text(encoding="utf-8"))["queries"]
@@ -61,13 +64,23 @@ def main() -> None:
         found: dict[str, np.ndarray] = {}
         for way in asked({"turns": [], "query": ""}, ""):
             entries = [
-                {**entry, "query": asked(conversations[entry["id"]], entry["query"])[way]} for entry in graded
+                {**entry, "query": asked(conversations[entry["id"]], entry["query"])[way]}
+                for entry in graded
             ]
             file = folder / "follow_ups.yaml"
-            file.write_text(yaml.safe_dump({"queries": entries}, allow_unicode=True), encoding="utf-8")
+            file.write_text(
+                yaml.safe_dump({"queries": entries}, allow_unicode=True), encoding="utf-8"
+            )
             found[way] = scores(
                 weft(
-                    "eval", "run", "--json", "--no-page", "--queries", file, "--config", folder / "weft.toml"
+                    "eval",
+                    "run",
+                    "--json",
+                    "--no-page",
+                    "--queries",
+                    file,
+                    "--config",
+                    folder / "weft.toml",
                 )
             )
     chance = np.random.default_rng(0)

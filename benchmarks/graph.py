@@ -4,7 +4,8 @@
 
 Prints the share of a document's sections that the first chunks of several orders touch; how well
 questions are matched to chunks by a threshold and by rank; and how often a search by SimHash answers
-questions that it does not have word for word, with what is right of it."""
+questions that it does not have word for word, with what is right of it.
+"""
 
 import itertools
 import json
@@ -62,8 +63,12 @@ def main() -> None:
     console = Console(width=125)
     texts = {p.stem: p.read_text() for p in sorted((corpora_folder() / "passages").glob("*.md"))}
     titled = {name: with_markdown_headings(text) for name, text in texts.items()}
-    sample = {str(p.relative_to(SAMPLE))[:-3]: p.read_text() for p in sorted(SAMPLE.glob("docs/**/*.md"))}
-    sample |= {str(p.relative_to(SAMPLE))[:-3]: p.read_text() for p in sorted(SAMPLE.glob("notes/**/*.md"))}
+    sample = {
+        str(p.relative_to(SAMPLE))[:-3]: p.read_text() for p in sorted(SAMPLE.glob("docs/**/*.md"))
+    }
+    sample |= {
+        str(p.relative_to(SAMPLE))[:-3]: p.read_text() for p in sorted(SAMPLE.glob("notes/**/*.md"))
+    }
     sources = {"sample": sample, **{name: {name: text} for name, text in titled.items()}}
     for chunker in ("sections", "semantic"):
         made = {name: embedded(files, chunker) for name, files in sources.items()}
@@ -78,8 +83,12 @@ def embedded(texts: dict[str, str], chunker: str) -> Embedded:
     chunks = weft_chunks(texts, DocumentChunkSettings.model_validate({"chunker": chunker}))
     chunks = chunks.sort_by([("doc_id", "ascending"), ("chunk_index", "ascending")])
     files = [RawFile(f"{name}.md", text.encode()) for name, text in texts.items()]
-    documents = read_documents(files, source="p", partition="u", settings=DocumentSettings()).documents
-    vectors = make_embedder(EmbeddingSettings()).embed_documents(chunks.column("text_embed").to_pylist())
+    documents = read_documents(
+        files, source="p", partition="u", settings=DocumentSettings()
+    ).documents
+    vectors = make_embedder(EmbeddingSettings()).embed_documents(
+        chunks.column("text_embed").to_pylist()
+    )
     return Embedded(chunks, documents, vectors)
 
 
@@ -91,10 +100,14 @@ def disclosure_table(chunker: str, sources: dict[str, Embedded]) -> Table:
         shares: dict[str, list[list[float]]] = {}
         for orders, sections in orders_and_sections(made):
             for order, places in orders.items():
-                touched = [len({sections[p] for p in places[:n]}) / len(set(sections)) for n in ASKED_FOR]
+                touched = [
+                    len({sections[p] for p in places[:n]}) / len(set(sections)) for n in ASKED_FOR
+                ]
                 shares.setdefault(order, []).append(touched)
         for order, rows in shares.items():
-            table.add_row(f"{name} ({len(rows)})", order, *(f"{v:.3f}" for v in np.mean(rows, axis=0)))
+            table.add_row(
+                f"{name} ({len(rows)})", order, *(f"{v:.3f}" for v in np.mean(rows, axis=0))
+            )
     return table
 
 
@@ -106,22 +119,35 @@ def orders_and_sections(made: Embedded) -> list[tuple[dict[str, list[int]], list
     near = near.filter(pa.compute.equal(near["baseline"], "conceptual")).to_pylist()
     striped = stripe_orders(pa.Table.from_pylist(near)).to_pylist()
     rows = made.chunks.select(["doc_id", "parent_id", "chunk_index"]).to_pylist()
-    numbers = {d: [n for n, _ in g] for d, g in itertools.groupby(enumerate(rows), lambda r: r[1]["doc_id"])}
+    numbers = {
+        d: [n for n, _ in g]
+        for d, g in itertools.groupby(enumerate(rows), lambda r: r[1]["doc_id"])
+    }
     found = []
     for doc_id, own in numbers.items():
         nodes = [rows[n]["parent_id"] for n in own]
-        sections = nodes if len(set(nodes)) > 2 else [place * PARTS // len(own) for place in range(len(own))]
+        sections = (
+            nodes
+            if len(set(nodes)) > 2
+            else [place * PARTS // len(own) for place in range(len(own))]
+        )
         if len(own) <= max(ASKED_FOR) or len(set(sections)) < 3:
             continue
         similar = sorted(
-            (r for r in near if r["doc_id"] == doc_id), key=lambda r: (-r["similarity"], r["chunk_index"])
+            (r for r in near if r["doc_id"] == doc_id),
+            key=lambda r: (-r["similarity"], r["chunk_index"]),
         )
         first = similar[0]["baseline_index"]
         orders = {
             "stripe": [r["chunk_index"] for r in striped if r["doc_id"] == doc_id],
-            "similarity": [first, *(r["chunk_index"] for r in similar if r["chunk_index"] != first)],
+            "similarity": [
+                first,
+                *(r["chunk_index"] for r in similar if r["chunk_index"] != first),
+            ],
             "document": list(range(len(own))),
-            f"MMR, λ {MMR_WEIGHT}": maximal_marginal_relevance(made.vectors[own], first, max(ASKED_FOR)),
+            f"MMR, λ {MMR_WEIGHT}": maximal_marginal_relevance(
+                made.vectors[own], first, max(ASKED_FOR)
+            ),
         }
         found.append((orders, sections))
     return found
@@ -131,7 +157,9 @@ def maximal_marginal_relevance(vectors: np.ndarray, first: int, count: int) -> l
     """The order of Carbonell and Goldstein (1998) with the baseline as the query and as the first result."""
     relevance, chosen = vectors @ vectors[first], [first]
     while len(chosen) < count:
-        scores = MMR_WEIGHT * relevance - (1 - MMR_WEIGHT) * (vectors @ vectors[chosen].T).max(axis=1)
+        scores = MMR_WEIGHT * relevance - (1 - MMR_WEIGHT) * (vectors @ vectors[chosen].T).max(
+            axis=1
+        )
         scores[chosen] = -np.inf
         chosen.append(int(np.argmax(scores)))
     return chosen
@@ -152,7 +180,13 @@ def matching_tables(console: Console, texts: dict[str, str]) -> None:
     right = np.array([[holds(span, q) for span in spans] for q in asked])
     table = new_table(
         f"{len(asked)} questions matched to chunks of their document",
-        ("kept", "questions with a chunk", "chunks each", "right chunks (precision)", "questions answered"),
+        (
+            "kept",
+            "questions with a chunk",
+            "chunks each",
+            "right chunks (precision)",
+            "questions answered",
+        ),
     )
     kept = {f"cosine ≥ {t}": scores >= t for t in THRESHOLDS}
     ranks = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1, kind="stable")
@@ -196,11 +230,15 @@ def halves_table(
                 answered += 1
                 good += bool(right[query, top[near[int(np.argmin(differ))]]])
         table.add_row(
-            str(bits), f"{answered / len(queries):.3f}", f"{good / answered:.3f}" if answered else "–"
+            str(bits),
+            f"{answered / len(queries):.3f}",
+            f"{good / answered:.3f}" if answered else "–",
         )
     console.print(table)
     embedded_right = np.mean([right[q, top[q]] for q in queries])
-    console.print(f"the same questions by vector, best chunk: answered 1.000, right {embedded_right:.3f}\n")
+    console.print(
+        f"the same questions by vector, best chunk: answered 1.000, right {embedded_right:.3f}\n"
+    )
 
 
 def hash_tables(console: Console) -> None:
@@ -271,8 +309,18 @@ def export_table() -> Table:
             written = time.process_time()
             _, done = exporter.export(graph_folders(tables, settings))
         again = time.process_time()
-        times = (related - start, written - related, (written - start) * 1e6 / size, again - written)
-        facts = (f"{count:,}", f"{size / 1e6:.1f}", f"{made.chunks.num_rows:,}", *(f"{t:.2f}" for t in times))
+        times = (
+            related - start,
+            written - related,
+            (written - start) * 1e6 / size,
+            again - written,
+        )
+        facts = (
+            f"{count:,}",
+            f"{size / 1e6:.1f}",
+            f"{made.chunks.num_rows:,}",
+            *(f"{t:.2f}" for t in times),
+        )
         table.add_row(*facts, str(done["folders_written"]))
     return table
 
@@ -305,7 +353,9 @@ def with_vectors(made: Embedded) -> pa.Table:
 def one_less(question: str) -> Sequence[str]:
     """The question without each of its words in turn."""
     words = question.split()
-    return [" ".join(words[:n] + words[n + 1 :]) for n in range(len(words))] if len(words) > 1 else []
+    return (
+        [" ".join(words[:n] + words[n + 1 :]) for n in range(len(words))] if len(words) > 1 else []
+    )
 
 
 if __name__ == "__main__":

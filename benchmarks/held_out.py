@@ -7,7 +7,8 @@ commit is asked, of the chats every third question. For each collection the weig
 of nDCG@10 and MRR@10 over the tasks of all others, and measured on it. Printed are, for each task, both measures of
 the default and of these weights with 95 % intervals, of bm25s over whole texts, of bm25s with .6 of the best score of
 the thread, and of a min-max blend of bm25s (.6) with the vectors of the same texts. A second table has for each task
-what the words of questions among the stop words change by themselves, and whether the other collections choose them."""
+what the words of questions among the stop words change by themselves, and whether the other collections choose them.
+"""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -43,8 +44,28 @@ WEIGHTS: Mapping[str, Sequence[Value]] = {
 }
 """Settings of [search], and weights of the second look."""
 MEASURES = ("nDCG@10", "MRR@10")
-COLUMNS = ("task", "measure", "default", "95 %", "held out", "95 %", "bm25s", "with its thread", "blend")
-WORD_COLUMNS = ("task", "measure", "chosen elsewhere", "without", "95 %", "with", "95 %", "gain", "p")
+COLUMNS = (
+    "task",
+    "measure",
+    "default",
+    "95 %",
+    "held out",
+    "95 %",
+    "bm25s",
+    "with its thread",
+    "blend",
+)
+WORD_COLUMNS = (
+    "task",
+    "measure",
+    "chosen elsewhere",
+    "without",
+    "95 %",
+    "with",
+    "95 %",
+    "gain",
+    "p",
+)
 
 Found = dict[str, np.ndarray]
 """By measure the values of every query."""
@@ -56,7 +77,9 @@ def main() -> None:
     parser.add_argument("--corpus", action="append", choices=tasks.CORPORA, help="default: all")
     parser.add_argument("--state", type=Path, help="where indexes are kept between runs")
     parser.add_argument(
-        "--markdown", action="store_true", help="print tables as docs/measurements/quality.md has them"
+        "--markdown",
+        action="store_true",
+        help="print tables as docs/measurements/quality.md has them",
     )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -68,11 +91,14 @@ def main() -> None:
         for corpus in corpora:
             weights = chosen([of for name, of in tried.items() if name != corpus.name])
             choice = "yes" if weights.pop("stopwords") == SHIPPED.stopwords else "no"
-            table.caption = (
-                f"{table.caption or ''}{corpus.name}: {weights}, stop words of questions: {choice}\n"
-            )
+            table.caption = f"{table.caption or ''}{corpus.name}: {weights}, stop words of questions: {choice}\n"
             for task in asked(corpus):
-                add_rows(table, corpus, task, weights | ({} if choice == "yes" else {"stopwords": ALL_WORDS}))
+                add_rows(
+                    table,
+                    corpus,
+                    task,
+                    weights | ({} if choice == "yes" else {"stopwords": ALL_WORDS}),
+                )
                 add_word_rows(words, corpus, task, choice)
         show(table, arguments.markdown)
         print(table.caption)
@@ -107,7 +133,7 @@ def alternatives(corpus: tasks.Corpus) -> dict[tuple[str, Value], float]:
             )
         )
         for name, value in track(pairs, description=corpus.name)
-    }  # fmt: skip
+    }
 
 
 def chosen(others: Sequence[Mapping[tuple[str, Value], float]]) -> dict[str, Value]:
@@ -122,7 +148,9 @@ def chosen(others: Sequence[Mapping[tuple[str, Value], float]]) -> dict[str, Val
     }
 
 
-def add_rows(table: Table, corpus: tasks.Corpus, task: tasks.Task, weights: Mapping[str, Value]) -> None:
+def add_rows(
+    table: Table, corpus: tasks.Corpus, task: tasks.Task, weights: Mapping[str, Value]
+) -> None:
     """One row per measure."""
     ours = measured(corpus, task, {}), measured(corpus, task, weights)
     peers = [task.measured(ranked) for ranked in tasks.baselines(corpus, task).values()]
@@ -131,14 +159,20 @@ def add_rows(table: Table, corpus: tasks.Corpus, task: tasks.Task, weights: Mapp
         table.add_row(
             f"{task.name} ({len(task.queries)})",
             name,
-            *(cell for i in intervals for cell in (f"**{i.mean:.3f}**", f"{i.low:.3f}–{i.high:.3f}")),
+            *(
+                cell
+                for i in intervals
+                for cell in (f"**{i.mean:.3f}**", f"{i.low:.3f}–{i.high:.3f}")
+            ),
             *(f"{found[name].mean():.3f}" for found in peers),
         )
 
 
 def add_word_rows(table: Table, corpus: tasks.Corpus, task: tasks.Task, choice: str) -> None:
     """One row per measure: without and with words of questions as stop words, the other weights as shipped."""
-    without, default = (measured(corpus, task, {"stopwords": words}) for words in WEIGHTS["stopwords"][::-1])
+    without, default = (
+        measured(corpus, task, {"stopwords": words}) for words in WEIGHTS["stopwords"][::-1]
+    )
     for name in MEASURES:
         intervals = bootstrap(without[name]), bootstrap(default[name])
         table.add_row(

@@ -7,7 +7,8 @@ code server, as `docs/deploy` does. Prints seconds of CPU of the first build; of
 runs for `--idle` seconds of rest, told by the hour; for a tick that finds nothing changed; for a tick after a
 mail came, until what follows it has ended; and of `weft build` after another mail. Beside that what each adds to
 Dagster's history. `--stock` uses Dagster's own SQLite storages in place of those that the shipped dagster.yaml names.
-The schedule ticks every minute here, so that nobody waits for a full hour."""
+The schedule ticks every minute here, so that nobody waits for a full hour.
+"""
 
 import argparse
 import contextlib
@@ -56,7 +57,13 @@ def grow(work: Workspace, partitions: int, mails: int, number: int) -> None:
 def build(work: Workspace) -> float:
     """`weft build`: the seconds of CPU of its processes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [str(Path(sys.executable).parent / "weft"), "build", "--quiet", "--config", str(work.config)]
+    command = [
+        str(Path(sys.executable).parent / "weft"),
+        "build",
+        "--quiet",
+        "--config",
+        str(work.config),
+    ]
     subprocess.run(command, check=True, cwd=work.folder)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -79,7 +86,9 @@ class Daemon:
         home = work.settings.root / "dagster"
         self.place, socket = home / "workspace.yaml", str(home / "socket")
         self.place.write_text(
-            yaml.safe_dump({"load_from": [{"grpc_server": {"socket": socket, "location_name": "weft"}}]})
+            yaml.safe_dump(
+                {"load_from": [{"grpc_server": {"socket": socket, "location_name": "weft"}}]}
+            )
         )
         self.environment = {
             **os.environ,
@@ -169,7 +178,9 @@ def at_rest(instance: dg.DagsterInstance, since: float) -> bool:
     return time.time() - max([since, *(record.end_time or 0 for record in records)]) > QUIET_SECONDS
 
 
-def measure(work: Workspace, partitions: int, mails: int, idle: int) -> Iterator[tuple[str, float, float]]:
+def measure(
+    work: Workspace, partitions: int, mails: int, idle: int
+) -> Iterator[tuple[str, float, float]]:
     """By phase the seconds of CPU and the kilobytes of history that it adds."""
     kb = stored(work)
     yield "first build", build(work), stored(work) - kb
@@ -206,7 +217,9 @@ def measure(work: Workspace, partitions: int, mails: int, idle: int) -> Iterator
         assert found[0].status.value == "SUCCESS", found[0].status
         for record in instance.get_run_records(limit=12):
             print(
-                record.dagster_run.status.value, record.dagster_run.tags.get("weft/refresh"), file=sys.stderr
+                record.dagster_run.status.value,
+                record.dagster_run.tags.get("weft/refresh"),
+                file=sys.stderr,
             )
         yield (
             "a tick, one partition changed, and what follows",
@@ -231,7 +244,9 @@ def main() -> None:
     parser.add_argument("--idle", type=int, default=300, help="seconds of rest to measure")
     parser.add_argument("--folder", type=Path, help="where archive and index stay")
     given = parser.parse_args()
-    table = Table(title=f"{given.partitions} partitions of {given.mails} mails", title_justify="left")
+    table = Table(
+        title=f"{given.partitions} partitions of {given.mails} mails", title_justify="left"
+    )
     for name in ("what", "CPU, s", "history, kB"):
         table.add_column(name, justify="left" if name == "what" else "right")
     with tempfile.TemporaryDirectory() as temporary:
@@ -239,7 +254,9 @@ def main() -> None:
         archive(work, given.partitions, given.mails)
         home = work.settings.root / "dagster"
         home.mkdir(parents=True, exist_ok=True)
-        shipped = yaml.safe_load(resources.files("dagster_project").joinpath("dagster.yaml").read_text())
+        shipped = yaml.safe_load(
+            resources.files("dagster_project").joinpath("dagster.yaml").read_text()
+        )
         kept = {k: v for k, v in shipped.items() if not (given.stock and k.endswith("_storage"))}
         (home / "dagster.yaml").write_text(yaml.safe_dump(kept))
         for name, cpu, kilobytes in measure(work, given.partitions, given.mails, given.idle):

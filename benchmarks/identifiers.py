@@ -4,7 +4,8 @@
 
 For each camelCase identifier that stands in at most five chunks of the PostgreSQL mails its parts are asked as words
 (`GetPreparedTransactionList`: get prepared transaction list), and itself; right are the chunks that hold it. Beside
-Weft stands BM25 (bm25s) over the same chunks, which knows whole words alone."""
+Weft stands BM25 (bm25s) over the same chunks, which knows whole words alone.
+"""
 
 import re
 import tempfile
@@ -43,18 +44,27 @@ def main() -> None:
     for _, chunk, text in rows:
         for word in CAMEL.findall(text):
             holding[word].add(chunk)
-    rare = sorted(word for word, chunks in holding.items() if len(chunks) <= _RARE and len(word) >= _SHORT)
+    rare = sorted(
+        word for word, chunks in holding.items() if len(chunks) <= _RARE and len(word) >= _SHORT
+    )
     right = [frozenset(holding[word]) for word in rare]
     lexical = SearchSettings.model_validate(
         {**corpus.index.settings.model_dump(), **BUILT_IN_PROFILES["lexical"]}
     )
     columns = ("asked", "Weft, default", "Weft, BM25 alone", "bm25s", "default ahead by", "p")
     table = new_table(f"{HEAD}, {len(rare):,} rare of {len(holding):,} camelCase words", columns)
-    for name, queries in (("its parts", [" ".join(parts(word)) for word in rare]), ("itself", rare)):
+    for name, queries in (
+        ("its parts", [" ".join(parts(word)) for word in rare]),
+        ("itself", rare),
+    ):
         task = tasks.Task(name, queries, right)
-        rankings = [tasks.weft_ranking(corpus, task, settings).ranked for settings in (None, lexical)]
+        rankings = [
+            tasks.weft_ranking(corpus, task, settings).ranked for settings in (None, lexical)
+        ]
         found = [task.measured(ranked)[HEAD] for ranked in (*rankings, rank(queries))]
-        table.add_row(name, *(f"{values.mean():.3f}" for values in found), *ahead(found[0], found[2]))
+        table.add_row(
+            name, *(f"{values.mean():.3f}" for values in found), *ahead(found[0], found[2])
+        )
     show(table, arguments.markdown)
 
 

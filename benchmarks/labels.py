@@ -6,7 +6,8 @@ Asks each collection of benchmarks/retrieval.py a hundred questions with known a
 commits), and the hundred off-topic and thirty nonsense queries of label_queries.yaml. PASS is right if one of ten hits is
 an answer, NO_RESULTS if none is. Printed is for each label how many queries have it and the share that is right, with
 Wilson's interval: as shipped, and with the thresholds that the other collections choose: the least from which PASS is
-right in PASS_RIGHT of the cases, and the greatest below which NO_RESULTS is in NOTHING_RIGHT."""
+right in PASS_RIGHT of the cases, and the greatest below which NO_RESULTS is in NOTHING_RIGHT.
+"""
 
 import random
 import tempfile
@@ -43,20 +44,30 @@ def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--corpus", action="append", choices=tasks.CORPORA, help="default: all")
     parser.add_argument("--state", type=Path, help="where indexes are kept between runs")
-    parser.add_argument("--markdown", action="store_true", help="print the table as docs/search.md has it")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the table as docs/search.md has it"
+    )
     arguments = parser.parse_args()
     others = [query for of in yaml.safe_load(QUERIES.read_text()).values() for query in of]
     with tempfile.TemporaryDirectory() as temporary:
         state = arguments.state or Path(temporary)
         by_corpus = {
-            name: asked(tasks.corpus(name, state), others) for name in arguments.corpus or tasks.CORPORA
+            name: asked(tasks.corpus(name, state), others)
+            for name in arguments.corpus or tasks.CORPORA
         }
-    columns = ("collection", "thresholds", *(c for label in LABELS for c in (label, "right", "95 %")))
+    columns = (
+        "collection",
+        "thresholds",
+        *(c for label in LABELS for c in (label, "right", "95 %")),
+    )
     table = new_table("labels, and how many of them are right", columns, left=2)
     shipped = tasks.SearchSettings()
     for name, queries in by_corpus.items():
         rest = [query for other, of in by_corpus.items() if other != name for query in of]
-        for title, settings in {"shipped": shipped, "held out": chosen(rest) if rest else shipped}.items():
+        for title, settings in {
+            "shipped": shipped,
+            "held out": chosen(rest) if rest else shipped,
+        }.items():
             thresholds = f"{title}: {settings.label_weak:.2f}, {settings.label_pass:.2f}"
             table.add_row(name, thresholds, *cells(queries, settings))
     show(table, arguments.markdown)
@@ -68,7 +79,9 @@ def asked(corpus: tasks.Corpus, others: Sequence[str]) -> list[Asked]:
     known = [pair for task in first for pair in zip(task.queries, task.relevant, strict=True)]
     known = random.Random(SEED).sample(known, min(COUNT, len(known)))
     # A commit's text is found by its words: its subject is what somebody would ask.
-    queries = [(text.split("\n")[0], right) for text, right in known] + [(text, {}) for text in others]
+    queries = [(text.split("\n")[0], right) for text, right in known] + [
+        (text, {}) for text in others
+    ]
     hits = corpus.index.ranked([text for text, _ in queries]).hits
     found = []
     for number, (_, right) in enumerate(queries):
@@ -82,9 +95,13 @@ def chosen(queries: Sequence[Asked]) -> tasks.SearchSettings:
     """The thresholds that do what PASS_RIGHT and NOTHING_RIGHT ask on these queries."""
     best = np.array([max(query.evidence, default=0.0) for query in queries])
     right = np.array([query.is_right for query in queries])
-    passing = [step for step in _STEPS if (best >= step).any() and right[best >= step].mean() >= PASS_RIGHT]
+    passing = [
+        step for step in _STEPS if (best >= step).any() and right[best >= step].mean() >= PASS_RIGHT
+    ]
     nothing = [
-        step for step in _STEPS if (best < step).any() and right[best < step].mean() <= 1 - NOTHING_RIGHT
+        step
+        for step in _STEPS
+        if (best < step).any() and right[best < step].mean() <= 1 - NOTHING_RIGHT
     ]
     return tasks.SearchSettings(label_pass=min(passing), label_weak=max(nothing))
 

@@ -8,7 +8,8 @@ that the pages of the language have, if there is one: the most frequent other wo
 chunks of that section. All stemmers rank the same questions: that of one language over the archive of both, both
 together, and, as the bound that a mixed archive can reach, each over an archive of its language alone. Printed are
 nDCG@10 and Recall@10 with 95 % intervals, how far both together are ahead, and
-the processor time of a query, measured in turns."""
+the processor time of a query, measured in turns.
+"""
 
 import re
 import shutil
@@ -55,7 +56,9 @@ def main() -> None:
         for code, name in zip(arguments.codes, names, strict=True):
             prefix = f"{code}/"
             questions = _questions(mixed[name], prefix, name)
-            systems = {f"{stemmer}, both languages": (index, prefix) for stemmer, index in mixed.items()}
+            systems = {
+                f"{stemmer}, both languages": (index, prefix) for stemmer, index in mixed.items()
+            }
             systems[f"{name}, its language alone"] = (alone[name], "")
             _print(name, questions, systems)
 
@@ -73,7 +76,9 @@ def _sections(index: Any, prefix: str) -> dict[int, tuple[str, str]]:
         "SELECT chunk_no, split_part(doc_id, ':', 2), heading_path[-1] FROM chunks WHERE len(heading_path) > 0"
     ).fetchall()
     return {
-        number: (page[len(prefix) :], heading) for number, page, heading in rows if page.startswith(prefix)
+        number: (page[len(prefix) :], heading)
+        for number, page, heading in rows
+        if page.startswith(prefix)
     }
 
 
@@ -113,9 +118,12 @@ def _print(
     for name, (index, prefix) in systems.items():
         sections = _sections(index, prefix)
         right = [
-            frozenset(str(n) for n, place in sections.items() if place == section) for _, section in questions
+            frozenset(str(n) for n, place in sections.items() if place == section)
+            for _, section in questions
         ]
-        items = {n: str(n) for (n,) in index.connection.execute("SELECT chunk_no FROM chunks").fetchall()}
+        items = {
+            n: str(n) for (n,) in index.connection.execute("SELECT chunk_no FROM chunks").fetchall()
+        }
         corpus = tasks.Corpus(name, index, [], items, {})
         task = tasks.Task(language, queries, right)
         values[name] = task.measured(tasks.weft_ranking(corpus, task).ranked)
@@ -134,7 +142,10 @@ def _print(
     for name, measured in values.items():
         cells = []
         for measure in MEASURES:
-            own, ahead = bootstrap(measured[measure]), bootstrap(values[both][measure] - measured[measure])
+            own, ahead = (
+                bootstrap(measured[measure]),
+                bootstrap(values[both][measure] - measured[measure]),
+            )
             cells += [
                 f"{own.mean:.3f}",
                 f"{own.low:.3f} to {own.high:.3f}",

@@ -2,7 +2,8 @@
 
     python benchmarks/lay.py [--state FOLDER]
 
-Printed are nDCG@10, MRR@10 and Recall@10 of both, and how far the default is ahead of bm25s, with 95 % intervals."""
+Printed are nDCG@10, MRR@10 and Recall@10 of both, and how far the default is ahead of bm25s, with 95 % intervals.
+"""
 
 import shutil
 import tempfile
@@ -29,7 +30,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         corpora = pages(arguments.state or Path(temporary))
         peers = [
-            corpus.tasks[0].measured(tasks.baselines(corpus, corpus.tasks[0])["bm25s"]) for corpus in corpora
+            corpus.tasks[0].measured(tasks.baselines(corpus, corpus.tasks[0])["bm25s"])
+            for corpus in corpora
         ]
         ours, theirs = joined([measured(corpus) for corpus in corpora]), joined(peers)
         for name in MEASURES:
@@ -54,7 +56,9 @@ def pages(state: Path) -> list[tasks.Corpus]:
         texts = index.connection.execute(
             "SELECT doc_id, concat_ws(chr(10), title, text) FROM documents ORDER BY 1"
         ).fetchall()
-        right = [next(doc for doc, _ in texts if page in doc.replace(":", "/")) for page in asked[name]]
+        right = [
+            next(doc for doc, _ in texts if page in doc.replace(":", "/")) for page in asked[name]
+        ]
         items = dict(index.connection.execute("SELECT chunk_no, doc_id FROM chunks").fetchall())
         task = tasks.Task(name, list(asked[name].values()), [frozenset([doc]) for doc in right])
         peers = {"whole pages": [tasks.Text(doc, "", words) for doc, words in texts]}

@@ -16,7 +16,9 @@ from transforms.evaluation import metrics
 Grades = frozenset[str] | Mapping[str, int]
 """Items that are right for a query, with their grades if these differ."""
 MEASURES = ("nDCG@10", "MRR@10", "Recall@10", "Recall@100")
-_TRAILER = re.compile(r"^(?:[A-Z][A-Za-z]*(?:-[A-Za-z]+)+|Link|Fixes|Cc|Closes|Message-ID): .*$", re.M)
+_TRAILER = re.compile(
+    r"^(?:[A-Z][A-Za-z]*(?:-[A-Za-z]+)+|Link|Fixes|Cc|Closes|Message-ID): .*$", re.M
+)
 
 
 @dataclass(frozen=True)
@@ -30,16 +32,21 @@ class Collection:
 
 def corpora_folder() -> Path:
     """`WEFT_CORPORA`, else the corpora beside the project; SystemExit where there are none."""
-    folder = Path(os.environ.get("WEFT_CORPORA") or Path(__file__).parents[2] / "shared" / "corpora")
+    folder = Path(
+        os.environ.get("WEFT_CORPORA") or Path(__file__).parents[2] / "shared" / "corpora"
+    )
     if not folder.is_dir():
         raise SystemExit(f"no corpora at {folder}: set WEFT_CORPORA to the folder that holds them")
     return folder
 
 
-def settings_file(folder: Path, name: str, source: str, chunks: Mapping[str, str] | None = None) -> Path:
+def settings_file(
+    folder: Path, name: str, source: str, chunks: Mapping[str, str] | None = None
+) -> Path:
     """A settings file for one source with its storage below `folder`; `chunks` are settings of [chunks].
 
-    One that says the same stays as it is: a build that finds it as it was looks at little."""
+    One that says the same stays as it is: a build that finds it as it was looks at little.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "weft.toml"
     lines = [f"{n} = {v if v.isdecimal() else json.dumps(v)}\n" for n, v in (chunks or {}).items()]
@@ -78,7 +85,9 @@ def erofs_source(corpora: Path, months: str = "*") -> str:
 def erofs(corpora: Path, index: Path) -> Collection:
     """linux-erofs: a commit's text finds the mail it came from, and the other mails of that thread."""
     with duckdb.connect(str(index), read_only=True) as connection:
-        threads = dict(connection.execute("SELECT message_id, thread_id FROM thread_tree").fetchall())
+        threads = dict(
+            connection.execute("SELECT message_id, thread_id FROM thread_tree").fetchall()
+        )
         members: dict[str, set[str]] = {}
         for message, thread in connection.execute(
             "SELECT message_id, thread_id FROM thread_tree WHERE NOT is_ghost"
@@ -112,7 +121,8 @@ def measured(
 ) -> dict[str, np.ndarray]:
     """MEASURES of each query, of ranked (id, score) lists; `without` are ids left out of a list.
 
-    Items that come again count at their first place."""
+    Items that come again count at their first place.
+    """
     left_out = without or [frozenset()] * len(ranked)
     runs = {
         str(number): list(dict.fromkeys(doc for doc, _ in hits if doc not in out))

@@ -6,7 +6,8 @@ Screens the shapes of tests/transforms/text/secret_shapes.txt, in which Â« and Â
 sentences of ordinary_sentences.txt, which hold none. The form of a secret is told from its own line by FORMS, not by the
 finder. Recall is the share of secrets of a form that a find overlaps, whatever its kind; precision the share of finds
 of a kind that overlap a secret, with the finds in ordinary sentences among them. Both have Wilson's 95 % interval.
-Whoever wrote the patterns saw both lists: the figures are a bound from above."""
+Whoever wrote the patterns saw both lists: the figures are a bound from above.
+"""
 
 import re
 import sys
@@ -46,7 +47,9 @@ Span = tuple[int, int]
 def main() -> None:
     """Print a table of recall by form, and one of precision by kind."""
     parser = new_parser(__doc__)
-    parser.add_argument("--missed", action="store_true", help="print each secret that no find overlaps")
+    parser.add_argument(
+        "--missed", action="store_true", help="print each secret that no find overlaps"
+    )
     arguments = parser.parse_args()
     plain, spans = zip(*map(unmarked, SHAPES), strict=True)
     texts = [*plain, *SENTENCES.read_text(encoding="utf-8").splitlines()]
@@ -69,8 +72,12 @@ def main() -> None:
     table = new_table("Recall", ("form", "secrets", "masked", "recall", "95 %"))
     for form, _ in FORMS:
         if there[form]:
-            table.add_row(form, str(there[form]), str(masked[form]), *share(masked[form], there[form]))
-    table.add_row("all", str(there.total()), str(masked.total()), *share(masked.total(), there.total()))
+            table.add_row(
+                form, str(there[form]), str(masked[form]), *share(masked[form], there[form])
+            )
+    table.add_row(
+        "all", str(there.total()), str(masked.total()), *share(masked.total(), there.total())
+    )
     console.print(table)
     table = new_table("Precision", ("kind of find", "finds", "of secrets", "precision", "95 %"))
     for kind in FIND_KINDS:

@@ -12,7 +12,8 @@ conversation, for all systems.
 
 Peers fill the same budget by the same token counter, best first: BM25 (bm25s) over turns, over turns with date, speaker and
 two turns on either side (wide), over windows of six turns, and wide BM25 (.6) blended with the static vectors of turns. A
-turn of mail is a passage of up to 1,000 characters."""
+turn of mail is a passage of up to 1,000 characters.
+"""
 
 import json
 import re
@@ -49,7 +50,8 @@ WEFT = "weft context"
 class Conversation:
     """A conversation: its name, its turns (time, speaker, text), and questions with the numbers of the turns that answer.
 
-    `mails` are the Message-IDs of turns that are passages of mails."""
+    `mails` are the Message-IDs of turns that are passages of mails.
+    """
 
     name: str
     turns: Sequence[tuple[str, str, str]]
@@ -75,7 +77,9 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of [context]"
     )
-    parser.add_argument("--state", type=Path, help="where indexes are stored; default: a temporary folder")
+    parser.add_argument(
+        "--state", type=Path, help="where indexes are stored; default: a temporary folder"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to a file")
     arguments = parser.parse_args()
     changed = {name: json.loads(value) for name, value in (s.split("=", 1) for s in arguments.set)}
@@ -85,7 +89,9 @@ def main() -> None:
         for name in arguments.collections or ("locomo", "qmsum", "mail"):
             if name == "mail":
                 source = mail_collections.pgsql(corpora).source
-                settings = built(mail_collections.settings_file(state / "memory-mail", "pgsql", source))
+                settings = built(
+                    mail_collections.settings_file(state / "memory-mail", "pgsql", source)
+                )
                 said = [_mail(corpora, settings)]
             else:
                 said = {"locomo": _locomo, "qmsum": meetings}[name](corpora)
@@ -106,10 +112,13 @@ def _locomo(corpora: Path) -> list[Conversation]:
         turns = _locomo_turns(sample["conversation"])
         number = {turn[0]: n for n, turn in enumerate(turns)}
         questions = [
-            (q["question"], frozenset(number[e] for e in q["evidence"] if e in number)) for q in sample["qa"]
+            (q["question"], frozenset(number[e] for e in q["evidence"] if e in number))
+            for q in sample["qa"]
         ]
         found.append(
-            Conversation(sample["sample_id"], [turn[1:] for turn in turns], [q for q in questions if q[1]])
+            Conversation(
+                sample["sample_id"], [turn[1:] for turn in turns], [q for q in questions if q[1]]
+            )
         )
     return found
 
@@ -159,7 +168,11 @@ def _mail(corpora: Path, settings: Settings) -> Conversation:
     for ident, at, author, subject, body in rows:
         for start in range(0, max(1, len(body or "")), _PASSAGE):
             turns.append(
-                (f"{at:%Y-%m-%d %H:%M}", author or "", f"{subject}\n{(body or '')[start : start + _PASSAGE]}")
+                (
+                    f"{at:%Y-%m-%d %H:%M}",
+                    author or "",
+                    f"{subject}\n{(body or '')[start : start + _PASSAGE]}",
+                )
             )
             mails.append(ident)
     task = mail_collections.pgsql(corpora).tasks["topics"]
@@ -171,7 +184,11 @@ def _mail(corpora: Path, settings: Settings) -> Conversation:
 
 
 def _measured(
-    settings: Settings, said: Sequence[Conversation], budgets: Sequence[int], every: int, changed: dict
+    settings: Settings,
+    said: Sequence[Conversation],
+    budgets: Sequence[int],
+    every: int,
+    changed: dict,
 ) -> dict:
     """By budget and system the figures of all questions."""
     rows: dict[int, dict[str, list[tuple[float, ...]]]] = {budget: {} for budget in budgets}
@@ -180,7 +197,9 @@ def _measured(
         peers = Peers(conversation)
         for budget in budgets:
             systems = {WEFT: _weft(settings, conversation, budget, every, changed)}
-            systems |= {name: [fill(q, budget) for q, _ in asked] for name, fill in peers.systems().items()}
+            systems |= {
+                name: [fill(q, budget) for q, _ in asked] for name, fill in peers.systems().items()
+            }
             for system, blocks in systems.items():
                 for (_, gold), block in zip(asked, blocks, strict=True):
                     figures = (
@@ -192,7 +211,9 @@ def _measured(
                     rows[budget].setdefault(system, []).append(figures)
     return {
         "questions": sum(len(c.questions[::every]) for c in said),
-        "budgets": {b: {s: _figures(np.array(r)) for s, r in systems.items()} for b, systems in rows.items()},
+        "budgets": {
+            b: {s: _figures(np.array(r)) for s, r in systems.items()} for b, systems in rows.items()
+        },
     }
 
 
@@ -209,19 +230,36 @@ def _figures(rows: np.ndarray) -> dict[str, float]:
         "tokens": tokens.mean(),
         "ms": 1000 * seconds.mean(),
     }
-    return {n: round(float(v), 3) for n, v in (values | {"no_hits": none.mean(), "model_calls": 0}).items()}
+    return {
+        n: round(float(v), 3)
+        for n, v in (values | {"no_hits": none.mean(), "model_calls": 0}).items()
+    }
 
 
 def _print(name: str, report: dict) -> None:
-    columns = ("budget", "system", "evidence held", "of the block", "tokens", "ms", "no hits", "model calls")
+    columns = (
+        "budget",
+        "system",
+        "evidence held",
+        "of the block",
+        "tokens",
+        "ms",
+        "no hits",
+        "model calls",
+    )
     table = new_table(f"{name}: {report['questions']} questions", columns)
     for budget, systems in report["budgets"].items():
         for system, f in systems.items():
             table.add_row(
-                f"{budget:,}", system, f"{f['held']:.3f} ({f['low']:.3f}-{f['high']:.3f})",
-                f"{f['of_block']:.3f}", f"{f['tokens']:,.0f}",
-                f"{f['ms']:.0f}", f"{f['no_hits']:.2f}", f"{f['model_calls']:.0f}",
-            )  # fmt: skip
+                f"{budget:,}",
+                system,
+                f"{f['held']:.3f} ({f['low']:.3f}-{f['high']:.3f})",
+                f"{f['of_block']:.3f}",
+                f"{f['tokens']:,.0f}",
+                f"{f['ms']:.0f}",
+                f"{f['no_hits']:.2f}",
+                f"{f['model_calls']:.0f}",
+            )
     Console(width=120).print(table)
 
 
@@ -253,8 +291,12 @@ class Peers:
         self.embedder = make_embedder(EmbeddingSettings())
         near = ["".join(self.shown[max(0, n - _NEAR) : n + _NEAR + 1]) for n in range(len(turns))]
         windows = ["".join(self.shown[n : n + _WINDOW]) for n in range(0, len(turns), _WINDOW)]
-        self.models = [self._model(texts) for texts in ([text for _, _, text in turns], near, windows)]
-        self.vectors = self.embedder.embed_documents([text if text.strip() else "?" for _, _, text in turns])
+        self.models = [
+            self._model(texts) for texts in ([text for _, _, text in turns], near, windows)
+        ]
+        self.vectors = self.embedder.embed_documents(
+            [text if text.strip() else "?" for _, _, text in turns]
+        )
 
     def systems(self) -> dict[str, Callable[[str, int], Block]]:
         """By name what fills a budget for a question."""
@@ -312,7 +354,8 @@ class Peers:
 def _held(block: Block, conversation: Conversation, gold: frozenset[int]) -> tuple[float, float]:
     """The share of the evidence that a block holds, and the evidence's share of the turns or mails that it shows.
 
-    The unit is a character of a chat; a mail counts one if a passage of it is shown."""
+    The unit is a character of a chat; a mail counts one if a passage of it is shown.
+    """
     if conversation.mails:
         right = {conversation.mails[n] for n in gold}
         shown = len(right & block.mails)

@@ -6,7 +6,8 @@
     python benchmarks/models.py again [--state FOLDER]  second builds of all corpora ask for nothing
 
 `quality` searches the PostgreSQL mails, four months of linux-erofs, documents and long chats with each model:
-the default search with several weights of the lexical half, and vectors alone."""
+the default search with several weights of the lexical half, and vectors alone.
+"""
 
 import json
 import os
@@ -58,7 +59,9 @@ def main() -> None:
     parser.add_argument("part", choices=["speed", "quality", "quota", "again"])
     parser.add_argument("--transformer", help="folder or hub name of a sentence-transformers model")
     parser.add_argument("--dimensions", type=int, default=384)
-    parser.add_argument("--onnx-file", action="append", default=[], help="graph in that folder; several")
+    parser.add_argument(
+        "--onnx-file", action="append", default=[], help="graph in that folder; several"
+    )
     parser.add_argument(
         "--corpus", choices=CORPORA, action="append", help="one only; several times for several"
     )
@@ -66,7 +69,10 @@ def main() -> None:
     arguments = parser.parse_args()
     transformers = {
         file or "transformer": EmbeddingSettings(
-            model="transformer", name=arguments.transformer, dimensions=arguments.dimensions, onnx_file=file
+            model="transformer",
+            name=arguments.transformer,
+            dimensions=arguments.dimensions,
+            onnx_file=file,
         )
         for file in (None, *arguments.onnx_file)
         if arguments.transformer
@@ -128,9 +134,13 @@ def passages() -> list[str]:
     return [cut[i % len(cut)] for i in range(TEXTS)]
 
 
-def quality(state: Path, names: Sequence[str], transformers: Mapping[str, EmbeddingSettings]) -> None:
+def quality(
+    state: Path, names: Sequence[str], transformers: Mapping[str, EmbeddingSettings]
+) -> None:
     """One table per task: models and weights; above it what the vectors took."""
-    models = {"static": ("", {})} | {name: (_section(model), _SHORT) for name, model in transformers.items()}
+    models = {"static": ("", {})} | {
+        name: (_section(model), _SHORT) for name, model in transformers.items()
+    }
     if transformers:
         models["static, chunks of the transformer"] = ("", _SHORT)
     found: dict[str, dict[str, list[tuple[str, dict[str, float]]]]] = {}
@@ -154,8 +164,12 @@ def quality(state: Path, names: Sequence[str], transformers: Mapping[str, Embedd
 
 def _section(model: EmbeddingSettings) -> str:
     """The settings file's lines for a transformer."""
-    named = model.model_dump(include={"model", "name", "dimensions", "onnx_file"}, exclude_none=True)
-    return "\n".join(["[embedding]", *(f"{name} = {json.dumps(value)}" for name, value in named.items())])
+    named = model.model_dump(
+        include={"model", "name", "dimensions", "onnx_file"}, exclude_none=True
+    )
+    return "\n".join(
+        ["[embedding]", *(f"{name} = {json.dumps(value)}" for name, value in named.items())]
+    )
 
 
 def built(config: Path, section: str) -> SearchIndex:
@@ -177,7 +191,9 @@ def built(config: Path, section: str) -> SearchIndex:
         )
     settings = load_settings(config)
     embedder = make_embedder(settings.embedding)
-    return SearchIndex(current_version(settings.root / "index"), embedder, settings.terms, settings.search)
+    return SearchIndex(
+        current_version(settings.root / "index"), embedder, settings.terms, settings.search
+    )
 
 
 def judged(corpus: tasks.Corpus, task: tasks.Task) -> list[tuple[str, dict[str, float]]]:
@@ -236,13 +252,25 @@ def again(state: Path) -> None:
     """What second builds of all corpora embed, also when the lake is gone."""
     corpora = collections.corpora_folder()
     configs = {
-        "pgsql": collections.settings_file(state / "again-pgsql", "pgsql", collections.pgsql(corpora).source),
-        "erofs": collections.settings_file(state / "again-erofs", "erofs", collections.erofs_source(corpora)),
+        "pgsql": collections.settings_file(
+            state / "again-pgsql", "pgsql", collections.pgsql(corpora).source
+        ),
+        "erofs": collections.settings_file(
+            state / "again-erofs", "erofs", collections.erofs_source(corpora)
+        ),
         "passages": tasks.passages_settings(corpora, state / "again-passages"),
         "conversations": locomo(corpora, state / "again-conversations")[0],
     }
     for name, config in configs.items():
-        command = [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)]
+        command = [
+            sys.executable,
+            "-m",
+            "dagster_project.cli",
+            "build",
+            "--json",
+            "--config",
+            str(config),
+        ]
         for step in ("first", "second", "without lake and index"):
             result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
             figures = result["embedding"] or {"texts": "-", "embedded": 0, "calls": 0}

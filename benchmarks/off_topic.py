@@ -3,7 +3,8 @@
     python benchmarks/off_topic.py SETTINGS...
 
 For each published index, named by its settings file: the share of the off-topic and of the nonsense texts of
-label_queries.yaml for which `weft context` answers NO_HITS."""
+label_queries.yaml for which `weft context` answers NO_HITS.
+"""
 
 from contextlib import closing
 from pathlib import Path
@@ -24,7 +25,9 @@ def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("settings", nargs="+", type=Path, help="settings files of built corpora")
     texts = yaml.safe_load(QUERIES.read_text())
-    table = new_table("texts without context", ("settings", *(f"{n} ({len(of)})" for n, of in texts.items())))
+    table = new_table(
+        "texts without context", ("settings", *(f"{n} ({len(of)})" for n, of in texts.items()))
+    )
     for path in parser.parse_args().settings:
         settings = load_settings(path)
         with closing(open_index(settings)) as index:
@@ -32,7 +35,9 @@ def main() -> None:
                 name: [context_of(settings, ConversationText(text), index).outcome for text in of]
                 for name, of in texts.items()
             }
-        table.add_row(str(path), *(f"{of.count(NO_HITS) / len(of):.2f}" for of in outcomes.values()))
+        table.add_row(
+            str(path), *(f"{of.count(NO_HITS) / len(of):.2f}" for of in outcomes.values())
+        )
     Console(width=140).print(table)
 
 

@@ -10,7 +10,8 @@ chunks, which rewards big ones. Beside them recursive splitters of langchain-tex
 per chunker of Weft shows the same documents with the encyclopaedia's headings written as Markdown.
 
 A second table holds the recommended chunker fixed and compares what ranks its chunks: Weft's default, its
-halves, rank fusion and bm25s, with 95 % intervals of the recall and how far the default is ahead."""
+halves, rank fusion and bm25s, with 95 % intervals of the recall and how far the default is ahead.
+"""
 
 import json
 import re
@@ -75,18 +76,26 @@ class ChunkIndex:
         counted = counted.join(numbers, on="chunk_id").with_columns(
             term_id=pl.col("term").rank("dense").cast(pl.Int64)
         )
-        per_field = [pl.col("tf").filter(pl.col("field") == f).sum().alias(f"{f}_tf") for f in lexical.FIELDS]
+        per_field = [
+            pl.col("tf").filter(pl.col("field") == f).sum().alias(f"{f}_tf") for f in lexical.FIELDS
+        ]
         rows = counted.group_by("term_id", "chunk_no").agg(*per_field).sort("term_id", "chunk_no")
         terms_ = counted["term"].unique().sort()
         ids = rows["term_id"].to_numpy()
-        starts = np.append(np.searchsorted(ids, np.arange(1, len(terms_) + 1)), len(ids)).astype(np.int64)
+        starts = np.append(np.searchsorted(ids, np.arange(1, len(terms_) + 1)), len(ids)).astype(
+            np.int64
+        )
         lengths = np.zeros((len(lexical.FIELDS), len(self.ids)), dtype=np.int32)
-        for field, chunk, length in counted.group_by("field", "chunk_no").agg(pl.col("tf").sum()).iter_rows():
+        for field, chunk, length in (
+            counted.group_by("field", "chunk_no").agg(pl.col("tf").sum()).iter_rows()
+        ):
             lengths[lexical.FIELDS.index(field), chunk] = length
         chunk_numbers = rows["chunk_no"].to_numpy().astype(np.int32)
         frequencies = rows.select(f"{f}_tf" for f in lexical.FIELDS).to_numpy()
         numbers = {term: n for n, term in enumerate(terms_)}
-        segment = TermSegment(numbers, starts, chunk_numbers, np.arange(len(ids)), frequencies, lengths)
+        segment = TermSegment(
+            numbers, starts, chunk_numbers, np.arange(len(ids)), frequencies, lengths
+        )
         return Postings([segment], Slots(np.arange(len(self.ids), dtype=np.int32), len(self.ids)))
 
     def ranked(self, questions: Sequence[str]) -> list[list[int]]:
@@ -99,7 +108,10 @@ class ChunkIndex:
         places = fusion.Places(own, own, own < 0, own < 0)
         return [
             fusion.fused_candidates(
-                n, fusion.Fusion(scores[n], fusion.ExactScores(vectors[n], None), self.settings), None, places
+                n,
+                fusion.Fusion(scores[n], fusion.ExactScores(vectors[n], None), self.settings),
+                None,
+                places,
             )["chunk_no"]
             .head(_DEPTH)
             .to_list()
@@ -149,10 +161,14 @@ def ranking_table(
     index = ChunkIndex(chunks, embedder, SearchSettings())
     rankings = {}
     for name in _FUSIONS:
-        index.settings = SearchSettings.model_validate({**BUILT_IN_PROFILES[name], "thread_weight": 0.0})
+        index.settings = SearchSettings.model_validate(
+            {**BUILT_IN_PROFILES[name], "thread_weight": 0.0}
+        )
         rankings[f"weft, {name}"] = index.ranked(asked)
     titles, displayed = (chunks.column(c).to_pylist() for c in ("title", "text_display"))
-    bm25 = ranker([(str(n), f"{t}\n{d}") for n, (t, d) in enumerate(zip(titles, displayed, strict=True))])
+    bm25 = ranker(
+        [(str(n), f"{t}\n{d}") for n, (t, d) in enumerate(zip(titles, displayed, strict=True))]
+    )
     rankings["bm25s, same chunks"] = [[int(n) for n, _ in hits] for hits in bm25(asked)]
     recalls = {
         name: np.array([s.recall for s in scores(questions, ranked, spans, budget, _DEPTH)])
@@ -189,7 +205,9 @@ def chunkings(texts: Mapping[str, str]) -> dict[str, pa.Table]:
     }
     made = {f"recursive {size}": recursive_chunks(texts, size) for size in RECURSIVE_SIZES}
     made |= {name: weft_chunks(texts, settings) for name, settings in variants.items()}
-    made |= {f"{name}; headings": weft_chunks(titled, settings) for name, settings in variants.items()}
+    made |= {
+        f"{name}; headings": weft_chunks(titled, settings) for name, settings in variants.items()
+    }
     return made
 
 
@@ -206,7 +224,9 @@ def with_markdown_headings(text: str) -> str:
 def weft_chunks(texts: Mapping[str, str], settings: DocumentChunkSettings) -> pa.Table:
     """The chunks Weft makes of the texts."""
     files = [RawFile(f"{name}.md", text.encode()) for name, text in texts.items()]
-    documents = read_documents(files, source="p", partition="u", settings=DocumentSettings()).documents
+    documents = read_documents(
+        files, source="p", partition="u", settings=DocumentSettings()
+    ).documents
     return document_chunks(documents, document_nodes(documents), settings).chunks
 
 
@@ -225,30 +245,43 @@ def recursive_chunks(texts: Mapping[str, str], size: int) -> pa.Table:
             start = found.metadata["start_index"]
             begin = len(text[:start].encode())
             span = {
-                "byte_start": begin, "byte_end": begin + len(found.page_content.encode()), "role": "own"
-            }  # fmt: skip
+                "byte_start": begin,
+                "byte_end": begin + len(found.page_content.encode()),
+                "role": "own",
+            }
             rows.append(
                 {
-                    "chunk_id": f"{name}:{start}", "source_kind": "document", "source": "p", "partition": "u",
-                    "doc_id": f"p:{name}.md", "chunk_kind": "section", "chunk_index": 0, "chunk_count": 0,
-                    "text_display": found.page_content, "text_embed": found.page_content,
-                    "spans": [span], "chunker": f"recursive-{size}",
+                    "chunk_id": f"{name}:{start}",
+                    "source_kind": "document",
+                    "source": "p",
+                    "partition": "u",
+                    "doc_id": f"p:{name}.md",
+                    "chunk_kind": "section",
+                    "chunk_index": 0,
+                    "chunk_count": 0,
+                    "text_display": found.page_content,
+                    "text_embed": found.page_content,
+                    "spans": [span],
+                    "chunker": f"recursive-{size}",
                 }
-            )  # fmt: skip
+            )
     return chunks_from_rows(rows)
 
 
 def character_spans(chunks: pa.Table, texts: Mapping[str, str]) -> list[DocumentSpan]:
     """Document, first and last character of each chunk, overlap included."""
     begins = {
-        name: np.flatnonzero(np.frombuffer(text.encode(), np.int8) >= -64) for name, text in texts.items()
+        name: np.flatnonzero(np.frombuffer(text.encode(), np.int8) >= -64)
+        for name, text in texts.items()
     }
     found = []
     for doc_id, spans in zip(
         chunks.column("doc_id").to_pylist(), chunks.column("spans").to_pylist(), strict=True
     ):
         name = doc_id.removeprefix("p:").removesuffix(".md")
-        places = [place for span in spans for place in (span["byte_start"], span["byte_end"])] or [0]
+        places = [place for span in spans for place in (span["byte_start"], span["byte_end"])] or [
+            0
+        ]
         start, end = np.searchsorted(begins[name], [min(places), max(places)])
         found.append(DocumentSpan(name, int(start), int(end)))
     return found
@@ -291,7 +324,13 @@ def add_row(
     """One chunker's means."""
     per_document = [
         float(
-            np.mean([s.recall for s, q in zip(at_budget, questions, strict=True) if q.document == document])
+            np.mean(
+                [
+                    s.recall
+                    for s, q in zip(at_budget, questions, strict=True)
+                    if q.document == document
+                ]
+            )
         )
         for document in names
     ]

@@ -40,7 +40,9 @@ DEFAULT = "default"
 PROFILES = {
     DEFAULT: Profile({}),
     "pginbox, whole mails too": Profile({"chunks": {"policy": "message"}}),
-    "pginbox, logs over 8,000 characters without vectors": Profile({"chunks": {"log_vector_chars": "8000"}}),
+    "pginbox, logs over 8,000 characters without vectors": Profile(
+        {"chunks": {"log_vector_chars": "8000"}}
+    ),
     "ra": Profile({"document_chunks": {"chunker": "tree"}}, "sections"),
     "ra, later order": Profile({"document_chunks": {"chunker": "tree"}}, "sections_later"),
     "ra, its nodes, default search": Profile({"document_chunks": {"chunker": "tree"}}),
@@ -55,8 +57,12 @@ def main() -> None:
     """Build what is missing, search under each profile, print one table per task."""
     parser = new_parser(__doc__)
     parser.add_argument("--corpus", action="append", choices=CORPORA, help="one corpus only")
-    parser.add_argument("--state", type=Path, help="where indexes are kept; default: a temporary folder")
-    parser.add_argument("--markdown", action="store_true", help="print tables as docs/evaluation.md has them")
+    parser.add_argument(
+        "--state", type=Path, help="where indexes are kept; default: a temporary folder"
+    )
+    parser.add_argument(
+        "--markdown", action="store_true", help="print tables as docs/evaluation.md has them"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         state = arguments.state or Path(temporary)
@@ -70,7 +76,9 @@ def main() -> None:
 def measured(name: str, state: Path) -> dict[str, dict[str, dict[str, np.ndarray]]]:
     """`collections.MEASURES` of each query by task and profile; profiles that build nothing new here are left out."""
     found: dict[str, dict[str, dict[str, np.ndarray]]] = {}
-    known = {"chunks", "sentences"} if name == "pgsql" else {"chunks", "sentences", "document_chunks"}
+    known = (
+        {"chunks", "sentences"} if name == "pgsql" else {"chunks", "sentences", "document_chunks"}
+    )
     for label, profile in PROFILES.items():
         if profile.built and not known & profile.built.keys() and profile.searched == DEFAULT:
             continue
@@ -107,14 +115,18 @@ def table(title: str, found: Mapping[str, Mapping[str, np.ndarray]]) -> Table:
     default = found[DEFAULT][HEAD]
     for label, values in found.items():
         means = [f"{values[name].mean():.3f}" for name in collections.MEASURES]
-        shown.add_row(label, *means, *(("", "") if label == DEFAULT else ahead(default, values[HEAD])))
+        shown.add_row(
+            label, *means, *(("", "") if label == DEFAULT else ahead(default, values[HEAD]))
+        )
     return shown
 
 
 def blocks(config: Path) -> Table:
     """Blocks of context of the sample's queries under both profiles of [context]."""
     settings = load_settings(config)
-    shown = new_table("Blocks of context of the sample", ("profile", "coverage", "precision", "budget used"))
+    shown = new_table(
+        "Blocks of context of the sample", ("profile", "coverage", "precision", "budget used")
+    )
     for label, profile in ((DEFAULT, "recommended"), ("egregora", "seed")):
         context = ContextSettings.model_validate({"profile": profile})
         means = measured_blocks(settings.model_copy(update={"context": context}))["means"]

@@ -4,7 +4,8 @@
 
 Builds the PostgreSQL lists and linux-erofs with Weft, copies their lake with `replicas.py` to each number of chunks,
 publishes it from nothing, lets 300 mails come to the youngest partition, and publishes again: onto the previous version,
-and from nothing. Prints wall and processor seconds, and whether both made the same tables and the same arrays."""
+and from nothing. Prints wall and processor seconds, and whether both made the same tables and the same arrays.
+"""
 
 import filecmp
 import shutil
@@ -38,7 +39,14 @@ def main() -> None:
     )
     parser.add_argument("--chunks", type=int, nargs="+", default=[100_000, 300_000])
     arguments = parser.parse_args()
-    columns = ("chunks", "from nothing, s", "processor, s", "onto the last, s", "processor, s", "the same")
+    columns = (
+        "chunks",
+        "from nothing, s",
+        "processor, s",
+        "onto the last, s",
+        "processor, s",
+        "the same",
+    )
     table = new_table(f"{NEW_MAILS} new mails", columns, left=0)
     with tempfile.TemporaryDirectory() as temporary:
         state = arguments.state or Path(temporary)
@@ -80,7 +88,8 @@ def timed(work: Callable[[], Published]) -> tuple[Published, tuple[str, str]]:
 def same_content(one: Path, other: Path) -> bool:
     """True if the tables that search reads hold the same rows, and the arrays beside them the same bytes.
 
-    The arrays in segments say the same in other places; the tests compare them."""
+    The arrays in segments say the same in other places; the tests compare them.
+    """
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{one}' AS a (READ_ONLY)")
         connection.execute(f"ATTACH '{other}' AS b (READ_ONLY)")
@@ -102,7 +111,9 @@ def same_content(one: Path, other: Path) -> bool:
                 return False
     # The rows of the hits stand in the order of the tables, which a publish onto another does not keep.
     arrays = [
-        path.name for path in folder_of(one).glob("*.npy") if not path.name.startswith(("hit_", "slots"))
+        path.name
+        for path in folder_of(one).glob("*.npy")
+        if not path.name.startswith(("hit_", "slots"))
     ]
     return not any(filecmp.cmpfiles(folder_of(one), folder_of(other), arrays, shallow=False)[1:])
 

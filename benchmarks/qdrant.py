@@ -5,7 +5,8 @@
 
 The first prints how many lists of ten are the same with exact vectors, nDCG@10 of both and with a graph of vectors, and
 how long it takes to replace 300 mails. The second prints recall@10 of a graph over some vectors of a published file. Needs
-the extra `qdrant` and qdrant-edge-py."""
+the extra `qdrant` and qdrant-edge-py.
+"""
 
 import os
 import shutil
@@ -73,7 +74,9 @@ def graph(published: Path, count: int, folder: Path) -> None:
     """Recall@10 of a graph over the first vectors of a published file, of queries that are vectors behind them."""
     with duckdb.connect(str(published), read_only=True) as connection:
         dimensions = int(dict(connection.execute("FROM manifest").fetchall())["dimensions"])
-        rows = connection.execute(f"SELECT vector FROM embeddings LIMIT {count + QUERIES}").to_arrow_table()
+        rows = connection.execute(
+            f"SELECT vector FROM embeddings LIMIT {count + QUERIES}"
+        ).to_arrow_table()
     vectors = matrix(rows.column("vector"))
     stored, queries = vectors[:-QUERIES], vectors[-QUERIES:]
     client = EdgeClient(folder, m=M)
@@ -91,9 +94,12 @@ def graph(published: Path, count: int, folder: Path) -> None:
     for is_exact in (True, False):
         start = time.perf_counter()
         found = [
-            collection.search([Search(DENSE, q, 10, Allowed(1), is_exact)])[0].keys.tolist() for q in queries
+            collection.search([Search(DENSE, q, 10, Allowed(1), is_exact)])[0].keys.tolist()
+            for q in queries
         ]
-        recall = np.mean([len(set(keys) & near) / 10 for keys, near in zip(found, right, strict=True)])
+        recall = np.mean(
+            [len(set(keys) & near) / 10 for keys, near in zip(found, right, strict=True)]
+        )
         took = 1000 * (time.perf_counter() - start) / len(queries)
         print(f"{'exact' if is_exact else 'graph'}: recall@10 {recall:.4f}, {took:.1f} ms")
 
@@ -153,7 +159,9 @@ def ranked(index: SearchIndex, queries: Path, search: object, client: EdgeClient
     truth = read_ground_truth([queries])
     table = pl.DataFrame(truth.queries)
     table = table.gather_every(-(-table.height // MOST))
-    answers = pl.DataFrame(truth.relevance).join(table.select("query_id"), on="query_id", how="semi")
+    answers = pl.DataFrame(truth.relevance).join(
+        table.select("query_id"), on="query_id", how="semi"
+    )
     lists, took, trips = [], [], 0
     for text in table["query"]:
         if client:
@@ -165,7 +173,9 @@ def ranked(index: SearchIndex, queries: Path, search: object, client: EdgeClient
         trips = max(trips, client.trips if client else 0)
     relevance = judgements(answers, contents(index, answers))
     runs, _ = run_profiles(index, table, {"default": search}, stages=("final",))
-    values = quality.document_quality(pl.DataFrame(runs), relevance, ["default"]).filter(measure="nDCG@10")
+    values = quality.document_quality(pl.DataFrame(runs), relevance, ["default"]).filter(
+        measure="nDCG@10"
+    )
     return Way(lists, float(values["value"].mean() or 0), trips, 1000 * float(np.median(took)))
 
 
@@ -179,7 +189,9 @@ def replaced(client: EdgeClient, settings: Settings, published: Path, folder: Pa
         )
     start = time.perf_counter()
     done = QdrantMirror(client, "weft", settings.search).publish(new, published)
-    print(f"{MAILS} mails replaced in {time.perf_counter() - start:.1f} s: {done['points_sent']:,} points")
+    print(
+        f"{MAILS} mails replaced in {time.perf_counter() - start:.1f} s: {done['points_sent']:,} points"
+    )
 
 
 if __name__ == "__main__":

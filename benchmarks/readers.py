@@ -7,7 +7,8 @@ open search that follows `CURRENT` as `weft mcp` does, ask one question after an
 mails come in and are published by a process of its own, in turns in the workspace that is read and in a copy that
 nobody reads. So the questions asked while others publish meet the same load, and differ by the switch of versions
 alone. Prints percentiles of both; fails if a question failed, if a reader saw a version after a later one, or if the
-slowest answer under publishing took more than three times the slowest beside it."""
+slowest answer under publishing took more than three times the slowest beside it.
+"""
 
 import multiprocessing
 import random
@@ -53,7 +54,9 @@ class Answer:
     version: str | None
 
 
-def reader(config: Path, way: str, number: int, queries: list[str], pause: float, over: Any) -> list[Answer]:
+def reader(
+    config: Path, way: str, number: int, queries: list[str], pause: float, over: Any
+) -> list[Answer]:
     """Ask one question after the other until `over` is set."""
     ask = by_sql(config) if way == "sql" else by_search(config)
     draw = random.Random(number)
@@ -77,7 +80,9 @@ def by_sql(config: Path) -> Callable[[str], str]:
         "SELECT (SELECT value FROM manifest WHERE key = 'version') AS version, count(*) AS hits "
         "FROM search_text($query)"
     )
-    return lambda query: str(query_current(folder, statement, {"query": query}).to_pylist()[0]["version"])
+    return lambda query: str(
+        query_current(folder, statement, {"query": query}).to_pylist()[0]["version"]
+    )
 
 
 def by_search(config: Path) -> Callable[[str], str]:
@@ -94,7 +99,9 @@ def by_search(config: Path) -> Callable[[str], str]:
     return ask
 
 
-def process(config: Path, numbers: list[int], queries: list[str], pause: float, over: Any, told: Any) -> None:
+def process(
+    config: Path, numbers: list[int], queries: list[str], pause: float, over: Any, told: Any
+) -> None:
     """Some readers as threads of this process; every one has a connection of its own."""
     answers: list[Answer] = []
 
@@ -143,7 +150,10 @@ def measured(
     queries = list(collections.pgsql(corpora).tasks["topics"][0])
     over, told = forks.Event(), forks.Queue()
     numbers = [list(range(n, readers, PROCESSES)) for n in range(min(PROCESSES, readers))]
-    going = [forks.Process(target=process, args=(config, own, queries, pause, over, told)) for own in numbers]
+    going = [
+        forks.Process(target=process, args=(config, own, queries, pause, over, told))
+        for own in numbers
+    ]
     for one in going:
         one.start()
     time.sleep(10)
@@ -197,7 +207,9 @@ def main() -> None:
             if begin <= answer.at < end:
                 seconds.setdefault((answer.way, place), []).append(answer.seconds)
     columns = ("way", "publishes", "questions", "p50 ms", "p99 ms", "slowest ms")
-    table = new_table(f"{arguments.readers} readers, {arguments.publishes} publishes", columns, left=2)
+    table = new_table(
+        f"{arguments.readers} readers, {arguments.publishes} publishes", columns, left=2
+    )
     for (way, place), values in sorted(seconds.items()):
         shown = (np.quantile(values, q) * 1000 for q in (0.5, 0.99, 1.0))
         where = "in what is read" if place == "read" else "beside it"

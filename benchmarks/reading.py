@@ -5,7 +5,8 @@
 Reads linux-erofs and prints messages/s and MB/s of processor time, the best of the rounds, for Weft, for
 Weft with every mail through the email package (what the quick way is checked against), and for
 Python's `mailbox` and `email` on the same bytes, which decode the text parts and do no more. The
-rounds of the three alternate, so that a busy machine is equally unfair to all."""
+rounds of the three alternate, so that a busy machine is equally unfair to all.
+"""
 
 import email
 import gzip
@@ -30,7 +31,9 @@ Archives = dict[str, bytes]
 def main() -> None:
     """Run and print everything."""
     parser = new_parser(__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each reader reads everything")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="how often each reader reads everything"
+    )
     rounds = parser.parse_args().rounds
     files = sorted((collections.corpora_folder() / "linux-erofs").glob("linux-erofs.*.gz"))
     archives = {file.name: gzip.decompress(file.read_bytes()) for file in files}

@@ -25,16 +25,38 @@ NOISE = 0.5
 """Length of the random vector that is added to a copy's unit vector: copies of a text have a cosine near .8."""
 
 _NAMES = {
-    "message_id", "header_message_id", "in_reply_to", "doc_id", "attachment_id", "parent_id", "thread_id", "root_id",
-    "stored_message_id", "series_id", "posting_id", "patch_id", "previous_id", "from_id", "to_id",
-}  # fmt: skip
+    "message_id",
+    "header_message_id",
+    "in_reply_to",
+    "doc_id",
+    "attachment_id",
+    "parent_id",
+    "thread_id",
+    "root_id",
+    "stored_message_id",
+    "series_id",
+    "posting_id",
+    "patch_id",
+    "previous_id",
+    "from_id",
+    "to_id",
+}
 _HASHES = {"chunk_id", "checksum", "text_hash"}
 _EMPTY = ("quarantine",)
 _KEY = {"message_chunks": "doc_id", "message_exclusions": "doc_id", "message_terms": "chunk_id"}
 _WHOLE = (
-    "threads", "thread_tree", "patch_series", "inferred_quotes", "message_links", "document_links", "chunk_context",
-    "context_terms", "corpus_measures", "embedding_refusals", "people",
-)  # fmt: skip
+    "threads",
+    "thread_tree",
+    "patch_series",
+    "inferred_quotes",
+    "message_links",
+    "document_links",
+    "chunk_context",
+    "context_terms",
+    "corpus_measures",
+    "embedding_refusals",
+    "people",
+)
 
 
 def replica_settings(state: Path, name: str) -> Settings:
@@ -62,7 +84,8 @@ class Replicas:
     """Copies of the mail of the lake `base`, each a partition of the source SOURCE of the lake `made`.
 
     Texts are the same; copies have ids and hashes of their own, so that chunks are numbered, mails threaded and
-    texts embedded as in a lake of that size; a tenth of their terms is gone, rare terms are renamed, vectors turned."""
+    texts embedded as in a lake of that size; a tenth of their terms is gone, rare terms are renamed, vectors turned.
+    """
 
     def __init__(self, base: ParquetLake, made: ParquetLake):
         self.base, self.made = base, made
@@ -70,7 +93,9 @@ class Replicas:
         self.connection = duckdb.connect(config={"temp_directory": self.spill.name})
         run = self.connection.execute
         run("SET TimeZone = 'UTC'")
-        run("CREATE MACRO named(id, copy) AS CASE WHEN copy = 0 THEN id ELSE id || '.copy' || copy END")
+        run(
+            "CREATE MACRO named(id, copy) AS CASE WHEN copy = 0 THEN id ELSE id || '.copy' || copy END"
+        )
         run(
             f"CREATE MACRO hashed(id, copy) AS CASE WHEN copy = 0 OR id = '{UNEMBEDDED}' THEN id "
             "ELSE left(sha256(id || copy), len(id)) END"
@@ -131,7 +156,9 @@ class Replicas:
                 {"copies": 1 if table == "people" else copies},  # the same people write all copies
             ).to_arrow_table()
             self._write_parted(table, rows)
-        rows = self.connection.execute(_MEMBERSHIPS, {"copies": copies, "last": last}).to_arrow_table()
+        rows = self.connection.execute(
+            _MEMBERSHIPS, {"copies": copies, "last": last}
+        ).to_arrow_table()
         self._write("memberships", None, rows)
         parts = Parts((), self._vectors(copies))
         self.made.stage_parts("embeddings", parts, code_version="replica").commit()
@@ -142,7 +169,9 @@ class Replicas:
             self._write(table, None, rows)
             return
         part = self.made.stage(table, WHOLE_PART, rows, code_version="replica", inputs={})
-        self.made.stage_parts(table, Parts((), [(WHOLE_PART, part)]), code_version="replica").commit()
+        self.made.stage_parts(
+            table, Parts((), [(WHOLE_PART, part)]), code_version="replica"
+        ).commit()
 
     def _vectors(self, copies: int) -> Iterator[tuple[str, StagedFile]]:
         """The parts of `embeddings`, one for each copy: the rows of the base, turned by another noise."""
@@ -159,7 +188,9 @@ class Replicas:
                 "SELECT hashed(text_hash, $copy) AS text_hash FROM embeddings ORDER BY embeddings.text_hash",
                 {"copy": copy},
             ).to_arrow_table()
-            table = old.set_column(old.column_names.index("text_hash"), "text_hash", names.column(0))
+            table = old.set_column(
+                old.column_names.index("text_hash"), "text_hash", names.column(0)
+            )
             flat = pa.FixedSizeListArray.from_arrays(made.ravel(), dimensions)
             place = table.column_names.index("vector")
             part = f"{SOURCE}/{copy:04}"

@@ -8,7 +8,8 @@ whole texts and over the same chunks. Beside nDCG@10 stand its 95 % interval, ho
 by query, and the p-value of that. The last table has one line per task: the default beside its peers.
 
 Mails count as items for mail; chunks for documents, right where they hold most of a passage that answers; turns
-for chats, right where they hold the evidence."""
+for chats, right where they hold the evidence.
+"""
 
 import tempfile
 from collections.abc import Mapping
@@ -46,10 +47,15 @@ def main() -> None:
     """Build what is missing, search, print one table per task and one of all."""
     parser = new_parser(__doc__)
     parser.add_argument(
-        "--corpus", action="append", choices=tasks.CORPORA, help="one corpus only; several times for several"
+        "--corpus",
+        action="append",
+        choices=tasks.CORPORA,
+        help="one corpus only; several times for several",
     )
     parser.add_argument(
-        "--state", type=Path, help="where indexes are kept between runs; default: a temporary folder"
+        "--state",
+        type=Path,
+        help="where indexes are kept between runs; default: a temporary folder",
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of [search]"
@@ -57,9 +63,13 @@ def main() -> None:
     parser.add_argument(
         "--chunks", action="append", default=[], metavar="NAME=VALUE", help="a setting of [chunks]"
     )
-    parser.add_argument("--markdown", action="store_true", help="print tables as docs/evaluation.md has them")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print tables as docs/evaluation.md has them"
+    )
     arguments = parser.parse_args()
-    changed, chunks = (dict(s.split("=", 1) for s in given) for given in (arguments.set, arguments.chunks))
+    changed, chunks = (
+        dict(s.split("=", 1) for s in given) for given in (arguments.set, arguments.chunks)
+    )
     with tempfile.TemporaryDirectory() as temporary:
         state = arguments.state or Path(temporary)
         found: dict[str, Measured] = {}
@@ -82,19 +92,34 @@ def measured(corpus: tasks.Corpus, task: tasks.Task) -> Measured:
         rankings[name] = tasks.weft_ranking(corpus, task, settings)
     stages = tasks.weft_rankings(corpus, task)
     of_stages = {f"  after {stage}": timed for stage, timed in stages.items() if stage != "final"}
-    rankings |= {f"bm25s, {name}": timed for name, timed in tasks.peer_rankings(corpus, task).items()}
+    rankings |= {
+        f"bm25s, {name}": timed for name, timed in tasks.peer_rankings(corpus, task).items()
+    }
     return {
-        name: (task.measured(timed.ranked), timed.seconds) for name, timed in (rankings | of_stages).items()
+        name: (task.measured(timed.ranked), timed.seconds)
+        for name, timed in (rankings | of_stages).items()
     }
 
 
 def system_table(title: str, found: Measured) -> Table:
     """One row per system, the best of each column marked."""
-    columns = ("system", HEAD, "95 %", *collections.MEASURES[1:], "default ahead by", "p", "ms/query")
+    columns = (
+        "system",
+        HEAD,
+        "95 %",
+        *collections.MEASURES[1:],
+        "default ahead by",
+        "p",
+        "ms/query",
+    )
     table = new_table(title, columns)
-    means = {name: {n: float(v.mean()) for n, v in values.items()} for name, (values, _) in found.items()}
+    means = {
+        name: {n: float(v.mean()) for n, v in values.items()} for name, (values, _) in found.items()
+    }
     # Stages are no systems: their lists are longer or in another order than anybody sees.
-    best = {n: max(m[n] for name, m in means.items() if name[0] != " ") for n in collections.MEASURES}
+    best = {
+        n: max(m[n] for name, m in means.items() if name[0] != " ") for n in collections.MEASURES
+    }
     default = found[DEFAULT][0][HEAD]
     for name, (values, seconds) in found.items():
         cells = {n: f"{m:.3f}" if m < best[n] else f"**{m:.3f}**" for n, m in means[name].items()}

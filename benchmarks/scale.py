@@ -11,7 +11,8 @@ ranked alone and with what describes the hits, and the time of a hundred at once
 takes the same mails as Maildir, and those of the hours. All of it is deleted before the next size; 250,000 mails take 30 GB
 meanwhile, and so do a million whose bodies and attachments are cut to `--longest 1500` bytes.
 
-`python docs/generate.py` makes docs/performance.md of docs/measurements/scale.json."""
+`python docs/generate.py` makes docs/performance.md of docs/measurements/scale.json.
+"""
 
 import argparse
 import json
@@ -50,7 +51,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where the figures go")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where archives and indexes are made")
-    parser.add_argument("--grain", choices=["auto", "month", "year"], default="auto", help="partition grain")
+    parser.add_argument(
+        "--grain", choices=["auto", "month", "year"], default="auto", help="partition grain"
+    )
     parser.add_argument("--longest", type=int, help="bytes that bodies and attachments are cut to")
     parser.add_argument("--without-notmuch", action="store_true")
     parser.add_argument("--searches", type=Path, help=argparse.SUPPRESS)
@@ -80,7 +83,9 @@ def main() -> None:
 def machine() -> dict[str, Any]:
     """What the figures were measured on."""
     models = (
-        line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
+        line
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
     )
     name = next(models, "").partition(":")[2].strip() or platform.machine()
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
@@ -101,7 +106,9 @@ def of_weft(folder: Path, made: Plan, text: Pools, grain: str) -> dict[str, Any]
     after_hour, nothing = measured(folder, mail, grain), measured(folder, mail, grain)
     state = load_settings(folder / "weft.toml").root
     command = [sys.executable, __file__, "--searches", str(folder / "weft.toml")]
-    asked = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    asked = json.loads(
+        subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    )
     current = (state / "index" / "CURRENT").resolve()
     return figures | {
         "hour": hours[-1],
@@ -143,7 +150,10 @@ def searched(config: Path) -> dict[str, Any]:
     index, corpora = open_index(load_settings(config)), collections.corpora_folder()
     lines = (corpora / "linux-erofs" / "erofs_commits.jsonl").read_text().splitlines()
     subjects = [json.loads(line)["subject"] for line in lines[: SEARCHES // 2]]
-    asked = [*list(collections.pgsql(corpora).tasks["topics"][0])[: SEARCHES - len(subjects)], *subjects]
+    asked = [
+        *list(collections.pgsql(corpora).tasks["topics"][0])[: SEARCHES - len(subjects)],
+        *subjects,
+    ]
     return {
         "chunks": index.chunk_count,
         "ranked": times(lambda query: index.ranked([query]), asked),
@@ -186,7 +196,9 @@ def of_notmuch(folder: Path, made: Plan, text: Pools) -> dict[str, Any]:
     for number, part in enumerate(np.split(order, ends)):
         maildir(box / "cur", Writer(made, text), part)
         start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(["notmuch", "--config", str(config), "new", "--no-hooks", "--quiet"], check=True)
+        subprocess.run(
+            ["notmuch", "--config", str(config), "new", "--no-hooks", "--quiet"], check=True
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         figures["hour" if number else "first"] = {
             "seconds": time.perf_counter() - start,
@@ -206,9 +218,15 @@ def stage_table(figures: dict[str, Any]) -> Table:
     """Seconds, processor time and rates per stage of the first build, and what the third hour took of each."""
     first, hour = figures["first"], figures["hour"]
     columns = ("stage", "rows", "seconds", "processor", "rows/s", "hour: seconds", "processor")
-    table = new_table(f"{figures['mails']:,} mails, {figures['archive_bytes'] / 1e6:,.0f} MB", columns)
+    table = new_table(
+        f"{figures['mails']:,} mails, {figures['archive_bytes'] / 1e6:,.0f} MB", columns
+    )
     for stage, values in first["stages"].items():
-        rate = f"{values['rows'] / values['seconds']:,.0f}" if values["rows"] and values["seconds"] else ""
+        rate = (
+            f"{values['rows'] / values['seconds']:,.0f}"
+            if values["rows"] and values["seconds"]
+            else ""
+        )
         later = hour["stages"].get(stage, {"seconds": 0.0, "processor": 0.0})
         took = (values["seconds"], values["processor"], later["seconds"], later["processor"])
         seconds, processor, *of_hour = (f"{value:.1f}" for value in took)
@@ -218,14 +236,23 @@ def stage_table(figures: dict[str, Any]) -> Table:
 
 def size_table(figures: dict[str, Any]) -> Table:
     """What one size costs."""
-    table = new_table(f"{figures['chunks']:,} chunks", ("", "seconds", "processor", "peak MiB", "MB written"))
+    table = new_table(
+        f"{figures['chunks']:,} chunks", ("", "seconds", "processor", "peak MiB", "MB written")
+    )
     for name in ("first", "hour", "nothing"):
         build = figures[name]
-        row = (build["seconds"], build["processor"], build["peak_mib"], build["written_bytes"] / 1e6)
+        row = (
+            build["seconds"],
+            build["processor"],
+            build["peak_mib"],
+            build["written_bytes"] / 1e6,
+        )
         table.add_row(name, *(f"{value:,.1f}" for value in row))
     for name in ("first", "hour") if "notmuch" in figures else ():
         peer = figures["notmuch"][name]
-        table.add_row(f"notmuch, {name}", f"{peer['seconds']:,.1f}", f"{peer['processor']:,.1f}", "", "")
+        table.add_row(
+            f"notmuch, {name}", f"{peer['seconds']:,.1f}", f"{peer['processor']:,.1f}", "", ""
+        )
     found = (
         f"{way} p50 {figures[way]['p50_ms']:.1f}, p95 {figures[way]['p95_ms']:.1f} ms"
         for way in ("ranked", "described")

@@ -6,7 +6,8 @@ Writes monthly mboxrd files. Counts and sizes follow what was read off a databas
 messages, threads, attachments, the quantiles of their sizes, and how many mails answer, refer and quote. Between two
 given quantiles the size is a power of the share that lies above it. The text is that of the mail corpora: paragraphs
 that people wrote, signatures, file diffs and other code, drawn at random and told apart by words and digits that are
-exchanged, so that texts seldom repeat. The same seed, share and corpora give the same bytes."""
+exchanged, so that texts seldom repeat. The same seed, share and corpora give the same bytes.
+"""
 
 import base64
 import gzip
@@ -72,19 +73,25 @@ def pools(corpora: Path) -> Pools:
     for file in files:
         data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
         mails, _ = split_mbox(data, name=file.name)
-        tables = read_mail(mails, source="scale", partition="all", list_id=None, settings=MailSettings())
+        tables = read_mail(
+            mails, source="scale", partition="all", list_id=None, settings=MailSettings()
+        )
         blocks = pl.DataFrame(message_blocks(tables.messages, BlockSettings()))
         messages = pl.DataFrame(
             tables.messages.select(["message_id", "body", "subject", "from_name", "from_addr"])
         )
         made.subjects += messages.get_column("subject").to_list()
-        made.authors += [(n, a) for n, a in messages.select("from_name", "from_addr").iter_rows() if n and a]
+        made.authors += [
+            (n, a) for n, a in messages.select("from_name", "from_addr").iter_rows() if n and a
+        ]
         rows = blocks.join(messages, on="message_id", maintain_order="left").select(
             "kind", "byte_start", "byte_end", "body"
         )
         for kind, start, end, body in rows.iter_rows():
             _sort_in(made, kind, body.encode()[start:end])
-    made.subjects = sorted({re.sub(r"(?i)^(re: *)+|\[[^]]*\] *", "", s)[:90] for s in made.subjects if s})
+    made.subjects = sorted(
+        {re.sub(r"(?i)^(re: *)+|\[[^]]*\] *", "", s)[:90] for s in made.subjects if s}
+    )
     made.authors = sorted(set(made.authors))
     return made
 
@@ -98,7 +105,9 @@ def _sort_in(made: Pools, kind: str, text: bytes) -> None:
         made.signatures.append(text.strip(b"\n"))
     elif kind == "patch_or_code" and len(text) > 200:
         pieces = re.split(rb"^(?=diff --git )", text, flags=re.M)
-        made.code += [p for p in pieces[:1] if len(p) > 200 and not re.search(rb"^[-+]|^@@", p, re.M)]
+        made.code += [
+            p for p in pieces[:1] if len(p) > 200 and not re.search(rb"^[-+]|^@@", p, re.M)
+        ]
         made.diffs += [p for p in pieces[1:] if b"\n@@ " in p and b"GIT binary" not in p]
 
 
@@ -108,7 +117,8 @@ def sizes(
     """`count` sizes in random order whose quantiles are the given ones, int64.
 
     Between two quantiles the logarithm of the size goes with that of the share above it; with `bend` 1 it goes with
-    the share itself, which makes sizes in between larger."""
+    the share itself, which makes sizes in between larger.
+    """
     above = 1 - (np.arange(count) + 0.5) / count
     made = np.empty(count)
     share, size = quantiles[0]
@@ -201,7 +211,10 @@ class Writer:
         if parts:
             mark = f"----=_part_{number:x}"
             head += f'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="{mark}"\n'
-            plain = b"Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n" + body
+            plain = (
+                b"Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n"
+                + body
+            )
             middle = b"".join(b"--%s\n%s\n" % (mark.encode(), part) for part in (plain, *parts))
             content = middle + b"--%s--\n" % mark.encode()
         else:
@@ -269,11 +282,15 @@ class Writer:
         own = self.own(number)
         # A parent is often too short to be quoted that much: the author wrote the rest.
         missing = size - sum(map(len, [*own, *points]))
-        own += self.pieces(self.pool(size), missing, random.Random(self.plan.seed << 44 | number), _changed)
+        own += self.pieces(
+            self.pool(size), missing, random.Random(self.plan.seed << 44 | number), _changed
+        )
         if not quotes:
             text = b"\n\n".join(own)
         else:
-            attribution = b"" if draw.random() < QUOTE_FIRST / QUOTING else self.attribution(parent) + b"\n"
+            attribution = (
+                b"" if draw.random() < QUOTE_FIRST / QUOTING else self.attribution(parent) + b"\n"
+            )
             text = attribution + _in_turn(points, own, draw.random() < 0.3)
         if self.text.signatures and draw.random() < 0.3:
             text += b"\n\n" + draw.choice(self.text.signatures)
@@ -328,7 +345,9 @@ class Writer:
         """One MIME part: a patch, mostly, else a log, SQL or an image; very large ones are logs."""
         kind = draw.random()
         if kind < WITHOUT_TEXT / ATTACHMENTS:
-            return _part("figure.png", "image/png", b"\x89PNG\r\n\x1a\n" + draw.randbytes(min(size, 40_000)))
+            return _part(
+                "figure.png", "image/png", b"\x89PNG\r\n\x1a\n" + draw.randbytes(min(size, 40_000))
+            )
         if size > 1_000_000 or kind > 0.93:
             text = b"\n".join(self.pieces(self.text.code, size, draw, _changed))
             return _part("regression.log", "text/plain", text)

@@ -8,7 +8,8 @@
 Prints the rates of each size with their growth, the exponent of the mails between the smallest and the largest size: 1 where
 twice the mail takes twice as much. The plan multiplies the rates of the largest size; what grows faster is to be measured
 with more mail before it is believed. Of a list that was built, here of a million short mails, it prints what was measured
-beside what the rates of the largest size say of as many chunks."""
+beside what the rates of the largest size say of as many chunks.
+"""
 
 import argparse
 import json
@@ -64,21 +65,31 @@ def main() -> None:
 def tables(report: Mapping[str, Any]) -> list[str]:
     """The rates of each size of a report of scale.py, and the plan in three tables, in Markdown."""
     sizes: list[Size] = [
-        size | {"first_mails": size["mails"] - report["hour_mails"] * (1 + len(size["hours_before"]))}
+        size
+        | {"first_mails": size["mails"] - report["hour_mails"] * (1 + len(size["hours_before"]))}
         for size in sorted(report["sizes"], key=lambda size: int(size["mails"]))
     ]
     largest = sizes[-1]
     return [
         _rates(sizes),
-        _multiplied("a first build, static model", "ms of a core a mail", "core hours", _core_ms(largest), 1e3 / 3600, 1),
+        _multiplied(
+            "a first build, static model",
+            "ms of a core a mail",
+            "core hours",
+            _core_ms(largest),
+            1e3 / 3600,
+            1,
+        ),
         _multiplied("bytes", "kB a mail", "GB", _kilobytes(largest), 1.0, 0),
         _counted(largest),
-    ]  # fmt: skip
+    ]
 
 
 def compared(report: Mapping[str, Any], built: Mapping[str, Any]) -> str:
     """What the largest list of a report and the one of another take, and that of the other over what its chunks give."""
-    sizes = [max(figures["sizes"], key=lambda size: int(size["mails"])) for figures in (report, built)]
+    sizes = [
+        max(figures["sizes"], key=lambda size: int(size["mails"])) for figures in (report, built)
+    ]
     values = {
         "chunks": [float(size["chunks"]) for size in sizes],
         "archive, GB": [size["archive_bytes"] / 1e9 for size in sizes],
@@ -92,7 +103,11 @@ def compared(report: Mapping[str, Any], built: Mapping[str, Any]) -> str:
     }
     more = values["chunks"][1] / values["chunks"][0]
     lines = [
-        [row, *(f"{v:,.{0 if row == 'chunks' else 2}f}" for v in pair), f"{pair[1] / pair[0] / more:.2f}"]
+        [
+            row,
+            *(f"{v:,.{0 if row == 'chunks' else 2}f}" for v in pair),
+            f"{pair[1] / pair[0] / more:.2f}",
+        ]
         for row, pair in values.items()
     ]
     head = ["", *(f"{size['mails']:,} mails" for size in sizes), "beside what its chunks give"]
@@ -104,7 +119,9 @@ def _core_ms(size: Size) -> dict[str, float]:
     per_mail = 1e3 / size["first_mails"]
     used = {name: values["processor"] for name, values in size["first"]["stages"].items()}
     parts = {row: sum(used.pop(stage, 0.0) for stage in stages) for row, stages in STAGES.items()}
-    published = [used.pop(name) for name in list(used) if name.startswith(("publish_", "search_index"))]
+    published = [
+        used.pop(name) for name in list(used) if name.startswith(("publish_", "search_index"))
+    ]
     parts |= {RELATIONS: sum(used.values()), PUBLISHING: sum(published)}
     parts = {row: value * per_mail for row, value in parts.items()}
     total = size["first"]["processor"] * per_mail
@@ -118,7 +135,10 @@ def _kilobytes(size: Size) -> dict[str, float]:
         "mail, as mbox": size["archive_bytes"] / size["first_mails"] / 1e3,
         "lake": size["lake_bytes"] / size["mails"] / 1e3,
         INDEX: size["index_bytes"] / size["mails"] / 1e3,
-        "the same beside Qdrant, computed": QDRANT_SHARE * size["index_bytes"] / size["mails"] / 1e3,
+        "the same beside Qdrant, computed": QDRANT_SHARE
+        * size["index_bytes"]
+        / size["mails"]
+        / 1e3,
         "cache of vectors, computed": VECTOR_KB * chunks,
         "points in Qdrant, computed": POINT_KB * chunks,
     }
@@ -126,7 +146,9 @@ def _kilobytes(size: Size) -> dict[str, float]:
 
 def _rates(sizes: Sequence[Size]) -> str:
     """The measured rates of each size."""
-    cells: dict[str, list[float]] = {"chunks a mail": [size["chunks"] / size["mails"] for size in sizes]}
+    cells: dict[str, list[float]] = {
+        "chunks a mail": [size["chunks"] / size["mails"] for size in sizes]
+    }
     for row in _core_ms(sizes[-1]):
         cells[f"{row}, ms"] = [_core_ms(size)[row] for size in sizes]
     for row in _kilobytes(sizes[-1]):
@@ -141,7 +163,9 @@ def _rates(sizes: Sequence[Size]) -> str:
         [row, *(f"{v:,.2f}" for v in values), _growth(sizes, values, row in whole)]
         for row, values in cells.items()
     ]
-    return _table(["a mail takes", *(f"{size['mails']:,} mails" for size in sizes), "growth"], lines)
+    return _table(
+        ["a mail takes", *(f"{size['mails']:,} mails" for size in sizes), "growth"], lines
+    )
 
 
 def _growth(sizes: Sequence[Size], values: Sequence[float], is_whole: bool) -> str:
@@ -152,7 +176,9 @@ def _growth(sizes: Sequence[Size], values: Sequence[float], is_whole: bool) -> s
     return f"{math.log(values[-1] / values[0]) / math.log(mails) + (not is_whole):.2f}"
 
 
-def _multiplied(head: str, unit: str, of: str, rates: Mapping[str, float], factor: float, digits: int) -> str:
+def _multiplied(
+    head: str, unit: str, of: str, rates: Mapping[str, float], factor: float, digits: int
+) -> str:
     """Rates of a mail, and what they are for each number of millions."""
     rate_digits = 2 if digits else 1
     lines = [
@@ -179,14 +205,17 @@ def _counted(size: Size) -> str:
         "dollars a month, nodes of Qdrant": (f"{n * NODE_MONTH:,}" for n in nodes),
     }
     return _table(
-        ["", "1 million", "10 million", "100 million"], [[row, *cells] for row, cells in rows.items()]
+        ["", "1 million", "10 million", "100 million"],
+        [[row, *cells] for row, cells in rows.items()],
     )
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """A table in Markdown, numbers to the right."""
     rule = ["---", *["---:"] * (len(head) - 1)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines)).replace("|  |", "| |")
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines)).replace(
+        "|  |", "| |"
+    )
 
 
 if __name__ == "__main__":

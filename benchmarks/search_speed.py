@@ -6,7 +6,8 @@ Builds the PostgreSQL lists and linux-erofs with Weft, copies them with `replica
 prints, measured in this run: opening in a new process until the first hits are there (files that were read before
 may be in the page cache), single searches with snippets and descriptions and without, a hundred searches at once,
 the share of the ten nearest vectors that the default way finds, and the peak memory of the process.
-Queries are the lines of PostgreSQL's TODO list and subjects of commits to erofs."""
+Queries are the lines of PostgreSQL's TODO list and subjects of commits to erofs.
+"""
 
 import argparse
 import json
@@ -61,10 +62,14 @@ grain = "year"
 def main() -> None:
     """Build what is missing, measure each size in a process of its own, print a table."""
     parser = new_parser(__doc__)
-    parser.add_argument("--state", type=Path, help="where indexes are kept; default: a temporary folder")
+    parser.add_argument(
+        "--state", type=Path, help="where indexes are kept; default: a temporary folder"
+    )
     parser.add_argument("--chunks", type=int, nargs="+", default=[100_000, 300_000, 1_000_000])
     parser.add_argument("--no-peers", action="store_true", help="leave tantivy and faiss out")
-    parser.add_argument("--measure", choices=["weft", "open", "tantivy", "faiss"], help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--measure", choices=["weft", "open", "tantivy", "faiss"], help=argparse.SUPPRESS
+    )
     parser.add_argument("--index", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
@@ -136,7 +141,8 @@ def seconds(work: Callable[[], Any]) -> float:
 def peak() -> float:
     """Peak memory of this process in MB, mapped pages included.
 
-    What `getrusage` tells is no less than what the process had that began this one."""
+    What `getrusage` tells is no less than what the process had that began this one.
+    """
     return int(_PEAK.search(Path("/proc/self/status").read_text())[1]) / 1024  # type: ignore[index]
 
 
@@ -177,10 +183,15 @@ def measured_weft(path: Path) -> dict[str, Any]:
 def measured_tantivy(path: Path) -> dict[str, Any]:
     """Tantivy over subjects and texts of the same chunks, stemmed."""
     schema = tantivy.SchemaBuilder().add_text_field("text", tokenizer_name="en_stem").build()
-    with tempfile.TemporaryDirectory() as folder, duckdb.connect(str(path), read_only=True) as connection:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        duckdb.connect(str(path), read_only=True) as connection,
+    ):
         index = tantivy.Index(schema, path=folder)
         writer = index.writer(heap_size=256 << 20)
-        cursor = connection.execute("SELECT concat_ws(chr(10), title, text_lex, quote_lex) FROM chunks")
+        cursor = connection.execute(
+            "SELECT concat_ws(chr(10), title, text_lex, quote_lex) FROM chunks"
+        )
         start = time.perf_counter()
         while rows := cursor.fetchmany(20_000):
             for (text,) in rows:
@@ -194,8 +205,12 @@ def measured_tantivy(path: Path) -> dict[str, Any]:
             words = "".join(c if c.isalnum() else " " for c in query)
             return searcher.search(index.parse_query(words, ["text"]), 50)
 
-        return {"rank": times(search, asked), "rank_batch": seconds(lambda: [search(q) for q in asked[:BATCH]]),
-                "built": built, "peak": peak()}  # fmt: skip
+        return {
+            "rank": times(search, asked),
+            "rank_batch": seconds(lambda: [search(q) for q in asked[:BATCH]]),
+            "built": built,
+            "peak": peak(),
+        }
 
 
 def measured_faiss(path: Path) -> dict[str, Any]:
@@ -236,16 +251,28 @@ def recall(found: Sequence[np.ndarray], vectors: np.ndarray, asked: np.ndarray) 
 def shown(chunks: int, results: dict[str, dict[str, Any]]) -> Table:
     """One table for one number of chunks."""
     at_once = f"{BATCH} at once, s"
-    columns = ("", "p50 ms", "p95 ms", "processor ms", at_once, "recall@10", "index made, s", "peak MB")
+    columns = (
+        "",
+        "p50 ms",
+        "p95 ms",
+        "processor ms",
+        at_once,
+        "recall@10",
+        "index made, s",
+        "peak MB",
+    )
     table = new_table(f"{chunks:,} chunks", columns)
     weft = results["weft"]
     rows = [
         (f"Weft, hits with snippets ({weft['way']})", weft["search"], weft["search_batch"], weft),
         ("Weft, ranked only", weft["rank"], weft["rank_batch"], weft),
         ("Weft, ranked without a second look", weft["once"], weft["once_batch"], weft),
-        *((name, results[name]["rank"], results[name]["rank_batch"], results[name])
-          for name in ("tantivy", "faiss") if name in results),
-    ]  # fmt: skip
+        *(
+            (name, results[name]["rank"], results[name]["rank_batch"], results[name])
+            for name in ("tantivy", "faiss")
+            if name in results
+        ),
+    ]
     for name, single, batch, result in rows:
         shown_recall = f"{result['recall']:.3f}" if "recall" in result else ""
         built = f"{result['built']:.1f}" if "built" in result else ""

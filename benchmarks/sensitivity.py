@@ -13,7 +13,8 @@ collection, never those of the mails that it judges), `-sensitivity:labelled` (a
 
 Printed are, with 95 % intervals by the bootstrap over queries: nDCG@10 of the relevant mails that are not sensitive, the
 share of queries with a sensitive mail among the first ten, such mails a query, nDCG@10 if a query that shows one
-counts 0, and, of all mails, the share of the sensitive ones that is left out and that of the others."""
+counts 0, and, of all mails, the share of the sensitive ones that is left out and that of the others.
+"""
 
 import json
 import tempfile
@@ -48,10 +49,13 @@ list_id = "office"
 FOLDS, SHOWN, DEPTH, SHIPPED = 5, 10, 200, sensitive_texts.FOUND
 NONE = "no protection"
 PROTECTIONS = {
-    NONE: ("", None), "rules: no secrets": ("-sensitivity:secret", None),
-    "rules: no personal data": ("sensitivity:public", None), "classifier": ("-sensitivity:alike", None),
-    "classifier that finds .8 of the examples": ("-sensitivity:alike", 0.8), "labels": ("-sensitivity:labelled", None),
-}  # fmt: skip
+    NONE: ("", None),
+    "rules: no secrets": ("-sensitivity:secret", None),
+    "rules: no personal data": ("sensitivity:public", None),
+    "classifier": ("-sensitivity:alike", None),
+    "classifier that finds .8 of the examples": ("-sensitivity:alike", 0.8),
+    "labels": ("-sensitivity:labelled", None),
+}
 """The condition of each, and the share of sensitive examples that the threshold finds, if it is not the shipped one."""
 
 
@@ -170,14 +174,20 @@ def write(collection: Collection, folder: Path) -> None:
 def figures(collection: Collection, index: Any, condition: str, folder: Path) -> list[str]:
     """The cells of a row."""
     shown = shown_texts(collection, index, condition, folder)
-    ranked = [[hit for hit in search(index, query) if hit[0] in shown] for query in collection.queries]
-    sensitive = collection.is_sensitive
-    leaks = np.array([sum(sensitive[key] for key, _ in hits[:SHOWN]) for hits in ranked], dtype=float)
-    public = [frozenset(key for key in right if not sensitive[key]) for right in collection.relevant]
-    can_be_found = np.array([bool(right) for right in public])
-    gain = np.where(can_be_found, measured([hits[:SHOWN] for hits in ranked], public)["nDCG@10"], 0.0)[
-        can_be_found
+    ranked = [
+        [hit for hit in search(index, query) if hit[0] in shown] for query in collection.queries
     ]
+    sensitive = collection.is_sensitive
+    leaks = np.array(
+        [sum(sensitive[key] for key, _ in hits[:SHOWN]) for hits in ranked], dtype=float
+    )
+    public = [
+        frozenset(key for key in right if not sensitive[key]) for right in collection.relevant
+    ]
+    can_be_found = np.array([bool(right) for right in public])
+    gain = np.where(
+        can_be_found, measured([hits[:SHOWN] for hits in ranked], public)["nDCG@10"], 0.0
+    )[can_be_found]
     cells = []
     for values in (gain, leaks > 0):
         mean = bootstrap(np.asarray(values, dtype=float))

@@ -2,7 +2,8 @@
 
 python benchmarks/serving.py [weft.toml]; prints a row for each kind of page: milliseconds at the server (least, median and
 95th percentile), processor time, kilobytes, and the load of the machine. With `--thread 300` the first 300 mails of the
-sources are made one thread, each the answer to an earlier one, and built in a folder that is removed again."""
+sources are made one thread, each the answer to an earlier one, and built in a folder that is removed again.
+"""
 
 import argparse
 import asyncio
@@ -25,11 +26,21 @@ from dagster_project.orchestration.instance import open_instance
 
 CONFIG = Path("data/sample/weft.toml")
 QUERIES = (
-    "why is the lock taken twice", "compressed pages readahead", "superblock checksum", "s:patch zstd", '"on demand"',
-    "memory leak in error path", "d:2021..", "f:gao inline data", "has:attachment log", "release notes",
-)  # fmt: skip
+    "why is the lock taken twice",
+    "compressed pages readahead",
+    "superblock checksum",
+    "s:patch zstd",
+    '"on demand"',
+    "memory leak in error path",
+    "d:2021..",
+    "f:gao inline data",
+    "has:attachment log",
+    "release notes",
+)
 PEOPLE, ASKED = 50, 4
-_NAMES = re.compile(rb"^(?:Message-ID|In-Reply-To|References):[^\n]*\n(?:[ \t][^\n]*\n)*", re.M | re.I)
+_NAMES = re.compile(
+    rb"^(?:Message-ID|In-Reply-To|References):[^\n]*\n(?:[ \t][^\n]*\n)*", re.M | re.I
+)
 _FROM = re.compile(rb"^From ", re.M)
 BASE = "http://127.0.0.1:8320"
 
@@ -38,7 +49,9 @@ def main() -> None:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("config", nargs="?", type=Path, default=CONFIG)
-    arguments.add_argument("--thread", type=int, default=0, help="mails of a thread to measure instead")
+    arguments.add_argument(
+        "--thread", type=int, default=0, help="mails of a thread to measure instead"
+    )
     given = arguments.parse_args()
     settings = load_settings(given.config)
     with TemporaryDirectory() as folder:
@@ -51,7 +64,9 @@ def main() -> None:
 def one_thread(settings: Settings, folder: Path, count: int) -> Settings:
     """The settings of an index of one thread, of the first mails of the sources: each answers that of a third its number."""
     sources = make_sources(settings)
-    found = (mail.data for part in sources.discover() for mail in sources.mails(part) if not mail.fault)
+    found = (
+        mail.data for part in sources.discover() for mail in sources.mails(part) if not mail.fault
+    )
     mails = []
     for number, data in enumerate(islice((mail for mail in found if b"\n\n" in mail), count)):
         head, _, body = _NAMES.sub(b"", data).partition(b"\n\n")
@@ -74,7 +89,9 @@ def one_thread(settings: Settings, folder: Path, count: int) -> Settings:
     return made
 
 
-async def serve(settings: Settings, measure: Callable[[httpx2.AsyncClient], Awaitable[None]]) -> None:
+async def serve(
+    settings: Settings, measure: Callable[[httpx2.AsyncClient], Awaitable[None]]
+) -> None:
     """Ask the pages over the index of some settings."""
     app = web_app(settings, seconds=120)
     async with app.router.lifespan_context(app):
@@ -123,7 +140,9 @@ async def row(client: httpx2.AsyncClient, name: str, pages: list, rounds: int) -
             seconds.append(time.perf_counter() - start)
             assert answer.status_code == 200, (page, answer.status_code)
     each = (time.process_time() - cpu) / len(seconds) * 1000
-    p50, p95 = (1000 * q for q in (statistics.median(seconds), sorted(seconds)[int(len(seconds) * 0.95)]))
+    p50, p95 = (
+        1000 * q for q in (statistics.median(seconds), sorted(seconds)[int(len(seconds) * 0.95)])
+    )
     print(
         f"{name:<16}{1000 * min(seconds):6.0f} ms at least, {p50:6.0f} ms, p95 {p95:6.0f} ms, "
         f"{each:6.0f} ms of processor, {max(sizes) / 1000:8.0f} kB"

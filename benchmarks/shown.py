@@ -4,7 +4,8 @@
 
 QUERIES.txt has a query a line. A hit of a mail is *mixed* if its text holds four words in a row that only the quotes of
 the mail have and four that only its author's text has; *empty* if it is a salutation, a sign-off or an attribution and
-nothing else; a *repeat* if four fifths of its four-word sequences stand in a higher hit. `--print` writes the texts."""
+nothing else; a *repeat* if four fifths of its four-word sequences stand in a higher hit. `--print` writes the texts.
+"""
 
 import re
 from argparse import ArgumentParser
@@ -65,14 +66,18 @@ def main() -> None:
                     if _EMPTY.fullmatch(hit["snippet"].strip("… ")) and not hit.get("quoted_text"):
                         found.append("empty")
                 text = grams(f"{hit['snippet']} {hit.get('quoted_text') or ''}")
-                if (text and len(text & above) >= 0.8 * len(text)) or not hit["snippet"].strip("… "):
+                if (text and len(text & above) >= 0.8 * len(text)) or not hit["snippet"].strip(
+                    "… "
+                ):
                     found.append("repeats")
                 above |= text
                 counts["hits"] += 1
                 for name in found:
                     counts[name] += 1
                 facts = [hit["subject"], hit["from_name"], hit["chunk_kind"], hit["filename"]]
-                lines.append(f"{hit['rank']}. [{' '.join(found)}] {' · '.join(filter(None, facts))}")
+                lines.append(
+                    f"{hit['rank']}. [{' '.join(found)}] {' · '.join(filter(None, facts))}"
+                )
                 if hit.get("quoted_text"):
                     lines.append(f"     > {hit['quoted_name']}: {hit['quoted_text']}")
                 lines.append(f"     {hit['snippet']}")

@@ -4,7 +4,8 @@
 
 Prints, measured in this run: seconds and rates per stage, peak memory of the build process, the
 same build over half of the files (twice the mail should take about twice the time), a second
-build that finds nothing to do, and single searches (p50 and p95 over the commit subjects)."""
+build that finds nothing to do, and single searches (p50 and p95 over the commit subjects).
+"""
 
 import json
 import resource
@@ -30,7 +31,9 @@ from dagster_project.models.embedders import make_embedder
 def main() -> None:
     """Run and print everything."""
     parser = new_parser(__doc__)
-    parser.add_argument("--grain", choices=["month", "year"], default="year", help="partition grain")
+    parser.add_argument(
+        "--grain", choices=["month", "year"], default="year", help="partition grain"
+    )
     arguments = parser.parse_args()
     corpora = collections.corpora_folder()
     console = Console(width=100)
@@ -41,7 +44,9 @@ def main() -> None:
         second = built(whole, f"{corpora}/linux-erofs/linux-erofs.*.gz", arguments.grain)
         console.print(stage_table(first, second))
         again = built(whole, f"{corpora}/linux-erofs/linux-erofs.*.gz", arguments.grain)
-        console.print(f"second build: {again['outcome']} in {again['wall']:.2f} s, process start included")
+        console.print(
+            f"second build: {again['outcome']} in {again['wall']:.2f} s, process start included"
+        )
         console.print(search_times(whole / "weft.toml", corpora))
 
 
@@ -64,7 +69,15 @@ def built(folder: Path, path: str, grain: str) -> dict[str, Any]:
     source = f'list_id = "linux-erofs"\npath = "{path}"\ngrain = "{grain}"'
     config = collections.settings_file(folder, "erofs", source)
     start, used_before = time.perf_counter(), _processor_time()
-    command = [sys.executable, "-m", "dagster_project.cli", "build", "--json", "--config", str(config)]
+    command = [
+        sys.executable,
+        "-m",
+        "dagster_project.cli",
+        "build",
+        "--json",
+        "--config",
+        str(config),
+    ]
     peak = peak_mapped = 0.0
     with tempfile.TemporaryFile("w+") as printed:
         build = subprocess.Popen(command, stdout=printed)
@@ -110,7 +123,9 @@ def resident(pid: int) -> tuple[float, float]:
 
 def stage_table(half: dict[str, Any], whole: dict[str, Any]) -> Table:
     """Seconds and rates per stage for both builds."""
-    mails = [r["published"]["rows_messages"] + r["published"]["rows_quarantine"] for r in (half, whole)]
+    mails = [
+        r["published"]["rows_messages"] + r["published"]["rows_quarantine"] for r in (half, whole)
+    ]
     columns = ("stage", "rows", "seconds", "rows/s", "half: seconds", "ratio")
     table = new_table(f"linux-erofs: {mails[0]:,} and {mails[1]:,} mails", columns)
     for stage, values in whole["stages"].items():

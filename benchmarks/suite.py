@@ -6,7 +6,8 @@ Runs the tests that `make test` runs, or with --all those that `make test-all` a
 seconds of the run, and the dearest folders, files and cases with their share. A case includes the fixtures that it was
 the first to request and the processes that it waited for. With --order it writes tests/longest_first.txt, the order in
 which files begin; run it once without --all and then with it. With --branches (`pip install coverage`) it prints the
-share of branches of each folder that ran too, in processes that tests start as well, and takes twice as long."""
+share of branches of each folder that ran too, in processes that tests start as well, and takes twice as long.
+"""
 
 import json
 import os

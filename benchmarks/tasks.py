@@ -64,7 +64,8 @@ class Text(NamedTuple):
 class Task:
     """Queries and the items that are right for each.
 
-    `without` are items left out of the list of a query; `sources` name the one source that each is asked of."""
+    `without` are items left out of the list of a query; `sources` name the one source that each is asked of.
+    """
 
     name: str
     queries: Sequence[str]
@@ -100,7 +101,8 @@ class Task:
 class Corpus:
     """An index with its tasks.
 
-    `items` names the item of each chunk number; `peers` has the texts that bm25s ranks, by name."""
+    `items` names the item of each chunk number; `peers` has the texts that bm25s ranks, by name.
+    """
 
     name: str
     index: SearchIndex
@@ -118,7 +120,8 @@ def corpus(
 ) -> Corpus:
     """One of CORPORA, UNSEEN or MONTHS, its index built below `state` or brought up to date.
 
-    `changed` are settings of [search], `chunks` of [chunks]; `build` takes the place of `built`."""
+    `changed` are settings of [search], `chunks` of [chunks]; `build` takes the place of `built`.
+    """
     folder, wanted = collections.corpora_folder(), chunks or {}
     build = build or (lambda config: built(config, changed or {}))
     if name == "documents":
@@ -150,12 +153,22 @@ def passages_settings(corpora: Path, folder: Path) -> Path:
 
 def built(config: Path, changed: Mapping[str, str]) -> SearchIndex:
     """The index of a settings file, brought up to date."""
-    command = [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", str(config)]
+    command = [
+        sys.executable,
+        "-m",
+        "dagster_project.cli",
+        "build",
+        "--quiet",
+        "--config",
+        str(config),
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     settings = load_settings(config)
     search = SearchSettings.model_validate({**settings.search.model_dump(), **changed})
     embedder, reranker = make_embedder(settings.embedding), Reranker(settings.rerank)
-    return SearchIndex(current_version(settings.root / "index"), embedder, settings.terms, search, reranker)
+    return SearchIndex(
+        current_version(settings.root / "index"), embedder, settings.terms, search, reranker
+    )
 
 
 def _pgsql(folder: Path, state: Path, chunks: Mapping[str, str], build: Build) -> Corpus:
@@ -168,7 +181,9 @@ def _pgsql(folder: Path, state: Path, chunks: Mapping[str, str], build: Build) -
     return _mail("pgsql", index, tasks)
 
 
-def _erofs(folder: Path, state: Path, chunks: Mapping[str, str], build: Build, months: str) -> Corpus:
+def _erofs(
+    folder: Path, state: Path, chunks: Mapping[str, str], build: Build, months: str
+) -> Corpus:
     source = collections.erofs_source(folder, months)
     index = build(collections.settings_file(state / "erofs", "erofs", source, chunks))
     found = collections.erofs(folder, index.path)
@@ -180,7 +195,11 @@ def _erofs(folder: Path, state: Path, chunks: Mapping[str, str], build: Build, m
         [
             Task(f"linux-erofs, {mail}", *own),
             Task(f"linux-erofs, {rest}", *others, without=[of_mail[q] for q in others[0]]),
-            Task("linux-erofs, subject of a commit to its mail", [q.split("\n")[0] for q in own[0]], own[1]),
+            Task(
+                "linux-erofs, subject of a commit to its mail",
+                [q.split("\n")[0] for q in own[0]],
+                own[1],
+            ),
         ],
     )
 
@@ -196,7 +215,9 @@ def _mail(name: str, index: SearchIndex, tasks: Sequence[Task]) -> Corpus:
         dict(index.connection.execute("SELECT chunk_no, doc_id FROM chunks").fetchall()),
         {
             "whole mails": [Text(m, "", f"{s}\n{b}") for m, s, b in mails],
-            "mails without quotes": [Text(m, "", f"{s}\n{_QUOTED.sub('', b)}") for m, s, b in mails],
+            "mails without quotes": [
+                Text(m, "", f"{s}\n{_QUOTED.sub('', b)}") for m, s, b in mails
+            ],
             "Weft's chunks": _chunk_texts(index, "doc_id"),
         },
     )
@@ -208,28 +229,39 @@ def documents(folder: Path, index: SearchIndex) -> Corpus:
         "SELECT chunk_id, doc_id, list_min([s.byte_start FOR s IN spans]), "
         "list_max([s.byte_end FOR s IN spans]) FROM chunks ORDER BY chunk_id"
     ).fetchall()
-    asked = [json.loads(x) for x in (folder / "passages" / "questions.jsonl").read_text().splitlines()]
+    asked = [
+        json.loads(x) for x in (folder / "passages" / "questions.jsonl").read_text().splitlines()
+    ]
     tasks = []
     for name in sorted({question["corpus"] for question in asked}):
         text = (folder / "passages" / f"{name}.md").read_bytes().decode()
-        own = [(chunk, start, end) for chunk, doc, start, end in spans if doc == f"passages:{name}.md"]
+        own = [
+            (chunk, start, end) for chunk, doc, start, end in spans if doc == f"passages:{name}.md"
+        ]
         questions = [q for q in asked if q["corpus"] == name]
         right = [_holding(byte_ranges(text, q["references"]), own) for q in questions]
         title = {"state_of_the_union": "a speech", "wikitexts": "encyclopaedia articles"}[name]
         tasks.append(Task(f"{title}, questions", [q["question"] for q in questions], right))
     return Corpus(
-        "documents", index, tasks, _chunk_ids(index), {"the same chunks": _chunk_texts(index, "chunk_id")}
+        "documents",
+        index,
+        tasks,
+        _chunk_ids(index),
+        {"the same chunks": _chunk_texts(index, "chunk_id")},
     )
 
 
 def byte_ranges(text: str, references: Sequence[Mapping[str, int]]) -> list[tuple[int, int]]:
     """The bytes that the characters of references stand at."""
     return [
-        (len(text[: r["start_index"]].encode()), len(text[: r["end_index"]].encode())) for r in references
+        (len(text[: r["start_index"]].encode()), len(text[: r["end_index"]].encode()))
+        for r in references
     ]
 
 
-def _holding(passages: Sequence[tuple[int, int]], chunks: Sequence[tuple[str, int, int]]) -> frozenset[str]:
+def _holding(
+    passages: Sequence[tuple[int, int]], chunks: Sequence[tuple[str, int, int]]
+) -> frozenset[str]:
     """The chunks that hold at least half of a passage, or more of it than all others."""
     found = set()
     for begin, end in passages:
@@ -248,11 +280,15 @@ def _conversations(folder: Path, state: Path, build: Build) -> Corpus:
     queries, relevant, sources = [], [], []
     for sample in samples:
         name = sample["sample_id"]
-        items |= {chunk: f"{name} {turn}" for chunk, turn in turn_ids(index, name, told[name]).items()}
+        items |= {
+            chunk: f"{name} {turn}" for chunk, turn in turn_ids(index, name, told[name]).items()
+        }
         for turn, at, author, text in told[name]:
             texts["turns"].append(Text(f"{name} {turn}", name, text))
             texts["date, speaker and turn"].append(
-                Text(f"{name} {turn}", name, f"{datetime.fromisoformat(at):%d %B %Y} {author} {text}")
+                Text(
+                    f"{name} {turn}", name, f"{datetime.fromisoformat(at):%d %B %Y} {author} {text}"
+                )
             )
         for question in sample["qa"]:
             if question["evidence"]:
@@ -276,13 +312,21 @@ def _meetings(folder: Path, state: Path, build: Build) -> Corpus:
     items: dict[int, str] = {}
     for one in said:
         turns = [(str(n), *turn) for n, turn in enumerate(one.turns)]
-        items |= {chunk: f"{one.name} {turn}" for chunk, turn in turn_ids(index, one.name, turns).items()}
+        items |= {
+            chunk: f"{one.name} {turn}" for chunk, turn in turn_ids(index, one.name, turns).items()
+        }
     asked = [
-        (text, frozenset(f"{c.name} {n}" for n in right), c.name) for c in said for text, right in c.questions
+        (text, frozenset(f"{c.name} {n}" for n in right), c.name)
+        for c in said
+        for text, right in c.questions
     ]
     queries, relevant, sources = zip(*asked, strict=True)
     return Corpus(
-        "meetings", index, [Task("meetings, questions", queries, relevant, sources=sources)], items, {}
+        "meetings",
+        index,
+        [Task("meetings, questions", queries, relevant, sources=sources)],
+        items,
+        {},
     )
 
 
@@ -290,13 +334,17 @@ def _raid(folder: Path, state: Path, chunks: Mapping[str, str], build: Build) ->
     """Questions of a list; right are the replies that the asker thanked for, or all by others."""
     source = f'list_id = "linux-raid"\npath = "{folder}/linux-raid/linux-raid.202[01]*.gz"\ngrain = "year"'
     index = build(collections.settings_file(state, "linux-raid", source, chunks))
-    there = {mail for (mail,) in index.connection.execute("SELECT message_id FROM messages").fetchall()}
+    there = {
+        mail for (mail,) in index.connection.execute("SELECT message_id FROM messages").fetchall()
+    }
     rows = map(json.loads, (folder / "linux-raid" / "questions.jsonl").read_text().splitlines())
     asked = [row for row in rows if row["asked_in"] in there]
     found = []
     for key, title in (("right", "replies thanked for"), ("replies", "replies of others")):
         own = [(r["query"], there.intersection(r[key]), frozenset([r["asked_in"]])) for r in asked]
-        queries, relevant, without = zip(*((q, frozenset(a), w) for q, a, w in own if a), strict=True)
+        queries, relevant, without = zip(
+            *((q, frozenset(a), w) for q, a, w in own if a), strict=True
+        )
         found.append(Task(f"linux-raid, {title}", queries, relevant, without=without))
     return _mail("linux-raid", index, found)
 
@@ -363,7 +411,12 @@ def weft_rankings(
         spent: dict[str, float] = {}
 
         def note(
-            stage: str, hits: pl.DataFrame, dropped: pl.DataFrame, told=told, spent=spent, start=start
+            stage: str,
+            hits: pl.DataFrame,
+            dropped: pl.DataFrame,
+            told=told,
+            spent=spent,
+            start=start,
         ) -> None:
             spent[stage] = time.perf_counter() - start
             if stage in stages:
@@ -398,9 +451,13 @@ def peer_rankings(corpus: Corpus, task: Task) -> dict[str, Timed]:
 
 def baselines(corpus: Corpus, task: Task) -> dict[str, Ranking]:
     """What anybody would build of the first texts of `peers`: bm25s, with .6 of the best score of the thread added to each
-    mail, and a blend with the vectors of the same texts, both scaled by minimum and maximum, words weighing .6."""
+    mail, and a blend with the vectors of the same texts, both scaled by minimum and maximum, words weighing .6.
+    """
     texts = next(iter(corpus.peers.values()))
-    embedder, threads = corpus.index.embedder, dict(corpus.index.connection.execute(_THREADS).fetchall())
+    embedder, threads = (
+        corpus.index.embedder,
+        dict(corpus.index.connection.execute(_THREADS).fetchall()),
+    )
     found: dict[str, list] = {
         name: [[]] * len(task.queries) for name in ("bm25s", "with its thread", "blend")
     }
@@ -408,7 +465,9 @@ def baselines(corpus: Corpus, task: Task) -> dict[str, Ranking]:
         own = [t for t in texts if source in (None, t.source)]
         _, thread = np.unique([threads.get(t.item, t.item) for t in own], return_inverse=True)
         queries = [task.queries[n] for n in numbers]
-        cosines = embedder.embed_queries(queries) @ embedder.embed_documents([t.words for t in own]).T
+        cosines = (
+            embedder.embed_queries(queries) @ embedder.embed_documents([t.words for t in own]).T
+        )
         words = word_scores([t.words for t in own])
         for number, query, cosine in zip(numbers, queries, cosines, strict=True):
             score, best = words(query), np.zeros(len(own))
@@ -427,7 +486,9 @@ def _unit(scores: np.ndarray) -> np.ndarray:
     return (scores - scores.min()) / (np.ptp(scores) or 1.0)
 
 
-def ranker(texts: Sequence[tuple[str, str]]) -> Callable[[Sequence[str]], list[list[tuple[str, float]]]]:
+def ranker(
+    texts: Sequence[tuple[str, str]],
+) -> Callable[[Sequence[str]], list[list[tuple[str, float]]]]:
     """A function from queries to ranked (item, score) lists by bm25s (Lucene's BM25, stemmed)."""
     score = word_scores([t for _, t in texts])
 

@@ -4,7 +4,8 @@
 
 A window is a mail with those before and after it in its thread, read depth first, without quotes. The first hits of
 the default search get the BM25 score of their window among the windows of all mails, scaled by minimum and maximum,
-times a weight, added to their own score. Prints nDCG@10, MRR@10 and Recall@10 by width and weight; 0 is the default."""
+times a weight, added to their own score. Prints nDCG@10, MRR@10 and Recall@10 by width and weight; 0 is the default.
+"""
 
 import re
 import tempfile
@@ -29,9 +30,14 @@ def main() -> None:
     """Build what is missing, rerank, print one table per task."""
     parser = new_parser(__doc__)
     parser.add_argument(
-        "--corpus", action="append", choices=("pgsql", tasks.MONTHS, "erofs"), help="one corpus only"
+        "--corpus",
+        action="append",
+        choices=("pgsql", tasks.MONTHS, "erofs"),
+        help="one corpus only",
     )
-    parser.add_argument("--state", type=Path, help="where indexes are kept; default: a temporary folder")
+    parser.add_argument(
+        "--state", type=Path, help="where indexes are kept; default: a temporary folder"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         for name in arguments.corpus or ("pgsql", tasks.MONTHS):
@@ -53,7 +59,10 @@ def measure(corpus: tasks.Corpus, task: tasks.Task) -> None:
         score = tasks.word_scores(texts)
         scores = [score(query) for query in task.queries]
         for weight in WEIGHTS:
-            again = [reranked(hits, weight, place, found) for hits, found in zip(ranked, scores, strict=True)]
+            again = [
+                reranked(hits, weight, place, found)
+                for hits, found in zip(ranked, scores, strict=True)
+            ]
             values = task.measured(again)
             means = [f"{values[name].mean():.3f}" for name in collections.MEASURES[:3]]
             shown.add_row(str(width), f"{weight:g}", *means, *ahead(default, values[HEAD]))

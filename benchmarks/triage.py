@@ -5,7 +5,8 @@
 The issues of the shipped sample, whose frontmatter names what they repeat (`duplicate_of`), and of a built linux-erofs,
 named by its settings file, the cover letters and lone patches, of which those of one series repeat each other: once as they
 are, once without their titles. The confidences of a collection are fitted without it, on the other one; the constants
-printed last, on both, are those of `dagster_project/extras/triage/transforms/duplicates.py`."""
+printed last, on both, are those of `dagster_project/extras/triage/transforms/duplicates.py`.
+"""
 
 import json
 import re
@@ -61,7 +62,9 @@ class Judged(NamedTuple):
 def main() -> None:
     """Print two tables and the constants."""
     parser = new_parser(__doc__)
-    parser.add_argument("settings", nargs="?", type=Path, help="settings file of a built linux-erofs")
+    parser.add_argument(
+        "settings", nargs="?", type=Path, help="settings file of a built linux-erofs"
+    )
     path = parser.parse_args().settings
     collections = [sample()]
     if path:
@@ -74,7 +77,11 @@ def main() -> None:
     console, figures = Console(width=140), new_table("repeats", ("collection", *_FIGURES))
     curve = new_table(
         "confidence",
-        ("collection", *(f"{a:.1f}-{b:.1f}" for a, b in zip(_BINS, _BINS[1:], strict=False)), "Brier"),
+        (
+            "collection",
+            *(f"{a:.1f}-{b:.1f}" for a, b in zip(_BINS, _BINS[1:], strict=False)),
+            "Brier",
+        ),
     )
     for own in judged:
         others = [
@@ -100,7 +107,8 @@ def sample() -> Items:
     ).documents
     issues = issue_items(documents)
     facts = {
-        f"issues:{fact['number']}": fact for fact in map(json.loads, documents["frontmatter"].to_pylist())
+        f"issues:{fact['number']}": fact
+        for fact in map(json.loads, documents["frontmatter"].to_pylist())
     }
     groups = [facts[f"issues:{n}"].get("duplicate_of") or str(n) for n in issues["number"]]
     return Items("issues of the sample", issues["title"], issues["text"], groups)
@@ -113,7 +121,10 @@ def erofs(path: Path) -> Items:
     ) as index:
         series, titles, bodies = zip(*index.execute(_COVERS).fetchall(), strict=True)
     return Items(
-        "linux-erofs covers", pl.Series(titles), pl.Series([_DIFF.split(b, 1)[0] for b in bodies]), series
+        "linux-erofs covers",
+        pl.Series(titles),
+        pl.Series([_DIFF.split(b, 1)[0] for b in bodies]),
+        series,
     )
 
 
@@ -122,7 +133,9 @@ def judge(items: Items) -> Judged:
     texts = [f"{title}\n{text}" for title, text in zip(items.titles, items.texts, strict=True)]
     vectors = make_embedder(EmbeddingSettings()).embed_documents(texts)
     found = list(repeats(items.titles, items.texts, vectors, TermSettings()))
-    return Judged(items, found, np.array([items.groups[r.row] == items.groups[r.earlier] for r in found]))
+    return Judged(
+        items, found, np.array([items.groups[r.row] == items.groups[r.earlier] for r in found])
+    )
 
 
 def fitted(collections: Sequence[Judged]) -> tuple[float, float]:

@@ -7,7 +7,11 @@ import dagster as dg
 
 from dagster_project.config.settings import CONFIG_VARIABLE, DEFAULT_CONFIG, Settings, load_settings
 from dagster_project.orchestration.alerts import failed_runs_sensor, warnings_sensor
-from dagster_project.orchestration.asset_jobs import asset_definitions, published_definitions, refresh_jobs
+from dagster_project.orchestration.asset_jobs import (
+    asset_definitions,
+    published_definitions,
+    refresh_jobs,
+)
 from dagster_project.orchestration.triggers.schedules import (
     daily_schedules,
     following_sensor,
@@ -27,7 +31,9 @@ _VALIDATES = "DAGSTER_IS_DEFS_VALIDATION_CLI"
 def build_definitions(settings: Settings) -> dg.Definitions:
     """The definitions for `settings`."""
     assets = asset_definitions(settings)
-    alerts = [failed_runs_sensor(settings), warnings_sensor(settings)] if settings.alerts.is_set else []
+    alerts = (
+        [failed_runs_sensor(settings), warnings_sensor(settings)] if settings.alerts.is_set else []
+    )
     names = {job.name for job in refresh_jobs(settings)}
     jobs = [job for job in assets.jobs or () if job.name in names]
     triggers = dg.Definitions(
@@ -42,10 +48,13 @@ def defs() -> dg.Definitions:
     """The definitions for `WEFT_CONFIG`, else for `weft.toml` here, else for the shipped sample.
 
     Settings that do not load become one asset that says what to do: the UI hides a load error behind two tracebacks,
-    on a page that nobody opens first."""
+    on a page that nobody opens first.
+    """
     has_settings = os.environ.get(CONFIG_VARIABLE) or Path(DEFAULT_CONFIG).exists()
     try:
-        return build_definitions(load_settings(None if has_settings or not SAMPLE.exists() else SAMPLE))
+        return build_definitions(
+            load_settings(None if has_settings or not SAMPLE.exists() else SAMPLE)
+        )
     except SettingsError as fault:
         if os.environ.get(_VALIDATES):
             raise fault.with_traceback(None) from None
@@ -56,7 +65,9 @@ def _fault_definitions(fault: SettingsError) -> dg.Definitions:
     """An asset that nothing makes, which says in place of all others why the settings do not load."""
     remedy = "Mend it, then reload the code location under **Deployment**."
     asset = dg.AssetSpec(
-        SETTINGS_FAULT, description="\n\n".join([*str(fault).splitlines(), remedy]), group_name="fault",
+        SETTINGS_FAULT,
+        description="\n\n".join([*str(fault).splitlines(), remedy]),
+        group_name="fault",
         kinds={"toml"},
-    )  # fmt: skip
+    )
     return dg.Definitions(assets=[asset])

@@ -18,18 +18,27 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "dagster_project" / "extras"
 
 INSTALLED_AS = {
-    "engines": ("spark", "ray"), "services": ("gemini",), "stores": ("s3",), "transformer": ("transformer", "onnx"),
-}  # fmt: skip
+    "engines": ("spark", "ray"),
+    "services": ("gemini",),
+    "stores": ("s3",),
+    "transformer": ("transformer", "onnx"),
+}
 """The optional dependencies of an extra, if their names are not that of its folder."""
 
 EXPLAINED = {
     "backup": ("operations.md#backup-and-disk-space",),
-    "chats": ("sources.md#chats",), "engines": ("scale.md#on-spark-or-ray",), "graph": ("graph.md",),
-    "mailboxes": ("operations.md#live-sources",), "proof": ("concepts.md#from-a-citation-back-to-its-source",),
-    "qdrant": ("scale.md#on-qdrant",), "services": ("models.md", "models.md#what-leaves-this-machine"),
-    "stores": ("operations.md#object-storage",), "transformer": ("models.md#a-transformer",),
-    "triage": ("sources.md#triage",), "web": ("serve.md",),
-}  # fmt: skip
+    "chats": ("sources.md#chats",),
+    "engines": ("scale.md#on-spark-or-ray",),
+    "graph": ("graph.md",),
+    "mailboxes": ("operations.md#live-sources",),
+    "proof": ("concepts.md#from-a-citation-back-to-its-source",),
+    "qdrant": ("scale.md#on-qdrant",),
+    "services": ("models.md", "models.md#what-leaves-this-machine"),
+    "stores": ("operations.md#object-storage",),
+    "transformer": ("models.md#a-transformer",),
+    "triage": ("sources.md#triage",),
+    "web": ("serve.md",),
+}
 """The pages and sections that explain an extra."""
 
 
@@ -38,7 +47,9 @@ def extra_pages() -> dict[str, Callable[[], str]]:
     folders = sorted(file.parent.name for file in FOLDER.glob("*/__init__.py"))
     extras = zip(folders, registry.extras(), strict=True)
     return {
-        os.path.relpath(FOLDER / folder / "README.md", ROOT / "docs"): partial(extra_page, folder, extra)
+        os.path.relpath(FOLDER / folder / "README.md", ROOT / "docs"): partial(
+            extra_page, folder, extra
+        )
         for folder, extra in extras
     }
 
@@ -56,7 +67,9 @@ def extra_page(folder: str, extra: Extra) -> str:
 
 
 def _installed(folder: str) -> str:
-    offered = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    offered = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     names = [name for name in INSTALLED_AS.get(folder, (folder,)) if name in offered]
     if not names:
         return "It needs no package beyond those of the core.\n"
@@ -66,7 +79,10 @@ def _installed(folder: str) -> str:
 
 def _additions(extra: Extra) -> Iterator[tuple[str, Iterable[str]]]:
     """The titles and lines of what an extra adds."""
-    yield "Commands", (f"- `weft {name}`: {command.help}" for name, command in extra.commands.items())
+    yield (
+        "Commands",
+        (f"- `weft {name}`: {command.help}" for name, command in extra.commands.items()),
+    )
     yield (
         "Evaluations",
         (f"- `weft eval {name}`: {command.help}" for name, command in extra.evaluations.items()),
@@ -90,7 +106,11 @@ def _additions(extra: Extra) -> Iterator[tuple[str, Iterable[str]]]:
 
 
 def _offer(service: registry.ModelService) -> str:
-    offers = {"embeds": service.embedder, "answers": service.language_model, "scores": service.scorer}
+    offers = {
+        "embeds": service.embedder,
+        "answers": service.language_model,
+        "scores": service.scorer,
+    }
     return ", ".join(name for name, place in offers.items() if place)
 
 

@@ -64,7 +64,10 @@ MADE_TYPES = {
     ("chunks", "chunk_key"): "UBIGINT",
     ("chunks", "chunk_no"): "INTEGER",
     ("chunks", "partition"): "VARCHAR",
-    **{("embedding_refusals", name): "VARCHAR" for name in ("chunk_id", "doc_id", "model", "reason")},
+    **{
+        ("embedding_refusals", name): "VARCHAR"
+        for name in ("chunk_id", "doc_id", "model", "reason")
+    },
     ("embedding_refusals", "chunk_no"): "INTEGER",
     ("embeddings", "chunk_id"): "VARCHAR",
     ("embeddings", "chunk_no"): "INTEGER",
@@ -79,7 +82,8 @@ MADE_TYPES = {
     ("messages", "partition"): "VARCHAR",
     ("nodes", "partition"): "VARCHAR",
     **{
-        (name, "bucket"): "VARCHAR" for name in ("chunk_context", "inferred_quotes", "thread_tree", "threads")
+        (name, "bucket"): "VARCHAR"
+        for name in ("chunk_context", "inferred_quotes", "thread_tree", "threads")
     },
     **{("parts", name): "VARCHAR" for name in ("hash", "part", "table_name")},
     ("partitions", "hash"): "VARCHAR",
@@ -101,7 +105,13 @@ MADE_TYPES = {
     ("readiness_by_source", "waiting"): "BIGINT",
     **{
         ("semantic_chunks", name): "BIGINT"
-        for name in ("chunk_index", "chunk_count", "char_count", "quote_anchor_chars", "quote_depth_max")
+        for name in (
+            "chunk_index",
+            "chunk_count",
+            "char_count",
+            "quote_anchor_chars",
+            "quote_depth_max",
+        )
     },
     **{
         ("semantic_chunks", name): "VARCHAR"
@@ -123,27 +133,37 @@ MADE_TYPES = {
     ("semantic_chunks", "embedding"): "FLOAT[256]",
     ("semantic_chunks", "embedding_created_at"): "TIMESTAMP WITH TIME ZONE",
     **dict.fromkeys(
-        (("open_threads", name) for name in ("thread_id", "root_id", "subject", "author")), "VARCHAR"
+        (("open_threads", name) for name in ("thread_id", "root_id", "subject", "author")),
+        "VARCHAR",
     ),
     ("open_threads", "message_count"): "BIGINT",
-    **dict.fromkeys((("open_threads", name) for name in ("first_at", "last_at")), "TIMESTAMP WITH TIME ZONE"),
+    **dict.fromkeys(
+        (("open_threads", name) for name in ("first_at", "last_at")), "TIMESTAMP WITH TIME ZONE"
+    ),
     ("open_threads", "is_unanswered"): "BOOLEAN",
     **dict.fromkeys(
-        (("reply_times", name) for name in ("thread_id", "message_id", "parent_id", "author", "answers")),
+        (
+            ("reply_times", name)
+            for name in ("thread_id", "message_id", "parent_id", "author", "answers")
+        ),
         "VARCHAR",
     ),
     ("reply_times", "replied_at"): "TIMESTAMP WITH TIME ZONE",
     ("reply_times", "reply_seconds"): "DOUBLE",
-    **dict.fromkeys((("reply_times", name) for name in ("is_first", "is_own", "is_automatic")), "BOOLEAN"),
+    **dict.fromkeys(
+        (("reply_times", name) for name in ("is_first", "is_own", "is_automatic")), "BOOLEAN"
+    ),
     **dict.fromkeys(((table, "person_id") for table in ("messages", "trailers")), "VARCHAR"),
     **dict.fromkeys((("senders", name) for name in ("message_id", "person_id", "name")), "VARCHAR"),
     **dict.fromkeys(
-        (("participants", name) for name in ("message_id", "role", "addr", "person_id", "name")), "VARCHAR"
+        (("participants", name) for name in ("message_id", "role", "addr", "person_id", "name")),
+        "VARCHAR",
     ),
     ("threads", "participant_count"): "BIGINT",
     ("senders", "is_automatic"): "BOOLEAN",
     **dict.fromkeys(
-        (("series_versions", name) for name in ("series_id", "posting_id", "title", "author")), "VARCHAR"
+        (("series_versions", name) for name in ("series_id", "posting_id", "title", "author")),
+        "VARCHAR",
     ),
     **dict.fromkeys(
         (("series_versions", name) for name in ("version", "patch_count", "reply_count")), "BIGINT"
@@ -151,7 +171,8 @@ MADE_TYPES = {
     ("series_versions", "posted_at"): "TIMESTAMP WITH TIME ZONE",
     ("series_versions", "is_latest"): "BOOLEAN",
     **dict.fromkeys(
-        (("series_reviews", name) for name in ("series_id", "message_id", "trailer", "person")), "VARCHAR"
+        (("series_reviews", name) for name in ("series_id", "message_id", "trailer", "person")),
+        "VARCHAR",
     ),
     ("series_reviews", "version"): "BIGINT",
     ("series_reviews", "replied_at"): "TIMESTAMP WITH TIME ZONE",
@@ -349,16 +370,24 @@ def tables_page() -> str:
     for name, (comment, columns) in table_sql.COMMENTS.items():
         kept_as = (name,) if name in table_sql.ADDED else lake_names(name)
         table = lake[kept_as[0]] if kept_as else None
-        kept = f"In the lake: {_codes(kept_as)}." if table else "Made by publishing; not in the lake."
+        kept = (
+            f"In the lake: {_codes(kept_as)}." if table else "Made by publishing; not in the lake."
+        )
         kind = "Primary key" if name in table_sql.PRIMARY_KEYS else "Key"
         columns_of_key = ("message_id",) if name == "messages" else table.key if table else ()
         key = f" {kind}: {_codes(columns_of_key)}." if table else ""
-        parts += [f"## {name}\n\n{comment} {kept}{key}\n", _columns(_published_columns(name, columns, table))]
+        parts += [
+            f"## {name}\n\n{comment} {kept}{key}\n",
+            _columns(_published_columns(name, columns, table)),
+        ]
     parts.append("## In the lake only\n")
     for name, note in LAKE_ONLY.items():
         table = lake[name]
         rows = ((c.name, arrow_type(c.type), c.nullable, c.comment) for c in table.columns)
-        parts += [f"### {name}\n\n{table.comment} {note} Key: {_codes(table.key)}.\n", _columns(rows)]
+        parts += [
+            f"### {name}\n\n{table.comment} {note} Key: {_codes(table.key)}.\n",
+            _columns(rows),
+        ]
     codes = "\n".join(f"| `{code}` | {meaning} |" for code, meaning in REASON_CODES.items())
     parts.append(f"## Codes of reasons\n\n{CODES_TOP}\n\n| code | meaning |\n|---|---|\n{codes}\n")
     return "\n".join(parts)
@@ -374,8 +403,12 @@ def tables_picture() -> str:
         if column in columns and owner != name and not (owner == "documents" and name in OF_WINDOWS)
     } | {("conversation_windows", name): "doc_id" for name in OF_WINDOWS}
     names = sorted({name for pair in links for name in pair})
-    boxes = {name: [name, *sorted({c for (_, n), c in links.items() if n == name})] for name in names}
-    return layered_svg("The published tables and the ids that join them", boxes, without_shortcuts(links))
+    boxes = {
+        name: [name, *sorted({c for (_, n), c in links.items() if n == name})] for name in names
+    }
+    return layered_svg(
+        "The published tables and the ids that join them", boxes, without_shortcuts(links)
+    )
 
 
 def assets_picture() -> str:
@@ -406,7 +439,9 @@ def settings_page() -> str:
         *dict.fromkeys(base for base in remotes if issubclass(base, RemoteSettings)),
     )
     sections: list[tuple[str, Any]] = [(SECTION_TITLES[m.__name__], m) for m in models]
-    sections += [(f"`[{name}]`", field.annotation) for name, field in _core_first(Settings.model_fields)]
+    sections += [
+        (f"`[{name}]`", field.annotation) for name, field in _core_first(Settings.model_fields)
+    ]
     sections += [("`[[context.rules]]`", ContextRule), ("`[lenses.NAME]`", LensSettings)]
     for title, model in sections:
         if isinstance(model, type) and issubclass(model, BaseModel) and any(_fields(model)):
@@ -443,15 +478,22 @@ def _published_columns(
 
 def _columns(rows: Iterable[tuple[str, str, bool, str]]) -> str:
     lines = ["| column | type | null | meaning |", "|---|---|---|---|"]
-    lines += [f"| `{n}` | {t} | {'yes' if null else ''} | {_cell(comment)} |" for n, t, null, comment in rows]
+    lines += [
+        f"| `{n}` | {t} | {'yes' if null else ''} | {_cell(comment)} |"
+        for n, t, null, comment in rows
+    ]
     return "\n".join([*lines, ""])
 
 
 def _keys(model: type[BaseModel]) -> str:
     lines = ["key | default | meaning", "---|---|---"]
     for name, field in _fields(model):
-        above = [c.model_fields.get(name) for c in model.__mro__[1:] if issubclass(c, StageSettings)]
-        if name != "fetch" and not any(same and same.description == field.description for same in above):
+        above = [
+            c.model_fields.get(name) for c in model.__mro__[1:] if issubclass(c, StageSettings)
+        ]
+        if name != "fetch" and not any(
+            same and same.description == field.description for same in above
+        ):
             lines.append(f"`{name}` | {_default(field)} | {_cell(field.description or '')}")
     return "\n".join([*lines, ""])
 
@@ -473,7 +515,9 @@ def _first_sentence(model: type[BaseModel]) -> str:
 def _default(field: FieldInfo) -> str:
     """The default; the other words of a key that takes one of some stand behind it."""
     options = field.annotation
-    words = [w for o in (options, *get_args(options)) if get_origin(o) is Literal for w in get_args(o)]
+    words = [
+        w for o in (options, *get_args(options)) if get_origin(o) is Literal for w in get_args(o)
+    ]
     value = None if field.is_required() else field.default
     if words and not isinstance(value, tuple):
         chosen = [] if field.is_required() else [f"`{value}`" if value else "none"]

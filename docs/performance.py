@@ -87,7 +87,8 @@ def scale_plot() -> str:
     sizes = _report()["sizes"]
     builds = {"First build, seconds": "first", "An hour, seconds": "hour"}
     panels = {
-        title: {"Weft": line(lambda s, build=build: s[build]["seconds"])} for title, build in builds.items()
+        title: {"Weft": line(lambda s, build=build: s[build]["seconds"])}
+        for title, build in builds.items()
     }
     for title, build in builds.items():
         peer = line(lambda s, build=build: s["notmuch"][build]["seconds"], "notmuch")
@@ -108,7 +109,9 @@ def scale_plot() -> str:
 def stages_plot() -> str:
     """docs/images/stages.svg: seconds of the stages of the first build of the largest list."""
     stages = _report()["sizes"][-1]["first"]["stages"]
-    return bars_svg("Seconds of each stage", {name: values["seconds"] for name, values in stages.items()})
+    return bars_svg(
+        "Seconds of each stage", {name: values["seconds"] for name, values in stages.items()}
+    )
 
 
 def _report() -> dict[str, Any]:

@@ -20,7 +20,9 @@ def layers(nodes: Iterable[str], edges: Iterable[tuple[str, str]]) -> list[list[
     for _ in names:
         for before, after in pairs:
             depth[after] = max(depth[after], depth[before] + 1)
-    rows = [[name for name in names if depth[name] == level] for level in sorted(set(depth.values()))]
+    rows = [
+        [name for name in names if depth[name] == level] for level in sorted(set(depth.values()))
+    ]
     joined = {name: [a if b == name else b for a, b in pairs if name in (a, b)] for name in names}
     for _ in range(8):
         for row in rows:
@@ -48,7 +50,9 @@ def without_shortcuts(edges: Iterable[tuple[str, str]]) -> list[tuple[str, str]]
     return [(a, b) for a, b in pairs if b not in further[a]]
 
 
-def layered_svg(title: str, boxes: Mapping[str, Sequence[str]], edges: Iterable[tuple[str, str]]) -> str:
+def layered_svg(
+    title: str, boxes: Mapping[str, Sequence[str]], edges: Iterable[tuple[str, str]]
+) -> str:
     """A picture of a graph from left to right: `boxes` are the lines in the box of each node, the first one bold."""
     pairs = list(edges)
     columns = layers(boxes, pairs)
@@ -76,7 +80,9 @@ def _height(text: Sequence[str]) -> int:
     return len(text) * _LINE + _EDGE
 
 
-def _curve(a: tuple[float, float, float], a_height: int, b: tuple[float, float, float], b_height: int) -> str:
+def _curve(
+    a: tuple[float, float, float], a_height: int, b: tuple[float, float, float], b_height: int
+) -> str:
     x1, y1, x2, y2 = a[0] + a[2], a[1] + a_height / 2, b[0], b[1] + b_height / 2
     bend = (x1 + x2) / 2
     path = f"M{x1:.1f} {y1:.1f}C{bend:.1f} {y1:.1f} {bend:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"

@@ -26,7 +26,8 @@ def topics_plot() -> str:
     head = "| strategy | 2 topics | 3 topics | 5 topics | recall, 2 | recall, 3 | recall, 5 | right tokens, 2 | 3 | 5 |"
     found = {row[0]: row for row in rows_below(head)}
     lines = {
-        name: [(n, float(v)) for n, v in zip((2, 3, 5), found[name][1:4], strict=True)] for name in _SHOWN
+        name: [(n, float(v)) for n, v in zip((2, 3, 5), found[name][1:4], strict=True)]
+        for name in _SHOWN
     }
     return lines_svg("Share of the topics with a right mail, by topics of the window", lines)
 
@@ -56,7 +57,8 @@ def lines_svg(title: str, lines: Mapping[str, Sequence[tuple[float, float]]]) ->
             _text(34, y + 4, f"{share:g}", "end"),
         ]
     parts += [
-        _text(40 + 400 * (x - low) / (high - low), 252, f"{x:g} topics", "middle") for x in sorted(set(ends))
+        _text(40 + 400 * (x - low) / (high - low), 252, f"{x:g} topics", "middle")
+        for x in sorted(set(ends))
     ]
     for colour, (name, line) in zip(_COLOURS, lines.items(), strict=False):
         points = [(40 + 400 * (x - low) / (high - low), 230 - 210 * value) for x, value in line]
@@ -69,7 +71,9 @@ def lines_svg(title: str, lines: Mapping[str, Sequence[tuple[float, float]]]) ->
     return "\n".join([*parts, "</svg>", ""])
 
 
-def curves_svg(title: str, panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]) -> str:
+def curves_svg(
+    title: str, panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
+) -> str:
     """Panels in two columns, each with lines from 0 over the same mails, their names above in the lines' colours."""
     parts = [_head(title, 720, 250 * -(-len(panels) // 2))]
     for number, (name, lines) in enumerate(panels.items()):
@@ -93,7 +97,9 @@ def _panel(
             _text(left - 6, y + 4, f"{most * share:,.{0 if most >= 20 else 1}f}", "end"),
         ]
     across = sorted({x for line in lines.values() for x, _ in line})
-    parts += [_text(left + 270 * x / furthest, base + 18, f"{x / 1000:,.0f}k", "middle") for x in across]
+    parts += [
+        _text(left + 270 * x / furthest, base + 18, f"{x / 1000:,.0f}k", "middle") for x in across
+    ]
     for place, (colour, (label, line)) in enumerate(zip(_COLOURS, lines.items(), strict=False)):
         points = [(left + 270 * x / furthest, base - 150 * value / most) for x, value in line]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)

@@ -31,9 +31,15 @@ def pasted(readme: str) -> list[str]:
     commands = []
     for kind, block in _BLOCKS.findall(readme):
         if kind == "sql":
-            commands.append(f'weft sql --config weft/data/sample/weft.toml "{" ".join(block.split())}"')
+            commands.append(
+                f'weft sql --config weft/data/sample/weft.toml "{" ".join(block.split())}"'
+            )
         else:
-            lines = (re.sub(r"\s{2,}#.*", "", line) for line in block.splitlines() if _COMMAND.match(line))
+            lines = (
+                re.sub(r"\s{2,}#.*", "", line)
+                for line in block.splitlines()
+                if _COMMAND.match(line)
+            )
             commands += [line for line in lines if not line.startswith(_LEFT_OUT)]
     return commands
 
@@ -50,13 +56,24 @@ def recording(columns: int = 120) -> str:
             if not key.startswith(("WEFT_", "VIRTUAL_ENV", "PYTHON"))
         }
         path = f"{home}/weft/.venv/bin:{os.environ['PATH']}"
-        environment = own | {"COLUMNS": str(columns), "PYTHONWARNINGS": "ignore", "HOME": home, "PATH": path}
+        environment = own | {
+            "COLUMNS": str(columns),
+            "PYTHONWARNINGS": "ignore",
+            "HOME": home,
+            "PATH": path,
+        }
         for command in pasted(FOLDER.with_name("README.md").read_text(encoding="utf-8")):
             began = time.monotonic()
             run = subprocess.run(
-                ["bash", "-c", command], cwd=Path(home, "weft") if command.startswith("make") else home, check=True,
-                env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            )  # fmt: skip
+                ["bash", "-c", command],
+                cwd=Path(home, "weft") if command.startswith("make") else home,
+                check=True,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
             console.print(f"$ {command}", style="bold", markup=False, highlight=False)
             # Mirrors of this machine's package index are of no interest.
             shown = [
@@ -66,7 +83,9 @@ def recording(columns: int = 120) -> str:
             ]
             console.print(Text.from_ansi("\n".join(shown)))
             console.print(f"({time.monotonic() - began:.1f} s)\n", style="dim", highlight=False)
-    return _FONTS.sub("", console.export_svg(title="Weft: the first minute", unique_id="first-minute"))
+    return _FONTS.sub(
+        "", console.export_svg(title="Weft: the first minute", unique_id="first-minute")
+    )
 
 
 if __name__ == "__main__":

@@ -39,9 +39,17 @@ from dagster_project.system.dagster_internals import SqliteEventLogStorage
 
 START = datetime(2004, 1, 5, 10, tzinfo=UTC)
 PUBLISHED_ANEW = {
-    "quarantine": ["first_seen"], "terms": ["term_id"],
-    "readiness": ["seen_at", "parsed_at", "chunked_at", "embedded_at", "published_at", "lag_seconds"],
-}  # fmt: skip
+    "quarantine": ["first_seen"],
+    "terms": ["term_id"],
+    "readiness": [
+        "seen_at",
+        "parsed_at",
+        "chunked_at",
+        "embedded_at",
+        "published_at",
+        "lag_seconds",
+    ],
+}
 """Columns that say when and onto what a version was published, and so differ between two builds of the same."""
 
 
@@ -64,16 +72,20 @@ class Mail:
 
     def text(self) -> str:
         lines = [
-            f"From: {self.sender}", f"Message-ID: <{self.message_id}>",
-            f"Date: {format_datetime(self.at or START + timedelta(hours=self.number))}", f"Subject: {self.subject}",
-        ]  # fmt: skip
+            f"From: {self.sender}",
+            f"Message-ID: <{self.message_id}>",
+            f"Date: {format_datetime(self.at or START + timedelta(hours=self.number))}",
+            f"Subject: {self.subject}",
+        ]
         if self.reply_to is not None:
             lines.append(f"In-Reply-To: <m{self.reply_to}@example.org>")
         return "\n".join([*lines, *self.headers, "", self.body, ""])
 
 
 def mbox(mails: Sequence[Mail]) -> bytes:
-    return "".join(f"From ada@example.org Mon Jan  5 10:00:00 2004\n{m.text()}\n" for m in mails).encode()
+    return "".join(
+        f"From ada@example.org Mon Jan  5 10:00:00 2004\n{m.text()}\n" for m in mails
+    ).encode()
 
 
 def discussion(first: int, count: int, topic: str) -> list[Mail]:
@@ -81,9 +93,13 @@ def discussion(first: int, count: int, topic: str) -> list[Mail]:
     mails = [Mail(first, f"How does the {topic} behave when the load doubles?", topic)]
     for number in range(first + 1, first + count):
         body = (
-            "Yes." if number == first + 1 else f"The {topic} was measured in run {number}; it keeps its pace."
+            "Yes."
+            if number == first + 1
+            else f"The {topic} was measured in run {number}; it keeps its pace."
         )
-        mails.append(Mail(number, body, f"Re: {topic}", reply_to=first, sender=f"p{number % 3}@example.org"))
+        mails.append(
+            Mail(number, body, f"Re: {topic}", reply_to=first, sender=f"p{number % 3}@example.org")
+        )
     return mails
 
 
@@ -111,9 +127,12 @@ class Workspace:
         """Write the settings file; without sources there is one, `dev`, over mail/*.mbox.
 
         Small published files are changed in place, as large ones are by default. A section of an extra whose folder is not
-        there is left out."""
+        there is left out.
+        """
         sections = {
-            name: s for name, s in sections.items() if name != "graph" or name in Settings.model_fields
+            name: s
+            for name, s in sections.items()
+            if name != "graph" or name in Settings.model_fields
         }
         named = sources or ({"name": "dev", "kind": "mbox", "path": "mail/*"},)
         sections = {"storage": {"root": "state"}, **sections}
@@ -121,9 +140,16 @@ class Workspace:
         for section, values in sections.items():
             lines += [f"[{section}]", *(f"{k} = {json.dumps(v)}" for k, v in values.items()), ""]
         for source in named:
-            for title, values in (("[[sources]]", source), ("[sources.fetch]", source.get("fetch", {}))):
+            for title, values in (
+                ("[[sources]]", source),
+                ("[sources.fetch]", source.get("fetch", {})),
+            ):
                 plain = {k: v for k, v in values.items() if k != "fetch"}
-                lines += [title, *(f"{k} = {json.dumps(v)}" for k, v in plain.items()), ""] if plain else []
+                lines += (
+                    [title, *(f"{k} = {json.dumps(v)}" for k, v in plain.items()), ""]
+                    if plain
+                    else []
+                )
         self.config.write_text("\n".join(lines))
         return self
 
@@ -135,7 +161,11 @@ class Workspace:
     def digest(self) -> str:
         """Hash of all files below the folder, their paths included."""
         files = sorted(p for p in self.folder.rglob("*") if p.is_file())
-        parts = [part for p in files for part in (str(p.relative_to(self.folder)).encode(), p.read_bytes())]
+        parts = [
+            part
+            for p in files
+            for part in (str(p.relative_to(self.folder)).encode(), p.read_bytes())
+        ]
         return sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
 
     @property
@@ -198,7 +228,11 @@ class Workspace:
         """What a build would do, with what the lake and the published version were made of; empty if nothing is due."""
         plan, lake, publisher = self.plan(), self.lake, make_publisher(self.settings, self.lake)
         made = {table: lake.footer(table) for table in whole_tables(self.settings, lake)}
-        shown = {"shown": publisher.published_partitions(), "there": lake_hashes(self), "made": made}
+        shown = {
+            "shown": publisher.published_partitions(),
+            "there": lake_hashes(self),
+            "made": made,
+        }
         return {} if plan.is_empty else {**vars(plan), "current": publisher.current(), **shown}
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
@@ -262,7 +296,10 @@ def differences(one: Path, other: Path) -> dict[str, int]:
             # A term may have another number: new ones come behind those that are there.
             term = "JOIN {}.terms USING (term_id)" if table == "postings" else ""
             columns = "* EXCLUDE (term_id, df)" if term else columns
-            a, b = (f"(SELECT {columns} FROM {n}.{table} {term.format(n)} {where})" for n in ("one", "other"))
+            a, b = (
+                f"(SELECT {columns} FROM {n}.{table} {term.format(n)} {where})"
+                for n in ("one", "other")
+            )
             (count,) = connection.execute(
                 f"SELECT count(*) FROM ((FROM {a} EXCEPT ALL FROM {b}) UNION ALL (FROM {b} EXCEPT ALL FROM {a}))"
             ).fetchone() or (0,)
@@ -283,7 +320,9 @@ def _other_arrays(one: Path, other: Path) -> dict[str, int]:
     assert names
     _, others, missing = filecmp.cmpfiles(folder_of(one), folder_of(other), names, shallow=False)
     a, b = (_in_segments(index) for index in (one, other))
-    others += [name for name in a.keys() | b.keys() if not np.array_equal(a.get(name, []), b.get(name, []))]
+    others += [
+        name for name in a.keys() | b.keys() if not np.array_equal(a.get(name, []), b.get(name, []))
+    ]
     return dict.fromkeys([*others, *missing], 1) | ({"hits": told} if told else {})
 
 
@@ -336,8 +375,9 @@ def two_lists(folder: Path, **sections: Mapping[str, object]) -> Workspace:
     """A workspace with two lists in three partitions, short replies and a cross-posted thread."""
     made = Workspace(folder).configure(
         {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
-        {"name": "users", "kind": "mbox", "path": "mail/users/*"}, **sections,
-    )  # fmt: skip
+        {"name": "users", "kind": "mbox", "path": "mail/users/*"},
+        **sections,
+    )
     shared = discussion(300, 3, "garbage collector")
     made.write("dev/dev.2004-01.mbox", discussion(0, 6, "compactor"))
     made.write("dev/dev.2004-02.mbox", [*discussion(100, 6, "write-ahead log"), *shared])

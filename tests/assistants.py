@@ -22,7 +22,11 @@ def called(settings: Settings, *calls: Call, lens: str | None = None) -> list[An
             for name, arguments in calls:
                 try:
                     is_resource = name.startswith("weft://")
-                    asked = client.read_resource(name) if is_resource else client.call_tool(name, arguments)
+                    asked = (
+                        client.read_resource(name)
+                        if is_resource
+                        else client.call_tool(name, arguments)
+                    )
                     answers.append(await asked)
                 except MCPError as fault:
                     answers.append(fault)

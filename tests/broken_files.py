@@ -15,9 +15,11 @@ import pytest
 from tests.archives import Mail
 
 PACKERS: Mapping[str, Callable[[bytes], bytes]] = {
-    "": bytes, ".gz": lambda data: gzip.compress(data, 1, mtime=0),
-    ".xz": lambda data: lzma.compress(data, preset=0), ".bz2": lambda data: bz2.compress(data, 1),
-}  # fmt: skip
+    "": bytes,
+    ".gz": lambda data: gzip.compress(data, 1, mtime=0),
+    ".xz": lambda data: lzma.compress(data, preset=0),
+    ".bz2": lambda data: bz2.compress(data, 1),
+}
 JANUARY, FEBRUARY = 1_073_300_000, 1_076_000_000
 """Author times in January and February 2004."""
 
@@ -65,9 +67,16 @@ def empty(path: Path) -> None:
 
 
 UNREADABLE = (
-    linked_to_itself, linked_in_a_circle, linked_to_nothing, linked_to_a_long_name, linked_to_a_device, a_pipe, a_socket,
-    a_folder, empty,
-)  # fmt: skip
+    linked_to_itself,
+    linked_in_a_circle,
+    linked_to_nothing,
+    linked_to_a_long_name,
+    linked_to_a_device,
+    a_pipe,
+    a_socket,
+    a_folder,
+    empty,
+)
 """Each puts something where a file ought to be that cannot be read as one."""
 
 
@@ -81,11 +90,19 @@ class Epoch:
 
     def git(self, *arguments: str, given: bytes = b"", at: int = JANUARY) -> str:
         environment = {
-            **os.environ, "GIT_DIR": str(self.folder), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_AUTHOR_NAME": "a",
-            "GIT_AUTHOR_EMAIL": "a@example.org", "GIT_COMMITTER_NAME": "c", "GIT_COMMITTER_EMAIL": "c@example.org",
-            "GIT_AUTHOR_DATE": f"{at} +0000", "GIT_COMMITTER_DATE": "1700000000 +0000",
-            "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": os.devnull,
-        }  # fmt: skip
+            **os.environ,
+            "GIT_DIR": str(self.folder),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_AUTHOR_NAME": "a",
+            "GIT_AUTHOR_EMAIL": "a@example.org",
+            "GIT_COMMITTER_NAME": "c",
+            "GIT_COMMITTER_EMAIL": "c@example.org",
+            "GIT_AUTHOR_DATE": f"{at} +0000",
+            "GIT_COMMITTER_DATE": "1700000000 +0000",
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "core.hooksPath",
+            "GIT_CONFIG_VALUE_0": os.devnull,
+        }
         done = subprocess.run(
             ["git", *arguments], input=given, env=environment, check=True, stdout=subprocess.PIPE
         )
@@ -93,7 +110,10 @@ class Epoch:
 
     def commit(self, files: dict[str, bytes], at: int = JANUARY) -> str:
         """A commit on top whose tree holds these files and nothing else."""
-        blobs = {name: self.git("hash-object", "-w", "--stdin", given=data) for name, data in files.items()}
+        blobs = {
+            name: self.git("hash-object", "-w", "--stdin", given=data)
+            for name, data in files.items()
+        }
         listing = "".join(f"100644 blob {blob}\t{name}\n" for name, blob in sorted(blobs.items()))
         tree = self.git("mktree", given=listing.encode())
         has_parent = bool(self.git("for-each-ref"))

@@ -10,5 +10,9 @@ def digests(root: Path) -> dict[str, str]:
     for file in sorted((root / "dagster_project" / "extras").glob("*/**/*")):
         if file.is_file() and "__pycache__" not in file.parts:
             place = file.relative_to(root)
-            found.setdefault(place.parts[2], []).append(f"{place} {sha256(file.read_bytes()).hexdigest()}")
-    return {name: sha256("\n".join(parts).encode()).hexdigest() for name, parts in sorted(found.items())}
+            found.setdefault(place.parts[2], []).append(
+                f"{place} {sha256(file.read_bytes()).hexdigest()}"
+            )
+    return {
+        name: sha256("\n".join(parts).encode()).hexdigest() for name, parts in sorted(found.items())
+    }

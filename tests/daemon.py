@@ -39,7 +39,9 @@ class Daemon:
         """A tick of the schedule: the runs that are queued by it."""
         schedule = self.definitions.resolve_schedule_def(f"{REFRESH}_every_hour")
         self.hours += 1
-        with dg.build_schedule_context(self.instance, HOUR + timedelta(hours=self.hours)) as context:
+        with dg.build_schedule_context(
+            self.instance, HOUR + timedelta(hours=self.hours)
+        ) as context:
             answer = schedule(context)
         known = dg.RunsFilter(tags={"dagster/run_key": getattr(answer, "run_key", None) or ""})
         return [*self.instance.get_runs(known)] or self._queue(answer, REFRESH_NOW)
@@ -63,9 +65,10 @@ class Daemon:
         with listed(self.instance, job.name):
             return job.execute_in_process(
                 instance=self.instance,
-                asset_selection=sorted(run.asset_selection) if run.asset_selection else None, tags=run.tags,
+                asset_selection=sorted(run.asset_selection) if run.asset_selection else None,
+                tags=run.tags,
                 raise_on_error=checked,
-            )  # fmt: skip
+            )
 
     def kill(self, number: int = 0) -> None:
         """Begin a queued run, and lose its process."""
@@ -90,7 +93,13 @@ class Daemon:
 
     def _queue(self, answer: Answer, job: str = "") -> list[dg.DagsterRun]:
         self.why = (answer.skip_message or "") if isinstance(answer, dg.SkipReason) else ""
-        found = [] if isinstance(answer, dg.SkipReason) else answer if isinstance(answer, list) else [answer]
+        found = (
+            []
+            if isinstance(answer, dg.SkipReason)
+            else answer
+            if isinstance(answer, list)
+            else [answer]
+        )
         assert not isinstance(found, dg.RunRequest)
         runs = []
         for request in found:
@@ -99,7 +108,10 @@ class Daemon:
             with listed(self.instance, asked.name):
                 runs.append(
                     self.instance.create_run_for_job(
-                        asked, status=dg.DagsterRunStatus.QUEUED, tags=request.tags, asset_selection=keys
+                        asked,
+                        status=dg.DagsterRunStatus.QUEUED,
+                        tags=request.tags,
+                        asset_selection=keys,
                     )
                 )
         self.queued += runs

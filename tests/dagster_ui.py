@@ -61,7 +61,9 @@ class Server:
         assert "errors" not in said, said["errors"]
         return said["data"]
 
-    def change(self, mutation: str, declared: str, given: str, **variables: object) -> dict[str, Any]:
+    def change(
+        self, mutation: str, declared: str, given: str, **variables: object
+    ) -> dict[str, Any]:
         """What a mutation answers; AssertionError if that is a fault."""
         query = f"mutation({declared}){{{mutation}({given}){{__typename ... on Error{{message}} {self.ANSWERS[mutation]}}}}}"
         (found,) = self.ask(query, **variables).values()
@@ -85,9 +87,11 @@ class Server:
         """Launch a run as the button does; its id."""
         selection = [{"path": asset.split("/")} for asset in assets]
         parameters = {
-            "mode": "default", "selector": {**JOB, "assetSelection": selection, "assetCheckSelection": []},
-            "executionMetadata": {"tags": [{"key": k, "value": v} for k, v in tags.items()]}, "runConfigData": "{}",
-        }  # fmt: skip
+            "mode": "default",
+            "selector": {**JOB, "assetSelection": selection, "assetCheckSelection": []},
+            "executionMetadata": {"tags": [{"key": k, "value": v} for k, v in tags.items()]},
+            "runConfigData": "{}",
+        }
         done = self.change(
             "launchPipelineExecution", "$p:ExecutionParams!", "executionParams:$p", p=parameters
         )
@@ -110,16 +114,19 @@ class Server:
     def backfill(self, assets: Sequence[str], partitions: Sequence[str]) -> str:
         """Ask for a backfill as the page of partitions does; its id."""
         parameters = {
-            "assetSelection": [{"path": [asset]} for asset in assets], "partitionNames": list(partitions),
+            "assetSelection": [{"path": [asset]} for asset in assets],
+            "partitionNames": list(partitions),
             "tags": [],
-        }  # fmt: skip
+        }
         done = self.change(
             "launchPartitionBackfill", "$p:LaunchBackfillParams!", "backfillParams:$p", p=parameters
         )
         return str(done["backfillId"])
 
     def terminate(self, run_id: str) -> None:
-        self.change("terminateRun", "$r:String!", "runId:$r,terminatePolicy:SAFE_TERMINATE", r=run_id)
+        self.change(
+            "terminateRun", "$r:String!", "runId:$r,terminatePolicy:SAFE_TERMINATE", r=run_id
+        )
 
     def runs(self, **tags: str) -> list[dict[str, Any]]:
         """Runs as the page of runs lists them, the newest first: id, status, job, tags and assets."""
@@ -135,7 +142,7 @@ class Server:
                 **run,
                 "tags": {tag["key"]: tag["value"] for tag in run["tags"]},
                 "assets": {"/".join(key["path"]) for key in run["assetSelection"] or ()},
-            }  # fmt: skip
+            }
             for run in found
         ]
 
@@ -180,13 +187,17 @@ class Server:
 
     def ended(self, run_id: str) -> str:
         ends = ("SUCCESS", "FAILURE", "CANCELED")
-        return str(answered(lambda: (s := self.status(run_id)) in ends and s, f"the end of run {run_id}"))
+        return str(
+            answered(lambda: (s := self.status(run_id)) in ends and s, f"the end of run {run_id}")
+        )
 
     def next_tick(self, name: str) -> dict[str, Any]:
         """What a tick of a schedule at this moment would ask for: the reason of a skip, and runs."""
         selector = {**REPOSITORY, "scheduleName": name}
         data = "selectorData:$s,timestamp:$t"
-        done = self.change("scheduleDryRun", "$s:ScheduleSelector!,$t:Float", data, s=selector, t=time.time())
+        done = self.change(
+            "scheduleDryRun", "$s:ScheduleSelector!,$t:Float", data, s=selector, t=time.time()
+        )
         return dict(done["evaluationResult"])
 
     def ticks(self, name: str) -> list[dict[str, Any]]:
@@ -206,7 +217,11 @@ class Server:
         seen = {tick["timestamp"] for tick in self.ticks(name)}
 
         def look() -> Any:
-            fresh = [t for t in self.ticks(name) if t["timestamp"] not in seen and t["status"] != "STARTED"]
+            fresh = [
+                t
+                for t in self.ticks(name)
+                if t["timestamp"] not in seen and t["status"] != "STARTED"
+            ]
             seen.update(tick["timestamp"] for tick in fresh[-1:])
             return fresh and fresh[-1]
 
@@ -215,7 +230,9 @@ class Server:
         finally:
             state = "query($s:ScheduleSelector!){scheduleOrError(scheduleSelector:$s){... on Schedule{scheduleState{id}}}}"
             (found,) = self.ask(state, s=selector).values()
-            self.change("stopRunningSchedule", "$i:String!", "id:$i", i=found["scheduleState"]["id"])
+            self.change(
+                "stopRunningSchedule", "$i:String!", "id:$i", i=found["scheduleState"]["id"]
+            )
 
 
 @contextlib.contextmanager
@@ -230,9 +247,13 @@ def weft_ui(work: Workspace, folder: Path) -> Iterator[Server]:
     repository = str(Path(__file__).parents[1])
     with log.open("w") as printed:
         process = subprocess.Popen(
-            command, start_new_session=True, stdout=printed, stderr=subprocess.STDOUT, cwd=folder,
+            command,
+            start_new_session=True,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
             env={**environment, "PYTHONPATH": repository, "PYTHONSAFEPATH": "1"},
-        )  # fmt: skip
+        )
         try:
             running = Server(port, log, process.pid)
             answered(running.is_loaded, "a server that has loaded Weft")

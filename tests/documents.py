@@ -33,6 +33,8 @@ def chunks_of(text: str, **settings: Any) -> list[dict[str, Any]]:
 
 def exclusions_of(text: str, **settings: Any) -> list[tuple[str, str]]:
     """Reason and text of what became no chunk."""
-    found = document_chunks(*tables(note=text), DocumentChunkSettings(**settings)).exclusions.to_pylist()
+    found = document_chunks(
+        *tables(note=text), DocumentChunkSettings(**settings)
+    ).exclusions.to_pylist()
     data = text.encode()
     return [(row["reason"], data[row["byte_start"] : row["byte_end"]].decode()) for row in found]

@@ -1,6 +1,7 @@
 """Weft as Dagster loads it, but for times: its schedule ticks every minute and its sensors look as often as Dagster can.
 
-Its runs are processes of their own, as ever, but forked from one that has loaded Dagster's and Weft's modules."""
+Its runs are processes of their own, as ever, but forked from one that has loaded Dagster's and Weft's modules.
+"""
 
 from multiprocessing.context import ForkServerProcess, SpawnProcess
 

@@ -43,18 +43,26 @@ class _WithoutClusters:
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
         """What the other finder says of a module; None for these packages, as if they were not installed."""
-        return None if name in {"pandas", "pyspark", "ray"} else self.finder.find_spec(name, path, target)
+        return (
+            None
+            if name in {"pandas", "pyspark", "ray"}
+            else self.finder.find_spec(name, path, target)
+        )
 
 
 @pytest.fixture(autouse=True)
 def _no_clusters(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quick test passes where pandas, pyspark and ray are not installed, as in most environments."""
     if not request.node.get_closest_marker("exhaustive"):
-        monkeypatch.setattr(sys, "meta_path", [_WithoutClusters(finder) for finder in sys.meta_path])
+        monkeypatch.setattr(
+            sys, "meta_path", [_WithoutClusters(finder) for finder in sys.meta_path]
+        )
 
 
 @pytest.fixture(autouse=True)
-def _own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def _own_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Tests use the instance, the settings and the states of their own folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "states"))
     monkeypatch.delenv("DAGSTER_HOME", raising=False)

@@ -46,9 +46,11 @@ def page_of(*paragraphs: str, number: int | None = None, head: str | None = None
 
 
 def pdf(
-    pages: Sequence[Sequence[Text] | bytes], title: str | None = None, outline: Sequence[tuple[str, int]] = (),
+    pages: Sequence[Sequence[Text] | bytes],
+    title: str | None = None,
+    outline: Sequence[tuple[str, int]] = (),
     created: str = "",
-) -> bytes:  # fmt: skip
+) -> bytes:
     """A PDF whose pages hold lines of text, or a picture (JPEG); an outline of titles and page indices."""
     objects: list[bytes] = [b""] * 4
     kids = []
@@ -56,33 +58,52 @@ def pdf(
         if isinstance(page, bytes):
             with Image.open(io.BytesIO(page)) as image:
                 size = b"/Width %d /Height %d" % image.size
-            objects.append(_stream(b"/Type /XObject /Subtype /Image /ColorSpace /DeviceGray /BitsPerComponent 8 "
-                                   b"/Filter /DCTDecode " + size, page))  # fmt: skip
-            content, used = b"q 500 0 0 300 50 400 cm /I Do Q", b"/XObject << /I %d 0 R >>" % len(objects)
+            objects.append(
+                _stream(
+                    b"/Type /XObject /Subtype /Image /ColorSpace /DeviceGray /BitsPerComponent 8 "
+                    b"/Filter /DCTDecode " + size,
+                    page,
+                )
+            )
+            content, used = (
+                b"q 500 0 0 300 50 400 cm /I Do Q",
+                b"/XObject << /I %d 0 R >>" % len(objects),
+            )
         else:
             content, used = b"\n".join(map(_shown, page)), b""
         objects.append(_stream(b"", content))
-        objects.append(b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents %d 0 R "
-                       b"/Resources << /Font << /F 3 0 R /B %s >> %s >> >>" % (len(objects), _BOLD, used))  # fmt: skip
+        objects.append(
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents %d 0 R "
+            b"/Resources << /Font << /F 3 0 R /B %s >> %s >> >>" % (len(objects), _BOLD, used)
+        )
         kids.append(len(objects))
     first = len(objects) + 1
     for at, (name, number) in enumerate(outline):
         link = b"/Next %d 0 R" % (first + at + 1) if at + 1 < len(outline) else b""
         objects.append(
-            b"<< /Title (%s) /Parent 4 0 R /Dest [%d 0 R /Fit] %s >>" % (_escaped(name), kids[number], link)
+            b"<< /Title (%s) /Parent 4 0 R /Dest [%d 0 R /Fit] %s >>"
+            % (_escaped(name), kids[number], link)
         )
-    objects[0] = b"<< /Type /Catalog /Pages 2 0 R" + (b" /Outlines 4 0 R" if outline else b"") + b" >>"
+    objects[0] = (
+        b"<< /Type /Catalog /Pages 2 0 R" + (b" /Outlines 4 0 R" if outline else b"") + b" >>"
+    )
     objects[1] = b"<< /Type /Pages /Count %d /Kids [%s] >>" % (
         len(kids),
         b" ".join(b"%d 0 R" % k for k in kids),
     )
-    objects[2] = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"
+    objects[2] = (
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"
+    )
     objects[3] = b"<< /Type /Outlines /First %d 0 R /Last %d 0 R /Count %d >>" % (
-        first, len(objects), len(outline),
-    )  # fmt: skip
+        first,
+        len(objects),
+        len(outline),
+    )
     if not outline:
         objects[3] = b"<< >>"
-    objects.append(b"<< /Title (%s) /CreationDate (%s) >>" % (_escaped(title or ""), _escaped(created)))
+    objects.append(
+        b"<< /Title (%s) /CreationDate (%s) >>" % (_escaped(title or ""), _escaped(created))
+    )
     return _file(objects)
 
 
@@ -95,8 +116,10 @@ def _file(objects: Sequence[bytes]) -> bytes:
     data += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
     data += b"".join(b"%010d 00000 n \n" % place for place in places)
     data += b"trailer << /Size %d /Root 1 0 R /Info %d 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (
-        len(objects) + 1, len(objects), at,
-    )  # fmt: skip
+        len(objects) + 1,
+        len(objects),
+        at,
+    )
     return bytes(data)
 
 
@@ -108,8 +131,13 @@ def _shown(line: Text) -> bytes:
     matrix = b"0 1 -1 0" if line.turned else b"1 0 0 1"
     font = b"/B" if line.bold else b"/F"
     return b"BT %s %.1f Tf %s %.1f %.1f Tm (%s) Tj ET" % (
-        font, line.size, matrix, line.x, line.y, _escaped(line.text),
-    )  # fmt: skip
+        font,
+        line.size,
+        matrix,
+        line.x,
+        line.y,
+        _escaped(line.text),
+    )
 
 
 def _escaped(text: str) -> bytes:
@@ -134,7 +162,8 @@ def _relations(*targets: tuple[str, str]) -> str:
 
 def _types(**parts: str) -> str:
     entries = "".join(
-        f'<Override PartName="/{name}" ContentType="{_DOCUMENT}.{kind}+xml"/>' for name, kind in parts.items()
+        f'<Override PartName="/{name}" ContentType="{_DOCUMENT}.{kind}+xml"/>'
+        for name, kind in parts.items()
     )
     return (
         f'<Types xmlns="{_PACKAGE}/content-types"><Default Extension="rels" '
@@ -148,7 +177,9 @@ def docx(body: str, title: str = "", created: str = "", styles: str = "") -> byt
     word = f"{_OFFICE}/wordprocessingml/2006/main"
     return zipped(
         {
-            "[Content_Types].xml": _types(**{"word/document.xml": "wordprocessingml.document.main"}),
+            "[Content_Types].xml": _types(
+                **{"word/document.xml": "wordprocessingml.document.main"}
+            ),
             "_rels/.rels": _relations(("officeDocument", "word/document.xml")),
             "word/document.xml": f'<w:document xmlns:w="{word}"><w:body>{body}</w:body></w:document>',
             "word/styles.xml": f'<w:styles xmlns:w="{word}">'
@@ -165,7 +196,9 @@ def docx(body: str, title: str = "", created: str = "", styles: str = "") -> byt
 
 
 def _core(title: str, created: str) -> str:
-    stamp = f'<t:created xmlns:t="http://purl.org/dc/terms/">{created}</t:created>' if created else ""
+    stamp = (
+        f'<t:created xmlns:t="http://purl.org/dc/terms/">{created}</t:created>' if created else ""
+    )
     return (
         f'<cp:coreProperties xmlns:cp="{_PACKAGE}/metadata/core-properties" '
         f'xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>{title}</dc:title>{stamp}</cp:coreProperties>'
@@ -221,7 +254,10 @@ def xlsx(sheets: Mapping[str, Sequence[Sequence[str | float]]]) -> bytes:
         "[Content_Types].xml": _types(**{"xl/workbook.xml": "spreadsheetml.sheet.main"}),
         "_rels/.rels": _relations(("officeDocument", "xl/workbook.xml")),
         "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{_RELATIONS}"><sheets>'
-        + "".join(f'<sheet name="{name}" sheetId="{n}" r:id="rId{n}"/>' for n, name in enumerate(sheets, 1))
+        + "".join(
+            f'<sheet name="{name}" sheetId="{n}" r:id="rId{n}"/>'
+            for n, name in enumerate(sheets, 1)
+        )
         + "</sheets></workbook>",
         "xl/_rels/workbook.xml.rels": _relations(
             *(("worksheet", f"worksheets/sheet{n}.xml") for n in range(1, len(sheets) + 1))
@@ -249,10 +285,13 @@ def opendocument(body: str, title: str = "") -> bytes:
     spaces = " ".join(
         f'xmlns:{name}="{oasis}:{space}:1.0"'
         for name, space in (
-            ("office", "office"), ("text", "text"), ("table", "table"), ("draw", "drawing"),
+            ("office", "office"),
+            ("text", "text"),
+            ("table", "table"),
+            ("draw", "drawing"),
             ("presentation", "presentation"),
         )
-    )  # fmt: skip
+    )
     return zipped(
         {
             "content.xml": f"<office:document-content {spaces}><office:body>{body}</office:body></office:document-content>",
@@ -272,8 +311,8 @@ def epub(chapters: Mapping[str, str], title: str = "") -> bytes:
     package = (
         f'<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata '
         f'xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>{title}</dc:title></metadata>'
-        f'<manifest>{items}</manifest><spine>{spine}</spine></package>'
-    )  # fmt: skip
+        f"<manifest>{items}</manifest><spine>{spine}</spine></package>"
+    )
     container = (
         '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container" version="1.0"><rootfiles>'
         '<rootfile full-path="OPS/book.opf" media-type="application/oebps-package+xml"/></rootfiles></container>'

@@ -31,7 +31,10 @@ _PATH = re.compile(
 _JOBS = re.compile(r"/v1(?:beta)?/batches(?:/(\w+)|\?.*)")
 _MODELS = re.compile(r"/v1(?:beta)?/models(?:\?.*)?")
 _HELD = re.compile(r"/v1(?:beta)?/(cachedContents(?:/\w+)?)")
-_PREFIXES = {"title: none | text: ": "RETRIEVAL_DOCUMENT", "task: search result | query: ": "RETRIEVAL_QUERY"}
+_PREFIXES = {
+    "title: none | text: ": "RETRIEVAL_DOCUMENT",
+    "task: search result | query: ": "RETRIEVAL_QUERY",
+}
 
 SERVED = {
     **dict.fromkeys(GEMINI_EMBEDDINGS, "embedContent"),
@@ -66,7 +69,9 @@ def picture_in(part: dict[str, Any]) -> Picture | None:
     """The picture of a part of a text; protocol buffers know both spellings of a name."""
     if not (data := part.get("inlineData") or part.get("inline_data")):
         return None
-    return Picture(data.get("mimeType") or data["mime_type"], base64.urlsafe_b64decode(data["data"]))
+    return Picture(
+        data.get("mimeType") or data["mime_type"], base64.urlsafe_b64decode(data["data"])
+    )
 
 
 def job_text(request: dict[str, Any]) -> str:
@@ -105,7 +110,8 @@ class Loopback:
     API by name, `job_ends` the states in which the coming ones end, SUCCEEDED without any, after `looks` at them; `seen`
     counts these and the jobs. `served` are the models on its list, which was asked for `listed` times, `held` the texts
     that it holds, `holds` how many it was given to hold. `rule`, if given, decides for every request of which `plan` says
-    nothing. `reply` makes the text that answers a prompt."""
+    nothing. `reply` makes the text that answers a prompt.
+    """
 
     url: str
     plan: deque[Fault | None] = field(default_factory=deque)
@@ -156,7 +162,9 @@ def loopback() -> Iterator[Loopback]:
         server.block_on_close = False
         state = Loopback(f"http://127.0.0.1:{server.server_address[1]}")
         server.state = state  # type: ignore[attr-defined]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
         thread.start()
         try:
             yield state
@@ -184,7 +192,9 @@ class _Answer(WholeAnswers):
         if called and called[2] == "generateContent":
             self.generate(body)
             return
-        pictures = sum(picture_in(part) is not None for r in self.asked for part in r["content"]["parts"])
+        pictures = sum(
+            picture_in(part) is not None for r in self.asked for part in r["content"]["parts"]
+        )
         if (
             not called
             or len(self.asked) > 100
@@ -319,14 +329,20 @@ def candidate(text: str, reason: str = "STOP", held: str | None = None) -> dict[
     if held is not None:
         count = len(held) // 4
         usage |= {
-            "promptTokenCount": 9 + count, "totalTokenCount": 12 + count, "cachedContentTokenCount": count,
-        }  # fmt: skip
+            "promptTokenCount": 9 + count,
+            "totalTokenCount": 12 + count,
+            "cachedContentTokenCount": count,
+        }
     return {"candidates": [{"content": content, "finishReason": reason}], "usageMetadata": usage}
 
 
 def status(
-    code: int, name: str, message: str = "said so", *details: dict[str, Any], headers: dict[str, str] | None = None,
-) -> Fault:  # fmt: skip
+    code: int,
+    name: str,
+    message: str = "said so",
+    *details: dict[str, Any],
+    headers: dict[str, str] | None = None,
+) -> Fault:
     error = {"code": code, "status": name, "message": message, "details": list(details)}
     return lambda answer: answer.send(code, {"error": error}, headers)
 
@@ -341,7 +357,9 @@ def expired_key(answer: _Answer) -> None:
     """400 for a bad key, which the service repeats in its answer."""
     info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
     key = answer.headers["x-goog-api-key"]
-    status(400, "INVALID_ARGUMENT", f"API key expired: {key}. Consumer 'api_key:{key}'.", info)(answer)
+    status(400, "INVALID_ARGUMENT", f"API key expired: {key}. Consumer 'api_key:{key}'.", info)(
+        answer
+    )
 
 
 def used_up(answer: _Answer) -> None:
@@ -399,7 +417,9 @@ def truncated(answer: _Answer) -> None:
 
 def altered(change: Callable[[list[list[float]]], list[Any]]) -> Fault:
     """Vectors that are not those asked for."""
-    return lambda answer: answer.send(200, {"embeddings": [{"values": v} for v in change(answer.values())]})
+    return lambda answer: answer.send(
+        200, {"embeddings": [{"values": v} for v in change(answer.values())]}
+    )
 
 
 def blocks_forbidden(texts: list[str]) -> Fault | None:

@@ -10,11 +10,17 @@ from transforms.retrieval.hits import FACTS, ORIGIN, REVISION, best_first, from_
 
 
 def hits_of(
-    scores: Mapping[int, Sequence[float]], documents: Sequence[int] | None = None,
-    threads: Sequence[int] | None = None, **columns: Sequence[float | int | None],
-) -> pl.DataFrame:  # fmt: skip
+    scores: Mapping[int, Sequence[float]],
+    documents: Sequence[int] | None = None,
+    threads: Sequence[int] | None = None,
+    **columns: Sequence[float | int | None],
+) -> pl.DataFrame:
     """Hits of queries with these scores, chunks numbered from 0 in each; other columns are by chunk."""
-    rows = [(query, chunk, score) for query, found in scores.items() for chunk, score in enumerate(found)]
+    rows = [
+        (query, chunk, score)
+        for query, found in scores.items()
+        for chunk, score in enumerate(found)
+    ]
     frame = pl.DataFrame(
         rows, schema={"query": pl.Int32, "chunk_no": pl.Int64, "score": pl.Float64}, orient="row"
     )
@@ -24,18 +30,27 @@ def hits_of(
         pl.Series(name, [n if values is None else values[n] for n in numbers], dtype=FUSED[name])
         for name, values in by_chunk.items()
     )
-    rest = {"is_mail": True, "fused_score": pl.col("score"), "thread_score": 0.0, "lexical_score": 0.0, "vector_score": 0.0,
-            "lexical_rank": None, "vector_rank": None}  # fmt: skip
+    rest = {
+        "is_mail": True,
+        "fused_score": pl.col("score"),
+        "thread_score": 0.0,
+        "lexical_score": 0.0,
+        "vector_score": 0.0,
+        "lexical_rank": None,
+        "vector_rank": None,
+    }
     missing = {n: v for n, v in rest.items() if n not in frame.columns}
     fused = frame.with_columns(**missing).select(pl.col(n).cast(t) for n, t in FUSED.items())
     return best_first(from_candidates(fused))
 
 
 def with_facts(
-    hits: pl.DataFrame, path_of: Mapping[int, Sequence[Mapping[str, object]]] | None = None,
-    vectors: np.ndarray | None = None, origins: Sequence[Mapping[str, object]] | None = None,
+    hits: pl.DataFrame,
+    path_of: Mapping[int, Sequence[Mapping[str, object]]] | None = None,
+    vectors: np.ndarray | None = None,
+    origins: Sequence[Mapping[str, object]] | None = None,
     source_of: Mapping[int, str] | None = None,
-) -> pl.DataFrame:  # fmt: skip
+) -> pl.DataFrame:
     """Hits with the facts that are given, by chunk number."""
     columns: dict[str, list[object]] = {}
     numbers = hits.get_column("chunk_no").to_list()
@@ -48,4 +63,6 @@ def with_facts(
         columns |= {name: [row.get(name) for row in rows] for name in (*ORIGIN, *REVISION)}
     if source_of is not None:
         columns["source"] = [source_of[n] for n in numbers]
-    return hits.with_columns(pl.Series(name, values, dtype=FACTS[name]) for name, values in columns.items())
+    return hits.with_columns(
+        pl.Series(name, values, dtype=FACTS[name]) for name, values in columns.items()
+    )

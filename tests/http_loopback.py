@@ -21,7 +21,8 @@ Answer = Callable[["_Handler", bytes], None]
 class Archives:
     """What the server has, what it was asked, and how it answers next.
 
-    `plan` holds, per path, answers that are given once each before the true ones."""
+    `plan` holds, per path, answers that are given once each before the true ones.
+    """
 
     files: dict[str, bytes] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
@@ -156,7 +157,9 @@ def basic(user: str, password: str) -> str:
 
 
 @contextmanager
-def served(handler: type[BaseHTTPRequestHandler], host: str = "127.0.0.1", **facts: Any) -> Iterator[str]:
+def served(
+    handler: type[BaseHTTPRequestHandler], host: str = "127.0.0.1", **facts: Any
+) -> Iterator[str]:
     """The origin of a running server, whose handlers have these attributes."""
     server = ThreadingHTTPServer((host, 0), type("Handler", (handler,), facts))
     server.daemon_threads = True

@@ -15,9 +15,10 @@ JOURNAL = {"name": "journal", "kind": "vault", "path": "journal"}
 CHAT = {"name": "chat", "kind": "conversation", "path": "chat/*"}
 SOURCES = (MAIL, ODD, NOTES, DOCS, JOURNAL, CHAT)
 SECTIONS = {
-    "index": {"ann_max_vectors": 9999}, "mail": {"max_archive_bytes": 4 << 20, "max_message_bytes": 1 << 20},
+    "index": {"ann_max_vectors": 9999},
+    "mail": {"max_archive_bytes": 4 << 20, "max_message_bytes": 1 << 20},
     "mcp": {"max_seconds": HUNG},
-}  # fmt: skip
+}
 
 COMPACTION = """---
 title: Compaction
@@ -54,21 +55,33 @@ Start with [the reference](../reference/options.md).
 
 Open a store, write a key, read it back.
 """
-OPTIONS = "# Options\n\n## cache_size\n\nBytes that the block cache may hold, 64 MiB unless it is set.\n"
+OPTIONS = (
+    "# Options\n\n## cache_size\n\nBytes that the block cache may hold, 64 MiB unless it is set.\n"
+)
 MANUAL = "# Manual\n\nHow the store works.\n\n## Repair\n\nRun the checker on a copy of the store first.\n"
 FILES = {
-    "notes/Compaction.md": COMPACTION, "notes/Ideas/Snapshots.md": SNAPSHOTS,
-    "notes/.obsidian/app.json": "{}", "docs/guide/index.md": GUIDE, "docs/reference/options.md": OPTIONS,
-    "docs/manual.md": MANUAL, "docs/old/manual.md": MANUAL.replace("Manual", "Old manual"),
+    "notes/Compaction.md": COMPACTION,
+    "notes/Ideas/Snapshots.md": SNAPSHOTS,
+    "notes/.obsidian/app.json": "{}",
+    "docs/guide/index.md": GUIDE,
+    "docs/reference/options.md": OPTIONS,
+    "docs/manual.md": MANUAL,
+    "docs/old/manual.md": MANUAL.replace("Manual", "Old manual"),
     "journal/Monday.md": "A day without any pause.",
     "chat/WhatsApp Chat with Bob.txt": "12/31/23, 10:00 - Ann: Where do the herons nest?\n"
     "12/31/23, 10:05 - Bob: Behind the mill, in the old alders.\n",
-}  # fmt: skip
+}
 
 SECRET = "the cormorants of Lake Baringo are counted by lantern light every March"
 BIRDS = [
     Mail(800, f"{SECRET}.", "birds", sender="ada@example.org"),
-    Mail(801, f"> {SECRET}\n\nWe keep a net, too.", "Re: birds", reply_to=800, sender="eve@example.org"),
+    Mail(
+        801,
+        f"> {SECRET}\n\nWe keep a net, too.",
+        "Re: birds",
+        reply_to=800,
+        sender="eve@example.org",
+    ),
 ]
 """A mail, and one by somebody else that quotes it."""
 ATTACHED = ["MIME-Version: 1.0", 'Content-Type: multipart/mixed; boundary="x"']

@@ -1,7 +1,8 @@
 """The pages of an index, for tests that look at them beside other interfaces; such a test is skipped without that extra.
 
 Pictures of pages are stored in `.screenshots/` of the repository, or where WEFT_SCREENSHOTS says; those of the
-documentation are made again by `make pictures`."""
+documentation are made again by `make pictures`.
+"""
 
 import io
 import os
@@ -28,7 +29,9 @@ BROWSED = [f"/browse?view={name}" for name in _LISTS.split()]
 
 def pages(settings: Settings, lens: str | None = None, **options: Any) -> TestClient:
     """A client of the pages under the name that a browser on this machine uses; the lens comes by a person's token."""
-    app = pytest.importorskip(PLACE, reason="the extra `web` is not there").web_app(settings, **options)
+    app = pytest.importorskip(PLACE, reason="the extra `web` is not there").web_app(
+        settings, **options
+    )
     tokens = pytest.importorskip("dagster_project.extras.web.tokens").Tokens(settings)
     is_asked = lens or tokens.folder.exists()
     headers = {"Authorization": f"Bearer {tokens.new(uuid4().hex, lens, None)}"} if is_asked else {}

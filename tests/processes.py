@@ -55,7 +55,8 @@ def listens(port: int) -> bool:
 def forked(work: Callable[..., object], *given: object) -> ForkServerProcess:
     """A process, not started yet, that does some work in the environment of this moment.
 
-    By itself it would have that in which the first of all processes was forked: another test's."""
+    By itself it would have that in which the first of all processes was forked: another test's.
+    """
     return FORKS.Process(target=_in_environment, args=(dict(os.environ), work, given))
 
 
@@ -85,12 +86,16 @@ class Ended:
 class Command:
     """`weft` with some arguments, started; what it prints is kept in `folder`."""
 
-    def __init__(self, folder: Path, *arguments: str | Path, home: Path | None = None, dies_at: str = ""):
+    def __init__(
+        self, folder: Path, *arguments: str | Path, home: Path | None = None, dies_at: str = ""
+    ):
         """`home` is the `DAGSTER_HOME` of the command; else that is below its storage.
 
         The command kills itself, as a power cut would, before it renames anything to a path with the pattern `dies_at`.
         """
-        self._printed = [folder / f"printed-{time.monotonic_ns()}.{name}" for name in ("out", "err")]
+        self._printed = [
+            folder / f"printed-{time.monotonic_ns()}.{name}" for name in ("out", "err")
+        ]
         self._process = forked(_run, [str(a) for a in arguments], self._printed, home, dies_at)
         self._process.start()
 
@@ -148,7 +153,9 @@ def _run(arguments: list[str], printed: list[Path], home: Path | None, dies_at: 
         sys.exit(1)
 
 
-def fetch_that_is_killed(config: Path, source: str, moment: Callable[[], object] = lambda: False) -> bool:
+def fetch_that_is_killed(
+    config: Path, source: str, moment: Callable[[], object] = lambda: False
+) -> bool:
     """Fetch a source in a process of its own and kill that at a moment; True unless it had ended by itself."""
     process = forked(_fetch, config, source)
     process.start()

@@ -1,6 +1,7 @@
 """A plugin that writes the processor seconds of each test, those of the processes that it started and waited for included.
 
-`benchmarks/suite.py` loads it and names the folder of its files, one for each worker."""
+`benchmarks/suite.py` loads it and names the folder of its files, one for each worker.
+"""
 
 import json
 import os

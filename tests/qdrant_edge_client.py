@@ -37,7 +37,11 @@ class EdgeClient:
         hnsw = edge.HnswIndexConfig(m=self.m, ef_construct=128, full_scan_threshold=self.full_scan)
         optimizers = edge.EdgeOptimizersConfig(indexing_threshold=1 if self.m else 1 << 40)
         config = edge.EdgeConfig(
-            vectors=dense, sparse_vectors=sparse, hnsw_config=hnsw, optimizers=optimizers, wal_enabled=False
+            vectors=dense,
+            sparse_vectors=sparse,
+            hnsw_config=hnsw,
+            optimizers=optimizers,
+            wal_enabled=False,
         )
         self.shards[name] = edge.EdgeShard.create(str(self.folder / name), config)
 
@@ -70,7 +74,10 @@ class EdgeClient:
         self._update(name, edge.UpdateOperation.create_field_index(field, schema))
 
     def upsert(self, name: str, points: list[models.PointStruct], wait: bool) -> None:
-        sent = [edge.Point(p.id, {n: _vector(v) for n, v in p.vector.items()}, p.payload) for p in points]
+        sent = [
+            edge.Point(p.id, {n: _vector(v) for n, v in p.vector.items()}, p.payload)
+            for p in points
+        ]
         self._update(name, edge.UpdateOperation.upsert_points(sent))
 
     def set_payload(self, name: str, payload: dict[str, Any], points: Any, wait: bool) -> None:
@@ -96,13 +103,15 @@ class EdgeClient:
                 filter=_filter(r.filter),
                 params=edge.SearchParams(exact=r.params.exact, hnsw_ef=r.params.hnsw_ef),
                 with_payload=False,
-            )  # fmt: skip
+            )
             for r in requests
         ]
         found = self._shard(name).query_batch(edge.QueryBatchRequest(queries))
         return [SimpleNamespace(points=points) for points in found]
 
-    def retrieve(self, name: str, ids: list[str], with_payload: bool, with_vectors: list[str]) -> list[Any]:
+    def retrieve(
+        self, name: str, ids: list[str], with_payload: bool, with_vectors: list[str]
+    ) -> list[Any]:
         with self._lock:
             self.trips += 1
         return list(self._shard(name).retrieve(ids, with_payload, with_vectors))
@@ -112,7 +121,9 @@ class EdgeClient:
 
     def _shard(self, name: str) -> edge.EdgeShard:
         if name not in self.shards:
-            raise UnexpectedResponse(404, "Not Found", f"Collection `{name}` doesn't exist!".encode(), None)
+            raise UnexpectedResponse(
+                404, "Not Found", f"Collection `{name}` doesn't exist!".encode(), None
+            )
         return self.shards[name]
 
 
@@ -138,4 +149,6 @@ def _condition(given: Any) -> Any:
     if isinstance(given.range, models.DatetimeRange):
         times = {name: at.isoformat() for name, at in edges.items()}
         return edge.FieldCondition(given.key, range=edge.RangeDateTime(**times))
-    return edge.FieldCondition(given.key, range=edge.RangeFloat(**{n: float(v) for n, v in edges.items()}))
+    return edge.FieldCondition(
+        given.key, range=edge.RangeFloat(**{n: float(v) for n, v in edges.items()})
+    )

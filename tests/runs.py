@@ -12,21 +12,32 @@ from tests.archives import Workspace
 
 
 def run_of_dagster(
-    work: Workspace, instance: dg.DagsterInstance, tables: Sequence[str], *partitions: str,
-    tags: Mapping[str, str] = MappingProxyType({}), checked: bool = True,
-) -> dg.ExecuteInProcessResult:  # fmt: skip
+    work: Workspace,
+    instance: dg.DagsterInstance,
+    tables: Sequence[str],
+    *partitions: str,
+    tags: Mapping[str, str] = MappingProxyType({}),
+    checked: bool = True,
+) -> dg.ExecuteInProcessResult:
     """Make tables of a partition, of a range by its ends, or over the whole lake, in a run that no command tells of."""
     made = Work(tuple(tables), *(partitions[0], partitions[-1]) if partitions else ())
     job = build_definitions(work.settings).resolve_job_def(made.job)
     return job.execute_in_process(
-        instance=instance, asset_selection=made.keys, tags={**made.tags, **tags}, raise_on_error=checked
+        instance=instance,
+        asset_selection=made.keys,
+        tags={**made.tags, **tags},
+        raise_on_error=checked,
     )
 
 
 def begun_run(
-    work: Workspace, instance: dg.DagsterInstance, tables: Sequence[str], *partitions: str,
-    tags: Mapping[str, str] = MappingProxyType({}), status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED,
-) -> dg.DagsterRun:  # fmt: skip
+    work: Workspace,
+    instance: dg.DagsterInstance,
+    tables: Sequence[str],
+    *partitions: str,
+    tags: Mapping[str, str] = MappingProxyType({}),
+    status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED,
+) -> dg.DagsterRun:
     """A run of tables of which Dagster knows no more than its status."""
     made = Work(tuple(tables), *(partitions[0], partitions[-1]) if partitions else ())
     job = build_definitions(work.settings).resolve_job_def(made.job)

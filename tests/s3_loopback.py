@@ -17,7 +17,11 @@ def s3_service() -> Iterator[dict[str, str]]:
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"
     S3FileSystem.clear_instance_cache()  # one of an earlier service is of another port
-    keys = {"ACCESS_KEY_ID": "AKIAEXAMPLE", "SECRET_ACCESS_KEY": "sEcReT/kEy", "DEFAULT_REGION": "us-east-1"}
+    keys = {
+        "ACCESS_KEY_ID": "AKIAEXAMPLE",
+        "SECRET_ACCESS_KEY": "sEcReT/kEy",
+        "DEFAULT_REGION": "us-east-1",
+    }
     try:
         yield {f"AWS_{name}": value for name, value in {**keys, "ENDPOINT_URL": url}.items()}
     finally:

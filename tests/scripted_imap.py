@@ -10,7 +10,17 @@ from contextlib import contextmanager, suppress
 Answer = Callable[[bytes, bytes], Iterable[bytes]]
 """The bytes that come for a command, from its tag and its line."""
 
-STAGES = ("greeting", "CAPABILITY", "LOGIN", "AUTHENTICATE", "EXAMINE", "SEARCH", "SIZES", "FLAGS", "BODIES")
+STAGES = (
+    "greeting",
+    "CAPABILITY",
+    "LOGIN",
+    "AUTHENTICATE",
+    "EXAMINE",
+    "SEARCH",
+    "SIZES",
+    "FLAGS",
+    "BODIES",
+)
 
 
 def says(*blocks: bytes, pause: float = 0.0) -> Answer:
@@ -54,14 +64,17 @@ def sound(mails: Mapping[int, bytes], validity: int = 7) -> dict[str, Answer]:
     return {
         "greeting": says(b"* OK ready\r\n"),
         "CAPABILITY": says(b"* CAPABILITY IMAP4rev1 AUTH=XOAUTH2\r\nTAG OK done\r\n"),
-        "LOGIN": says(b"TAG OK welcome\r\n"), "AUTHENTICATE": says(b"TAG OK welcome\r\n"),
+        "LOGIN": says(b"TAG OK welcome\r\n"),
+        "AUTHENTICATE": says(b"TAG OK welcome\r\n"),
         "EXAMINE": says(
             b"* %d EXISTS\r\n* 0 RECENT\r\n* FLAGS (\\Seen)\r\n* OK [UIDVALIDITY %d] v\r\nTAG OK [READ-ONLY] done\r\n"
             % (len(mails), validity)
         ),
-        "SEARCH": says(b"* SEARCH " + uids + b"\r\nTAG OK done\r\n"), "SIZES": sizes, "FLAGS": flags,
+        "SEARCH": says(b"* SEARCH " + uids + b"\r\nTAG OK done\r\n"),
+        "SIZES": sizes,
+        "FLAGS": flags,
         "BODIES": bodies,
-    }  # fmt: skip
+    }
 
 
 def _stage(line: bytes) -> str | None:
@@ -91,7 +104,9 @@ def scripted_imap(script: dict[str, Answer]) -> Iterator[int]:
             with suppress(OSError):  # closed at the end
                 while True:
                     connection, _ = listener.accept()
-                    threading.Thread(target=_converse, args=(connection, script), daemon=True).start()
+                    threading.Thread(
+                        target=_converse, args=(connection, script), daemon=True
+                    ).start()
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()

@@ -20,7 +20,14 @@ MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 400, 60, 6
 
 # Dagster hands each input, resource and configuration to an asset by a parameter of its name, click each option of
 # a command, and the assistants' protocol each argument of a tool: their number is that of the words people may use.
-DECLARED_BY_PARAMETERS = {"asset", "multi_asset", "asset_check", "multi_asset_check", "command", "tool"}
+DECLARED_BY_PARAMETERS = {
+    "asset",
+    "multi_asset",
+    "asset_check",
+    "multi_asset_check",
+    "command",
+    "tool",
+}
 
 CEILINGS = {"core": 57_500, "with extras": 72_085, "tests": 42_866}
 """Lines, which may only fall."""
@@ -34,7 +41,9 @@ LARGER: dict[str, str] = {}
 
 
 def modules() -> list[Path]:
-    return sorted(f for package in PACKAGES for f in (ROOT / package).rglob("*.py") if "tests" not in f.parts)
+    return sorted(
+        f for package in PACKAGES for f in (ROOT / package).rglob("*.py") if "tests" not in f.parts
+    )
 
 
 def name_of(file: Path) -> str:
@@ -53,21 +62,29 @@ def nodes(file: Path) -> tuple[ast.AST, ...]:
 
 @cache
 def functions(file: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [node for node in nodes(file) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [
+        node for node in nodes(file) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
 
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """The parameters a caller may fill; 0 where their number is that of declared inputs, options or arguments."""
-    decorators = {ast.unparse(d).partition("(")[0].rpartition(".")[2] for d in function.decorator_list}
+    decorators = {
+        ast.unparse(d).partition("(")[0].rpartition(".")[2] for d in function.decorator_list
+    }
     if decorators & DECLARED_BY_PARAMETERS:
         return 0
-    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    names = [
+        a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    ]
     return len(names) - bool(names and names[0] in ("self", "cls"))
 
 
 def lines(*folders: str, are_tests: bool = False) -> int:
     """The lines of the modules, pages, scripts and statements in folders of the repository, or of the tests there."""
-    files = {file for folder in folders for file in (ROOT / folder).rglob("*") if file.suffix in COUNTED}
+    files = {
+        file for folder in folders for file in (ROOT / folder).rglob("*") if file.suffix in COUNTED
+    }
     counted = [file for file in files if ("tests" in file.relative_to(ROOT).parts) == are_tests]
     return sum(len(file.read_text().splitlines()) for file in counted)
 
@@ -80,8 +97,12 @@ def test_the_house_does_not_grow():
 
 
 def test_the_core_names_no_extra():
-    core = [file for file in modules() if not file.is_relative_to(ROOT / "dagster_project" / "extras")]
-    assert {name_of(file): place for file in core for place in EXTRA.findall(file.read_text())} == {}
+    core = [
+        file for file in modules() if not file.is_relative_to(ROOT / "dagster_project" / "extras")
+    ]
+    assert {
+        name_of(file): place for file in core for place in EXTRA.findall(file.read_text())
+    } == {}
 
 
 def test_files_and_functions_are_short():
@@ -137,12 +158,17 @@ def test_a_new_name_is_durable():
 
 # Packages that an extra brings, or that cost a second to load and that few commands need.
 LAZY = {
-    **dict.fromkeys(("torch", "sentence_transformers", "transformers", "huggingface_hub"), "an extra"),
+    **dict.fromkeys(
+        ("torch", "sentence_transformers", "transformers", "huggingface_hub"), "an extra"
+    ),
     **dict.fromkeys(("onnxruntime", "google", "s3fs", "ir_measures", "scipy", "dkim"), "an extra"),
-    **dict.fromkeys(("aiohttp", "botocore", "aiobotocore"), "comes with s3fs"), "dns": "comes with dkimpy",
-    "cryptography": "receipts alone need it", "httpx2": "loaded with the client of the model service",
-    "tokenizers": "its import loads what only embedding and token counts need", "asyncio": "a search needs none",
-}  # fmt: skip
+    **dict.fromkeys(("aiohttp", "botocore", "aiobotocore"), "comes with s3fs"),
+    "dns": "comes with dkimpy",
+    "cryptography": "receipts alone need it",
+    "httpx2": "loaded with the client of the model service",
+    "tokenizers": "its import loads what only embedding and token counts need",
+    "asyncio": "a search needs none",
+}
 LAZY_MODULES = {
     "transforms.text.redaction": "compiles the patterns of secrets, which a search by its owner has no use for",
     "pyarrow.compute": "makes a function for each of Arrow's, which a search needs none of",
@@ -157,8 +183,9 @@ LAZY_MODULES = {
     "dagster_project.index.publish.lens.lens_file": "loads Ibis, which only a lens needs",
     "dagster_project.remotes.http_archives": "loads httpx2, which only a fetch of such a remote needs",
     "dagster_project.extras.stores.store_session": "needs the extra s3",
-    "dagster_project.servers.mcp": "needs the extra mcp", "transforms.operations.plots": "needs the extra plots",
-}  # fmt: skip
+    "dagster_project.servers.mcp": "needs the extra mcp",
+    "transforms.operations.plots": "needs the extra plots",
+}
 
 
 def modules_in(statements: Iterable[ast.AST]) -> Iterator[str]:
@@ -190,10 +217,14 @@ def test_one_file_uses_what_dagster_does_not_export():
 COMMANDS = "backfill backup build context forget get init prune run search serve sources stripe thread verify"
 SHARED = {
     **dict.fromkeys(COMMANDS.split(), "a command or a page, and what it calls"),
-    **dict.fromkeys(("EXTRA", "TABLES", "PROGRAM", "stages", "key_variable"), "the registry asks extras for it"),
-    **dict.fromkeys(("VERSION", "FORMAT", "GROUP", "DOCUMENTS", "Lake", "Remotes"), "each subject has its own"),
+    **dict.fromkeys(
+        ("EXTRA", "TABLES", "PROGRAM", "stages", "key_variable"), "the registry asks extras for it"
+    ),
+    **dict.fromkeys(
+        ("VERSION", "FORMAT", "GROUP", "DOCUMENTS", "Lake", "Remotes"), "each subject has its own"
+    ),
     "Thread": "of the pages and of the assistants",
-}  # fmt: skip
+}
 """The public names that several modules define, with the reason."""
 
 
@@ -201,10 +232,14 @@ def test_a_public_name_has_one_home():
     homes = defaultdict(set)
     for file in modules():
         for node in parsed(file).body:
-            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
+            targets = (
+                node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
+            )
             for name in (getattr(target, "id", getattr(target, "name", "_")) for target in targets):
                 homes[name].add(name_of(file))
-    assert {n for n, files in homes.items() if len(files) > 1 and not n.startswith("_")} <= set(SHARED)
+    assert {n for n, files in homes.items() if len(files) > 1 and not n.startswith("_")} <= set(
+        SHARED
+    )
 
 
 PARTICIPLES = {"asked", "told", "said", "kept", "found", "made", "gone", "seen", "wanted"}
@@ -213,18 +248,28 @@ NAMED_BY_PARTICIPLES = 3
 
 
 def test_names_are_nouns():
-    words = [vars(n).get("id", vars(n).get("arg", vars(n).get("name"))) for f in modules() for n in nodes(f)]
+    words = [
+        vars(n).get("id", vars(n).get("arg", vars(n).get("name")))
+        for f in modules()
+        for n in nodes(f)
+    ]
     assert sum(str(word).strip("_") in PARTICIPLES for word in words) <= NAMED_BY_PARTICIPLES
 
 
-INVERTED = re.compile(r"(?:\A|[.;:] |\n\n *)(?:What|Of|Who(?:so)?ever|Whichever) (?!\d)|"
-    r"\b(?:of which|is no|has none|stands|lies|told|anew|from nothing|what is of)\b(?! longer| one)")  # fmt: skip
+INVERTED = re.compile(
+    r"(?:\A|[.;:] |\n\n *)(?:What|Of|Who(?:so)?ever|Whichever) (?!\d)|"
+    r"\b(?:of which|is no|has none|stands|lies|told|anew|from nothing|what is of)\b(?! longer| one)"
+)
 """Words by which sentences of pages, docstrings and texts of constants hide who does what."""
 
 
 def test_sentences_say_who_does_what():
-    strings = [n.value.value for f in modules() for n in nodes(f)
-               if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)]  # fmt: skip
+    strings = [
+        n.value.value
+        for f in modules()
+        for n in nodes(f)
+        if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)
+    ]
     texts = [*map(str, strings), *(page.read_text() for page in (ROOT / "docs").glob("*.md"))]
     assert [m.string[m.start() :][:80] for text in texts for m in INVERTED.finditer(text)] == []
 
@@ -244,7 +289,9 @@ def test_statements_are_in_sql_files():
 
 def imported() -> dict[str, str]:
     """The packages that modules import at any place, each with one of the modules."""
-    packages = {name.partition(".")[0]: name_of(f) for f in modules() for name in modules_in(nodes(f))}
+    packages = {
+        name.partition(".")[0]: name_of(f) for f in modules() for name in modules_in(nodes(f))
+    }
     return {n: f for n, f in packages.items() if n not in {*sys.stdlib_module_names, *PACKAGES, ""}}
 
 
@@ -257,7 +304,10 @@ def asked_for(*left_out: str) -> Iterator[Requirement]:
     while waiting:
         one = waiting.pop()
         yield one
-        if one.name == "weft" or (key := (canonicalize_name(one.name), frozenset(one.extras))) in seen:
+        if (
+            one.name == "weft"
+            or (key := (canonicalize_name(one.name), frozenset(one.extras))) in seen
+        ):
             continue
         seen.add(key)
         with suppress(PackageNotFoundError):  # of an extra that is not installed here

@@ -21,12 +21,16 @@ MILLIONS = (1, 10, 100)
 
 def rows(head: str) -> dict[str, list[float]]:
     """The numbers of each row of the table whose first cell is `head`."""
-    lines = PAGE.partition(f"\n| {head} |".replace("  ", " "))[2].partition("\n\n")[0].splitlines()[2:]
+    lines = (
+        PAGE.partition(f"\n| {head} |".replace("  ", " "))[2].partition("\n\n")[0].splitlines()[2:]
+    )
     cells = [line.strip("| ").split(" | ") for line in lines]
     return {name: [float(value.replace(",", "")) for value in values] for name, *values in cells}
 
 
-@pytest.mark.parametrize(("head", "unit"), [("a first build, static model", 1 / 3600 * 1e3), ("bytes", 1.0)])
+@pytest.mark.parametrize(
+    ("head", "unit"), [("a first build, static model", 1 / 3600 * 1e3), ("bytes", 1.0)]
+)
 def test_the_figures_are_the_rates_multiplied(head: str, unit: float):
     table = rows(head)
     assert len(table) > 5
@@ -92,7 +96,10 @@ def test_the_steps_of_the_page_run_and_leave_what_was_made(
     for module in ("s3fs", "ray", "qdrant_client"):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
-    sections: dict[str, dict[str, object]] = {"storage": {"root": "state"}, "search": {"weak": True}}
+    sections: dict[str, dict[str, object]] = {
+        "storage": {"root": "state"},
+        "search": {"weak": True},
+    }
     work, made = two_lists(built_once.copied(tmp_path / "work").folder, **sections), []
     s3.create_bucket(Bucket="bucket")
     for language, text in blocks():
@@ -113,7 +120,14 @@ def test_the_steps_of_the_page_run_and_leave_what_was_made(
                 assert work.plan().is_empty, said.output
             made.append((line, said.output))
     deployed = [said for line, said in made if "--deployment" in line]
-    assert "can be written, read and locked" in deployed[0] and "tasks of ray see the lake" in deployed[1]
+    assert (
+        "can be written, read and locked" in deployed[0]
+        and "tasks of ray see the lake" in deployed[1]
+    )
     assert "compactor" in made[-2][1] or "log" in made[-2][1]
-    in_archives = sum(path.read_bytes().count(b"\nMessage-ID: ") for path in work.folder.glob("mail/*/*"))
-    assert f" {in_archives} " in made[-1][1], "the lake has a mail of two lists in a partition of each"
+    in_archives = sum(
+        path.read_bytes().count(b"\nMessage-ID: ") for path in work.folder.glob("mail/*/*")
+    )
+    assert f" {in_archives} " in made[-1][1], (
+        "the lake has a mail of two lists in a partition of each"
+    )

@@ -17,7 +17,8 @@ def shortened(text: str) -> str:
     """The beginning of a text, at the length that a message shows.
 
     >>> shortened("a" * 99) == "a" * 60 + "…"
-    True"""
+    True
+    """
     return str(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
@@ -93,7 +94,8 @@ class EmbeddingError(WeftError):
 class RefusedTextError(WeftError, exit_code=9):
     """A model will not embed some of the texts it got; `reasons` says why, by their place.
 
-    `vectors` has a row for every text; those of the others are paid for and good."""
+    `vectors` has a row for every text; those of the others are paid for and good.
+    """
 
     def __init__(self, message: str, reasons: Mapping[int, str], vectors: np.ndarray):
         super().__init__(message)

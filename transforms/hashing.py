@@ -17,7 +17,8 @@ def parts_hash(parts: Iterable[str | bytes]) -> str:
     """Hash of a sequence of texts; the boundaries count.
 
     >>> parts_hash(["a", "b"]) == parts_hash(["ab"])
-    False"""
+    False
+    """
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -39,7 +40,11 @@ def text_hashes(texts: pa.Array | pa.ChunkedArray) -> list[str]:
         flat = chunk.cast(pa.large_string())
         if not len(flat):
             continue
-        offsets = np.frombuffer(flat.buffers()[1], dtype=np.int64)[flat.offset :][: len(flat) + 1].tolist()
+        offsets = np.frombuffer(flat.buffers()[1], dtype=np.int64)[flat.offset :][
+            : len(flat) + 1
+        ].tolist()
         data = memoryview(flat.buffers()[2] or b"")
-        hashes.extend(hashlib.blake2b(data[a:b], digest_size=16).hexdigest() for a, b in pairwise(offsets))
+        hashes.extend(
+            hashlib.blake2b(data[a:b], digest_size=16).hexdigest() for a, b in pairwise(offsets)
+        )
     return hashes

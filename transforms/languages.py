@@ -41,7 +41,8 @@ def function_words(language: str) -> tuple[str, ...]:
 def word_weights() -> dict[str, dict[str, float]]:
     """By function word its weight for each language that has it: 1 by the number of these. Single letters have none.
 
-    So words that neighbours do not share decide between them."""
+    So words that neighbours do not share decide between them.
+    """
     languages: dict[str, list[str]] = {}
     for language in dict.fromkeys(language_names().values()):
         for word in function_words(language):
@@ -55,7 +56,8 @@ def language_of(text: str) -> str | None:
 
     >>> language_of("Kann mir jemand sagen, warum das bei mir nicht geht?")
     'german'
-    >>> language_of("int main(void) { return 0; }")"""
+    >>> language_of("int main(void) { return 0; }")
+    """
     counts, sums = Counter[str](), Counter[str]()
     for word in {*_WORD.findall(text.lower())} & word_weights().keys():
         counts.update(word_weights()[word])

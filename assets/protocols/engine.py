@@ -13,7 +13,8 @@ from transforms.errors import WeftError
 class MadeTable:
     """A table of a partition that a stage made: the facts of its file, and figures that Dagster shows beside it.
 
-    `read` has the content hash of each table that was read, or the fingerprint of the source files."""
+    `read` has the content hash of each table that was read, or the fingerprint of the source files.
+    """
 
     name: str
     content_hash: str

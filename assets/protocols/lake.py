@@ -64,7 +64,8 @@ class Footer(Protocol):
 class Parts:
     """A table over the whole lake, stored in parts, one for each partition or bucket that has rows of it.
 
-    Parts that are neither `retained` nor `new` are deleted; `new` gives the names of parts and their staged files."""
+    Parts that are neither `retained` nor `new` are deleted; `new` gives the names of parts and their staged files.
+    """
 
     retained: Collection[str]
     new: Iterable[tuple[str, Staged]]
@@ -93,10 +94,14 @@ class Lake(Protocol):
     def ids(self, table: str, partition: str) -> set[str]:
         """The first column of the stored partition of a table; empty if it does not exist."""
 
-    def stored(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
+    def stored(
+        self, table: str, columns: Sequence[str], partition: str | None = None
+    ) -> pa.Table | None:
         """Columns of a stored table, or of one partition of it; None if it does not exist or is damaged."""
 
-    def intact(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
+    def intact(
+        self, table: str, columns: Sequence[str], partition: str | None = None
+    ) -> pa.Table | None:
         """As `stored`, but LakeDamageError if it is damaged."""
 
     def evaluated(self, expression: Callable[..., Any], *tables: pa.Table) -> pa.Table:

@@ -22,7 +22,8 @@ class Embedded:
 
     `batch` is its number in the order in which batches were asked for, `vectors` are float32 of
     shape (texts, dimensions), `refused` names the texts that the model will not embed, by place in
-    the batch: their vectors are worthless. `calls` are requests to a service."""
+    the batch: their vectors are worthless. `calls` are requests to a service.
+    """
 
     batch: int
     vectors: np.ndarray
@@ -39,7 +40,8 @@ class Embedder(Protocol):
     A batch holds at most `batch_texts` texts and, where it is not None, `batch_tokens` tokens.
     If it `is_paid`, a million tokens cost `price` US dollars. If it `remembers` requests of a killed run, these are not
     paid for again.
-    `safety` says how texts are screened before they leave this machine; None where they stay on it."""
+    `safety` says how texts are screened before they leave this machine; None where they stay on it.
+    """
 
     model: str
     dimensions: int
@@ -73,7 +75,8 @@ class Embedder(Protocol):
     def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of texts that are searched with, float32 of shape (texts, dimensions).
 
-        RefusedTextError names the texts that the model will not embed."""
+        RefusedTextError names the texts that the model will not embed.
+        """
 
 
 class TokenCounter(Protocol):
@@ -131,7 +134,8 @@ class EmbeddingCache(Protocol):
 class Answer(Generic[Shape]):
     """The answer to one prompt: its number, the value, or the reason why it is missing, and its cost.
 
-    `calls` are requests to the service, `dollars` US dollars by its list price."""
+    `calls` are requests to the service, `dollars` US dollars by its list price.
+    """
 
     prompt: int
     value: Shape | None
@@ -154,7 +158,8 @@ class LanguageModel(Protocol):
     ) -> Iterator[Answer[Shape]]:
         """One answer per prompt as it comes, in any order, valid for the pydantic model `shape`.
 
-        BudgetError before the first call if the prompts need more tokens than the budget of a run."""
+        BudgetError before the first call if the prompts need more tokens than the budget of a run.
+        """
 
 
 class AnswerCache(Protocol):

@@ -47,12 +47,16 @@ class ContextIndex(Protocol):
         """The settings with the values that they leave to the model of the index."""
 
     def candidates(
-        self, queries: pl.DataFrame, settings: ContextSettings, askers: Mapping[str, Asker] | None = None
+        self,
+        queries: pl.DataFrame,
+        settings: ContextSettings,
+        askers: Mapping[str, Asker] | None = None,
     ) -> pl.DataFrame:
         """The rows of `conversation_candidates` for queries (window_id, query, text), in one pass.
 
         A query finds chunks that `settings.where` allows, but neither its asker, which is its window if none is given,
-        nor chunks that `settings.include` leaves out: other windows of the asker's conversation, and later texts."""
+        nor chunks that `settings.include` leaves out: other windows of the asker's conversation, and later texts.
+        """
 
     def chunk_vectors(self, chunk_ids: Sequence[str]) -> dict[str, np.ndarray]:
         """The vector of each chunk; zeros for a chunk without one."""

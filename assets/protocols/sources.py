@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class SourcePartition:
     """One partition of a source: `fingerprint` changes whenever a byte of its files does.
 
-    `source_type` is the kind of its contents: mail, documents or conversations."""
+    `source_type` is the kind of its contents: mail, documents or conversations.
+    """
 
     source: str
     name: str
@@ -39,7 +40,8 @@ class Fetched:
     """The result of a fetch: files or mails that came, changed, stayed and went, bytes and requests.
 
     `newest_at` is when the newest mail or file was made, `lag_seconds` how long ago that is; None
-    where nothing is there. `notes` names mails and files left out, with the reason."""
+    where nothing is there. `notes` names mails and files left out, with the reason.
+    """
 
     added: int
     changed: int
@@ -58,7 +60,8 @@ class Remotes(Protocol):
     def fetch(self, source: str) -> Fetched:
         """Bring new mails and files from a source's remote.
 
-        FetchInterruptedError where a repetition may help, else FetchError; finished files are kept."""
+        FetchInterruptedError where a repetition may help, else FetchError; finished files are kept.
+        """
 
     def lag_seconds(self, source: str) -> float | None:
         """How old the newest mail or file is that was fetched; None where nothing was."""

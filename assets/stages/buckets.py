@@ -24,11 +24,29 @@ Reads = Mapping[str, Sequence[str]]
 """The columns that a stage in buckets reads of its tables."""
 _DECISIVE = {
     "messages": (
-        *("message_id", "source", "partition", "list_id", "in_reply_to", "refs", "subject", "effective_at"),
+        *(
+            "message_id",
+            "source",
+            "partition",
+            "list_id",
+            "in_reply_to",
+            "refs",
+            "subject",
+            "effective_at",
+        ),
         *("from_addr", "content_hash", "raw_bytes"),
     ),
     "message_chunks": (
-        *("doc_id", "chunk_id", "attachment_id", "needs_parent", "chunk_index", "title", "spans", "checksum"),
+        *(
+            "doc_id",
+            "chunk_id",
+            "attachment_id",
+            "needs_parent",
+            "chunk_index",
+            "title",
+            "spans",
+            "checksum",
+        ),
     ),
 }
 """The columns of a table whose changes make a bucket stale, by default those that a stage reads.
@@ -98,23 +116,33 @@ class Buckets:
                 self.mail_counts[bucket] = count
         hashes = {name: self.shared.get(key, {}) for name, key in keys.items()}
         return {
-            bucket: {name: of_table[bucket] for name, of_table in hashes.items() if bucket in of_table}
+            bucket: {
+                name: of_table[bucket] for name, of_table in hashes.items() if bucket in of_table
+            }
             for bucket in self.mail_counts
         }
 
     def rows_of(self, buckets: Sequence[str]) -> Iterator[tuple[str, list[pa.Table]]]:
         """Each of `buckets` with the rows of its tables, in the order of `reads`; after `fingerprints`."""
         for batch in sized_groups(buckets, self.mail_counts, _AT_ONCE):
-            there = self.published.filter(self.published.bucket.isin(batch)).select("partition").distinct()
+            there = (
+                self.published.filter(self.published.bucket.isin(batch))
+                .select("partition")
+                .distinct()
+            )
             partitions = sorted(there.to_pyarrow()["partition"].to_pylist())
             tables = [self._of(name, batch, partitions).to_pyarrow() for name in self.reads]
             for bucket in batch:
-                rows = [t.filter(pc.equal(t["bucket"], bucket)).drop_columns("bucket") for t in tables]
+                rows = [
+                    t.filter(pc.equal(t["bucket"], bucket)).drop_columns("bucket") for t in tables
+                ]
                 yield bucket, rows
 
     def _of(self, name: str, buckets: Sequence[str], partitions: Sequence[str]) -> ibis.Table:
         """The rows of some buckets, of the files of `partitions`: a filter over all opens each, and reads rows of many."""
-        table = self._dealt(name, self.parts(name, partitions) if name in _STORED else self.tables[name])
+        table = self._dealt(
+            name, self.parts(name, partitions) if name in _STORED else self.tables[name]
+        )
         return table.filter(table.bucket.isin(buckets)).select("bucket", *self.reads[name])
 
 
@@ -133,10 +161,13 @@ def sized_groups(names: Iterable[str], sizes: Mapping[str, int], most: int) -> l
 
 def fingerprints(rows: ibis.Table, by: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """For each group of `rows`, which have the columns `by` and `row` (int64, the hash of a row): its values of `by`, the
-    number of its rows, and a hash of them whatever their order, sorted."""
+    number of its rows, and a hash of them whatever their order, sorted.
+    """
     # In halves, whose sums an integer holds.
     sums = rows.group_by(*by).agg(
         rows=rows.count(), high=(rows.row >> 32).sum(), low=(rows.row & 0xFFFFFFFF).sum()
     )
-    for *names, count, high, low in zip(*sums.order_by(*by).to_pyarrow().to_pydict().values(), strict=True):
+    for *names, count, high, low in zip(
+        *sums.order_by(*by).to_pyarrow().to_pydict().values(), strict=True
+    ):
         yield *names, count, f"{count}-{high}-{low}"

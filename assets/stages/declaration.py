@@ -22,7 +22,8 @@ class Made:
     """The tables that a stage made, with figures that Dagster shows beside the first of them.
 
     `inputs` has the inputs of a table over the whole lake, if its stage wants to know them the next time; of a partition,
-    under the name `WAITING_BYTES`, how many bytes of text its tables leave out for now."""
+    under the name `WAITING_BYTES`, how many bytes of text its tables leave out for now.
+    """
 
     tables: Sequence[Any]
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -34,7 +35,8 @@ class Display:
     """The text, group, kinds, code and lineage that Dagster shows of a stage.
 
     `code` is the function that it links to, `make` by default. `lineage` names the columns (`table.column`) that a column is
-    made of; a column that is declared the same in an input comes from there."""
+    made of; a column that is declared the same in an input comes from there.
+    """
 
     does: str
     group: str = "relations"
@@ -48,7 +50,8 @@ class Needs:
     """Needs of a stage beside its inputs: resources by name, and `deps`, assets that are made before it.
 
     The resource `index` is the published index, one version for all partitions of a run, which is compared like an input.
-    With `present`, `make` takes the partition's tables in the lake so far (`stage_run.Present`)."""
+    With `present`, `make` takes the partition's tables in the lake so far (`stage_run.Present`).
+    """
 
     resources: Sequence[str] = ()
     deps: Sequence[str] = ()
@@ -67,7 +70,8 @@ class Stage:
     With `in_buckets`, the reads of the stage by the names of its inputs, the tables are stored in parts, one for each bucket
     of mails; `make` takes the rows of one bucket as Arrow tables, and a part is rebuilt only if these changed. The
     resource `lake` is then an `OfBucket`. If `columns` are named, only these of the inputs are read. `declared` has the
-    outputs that are in no registry, since an extra adds them."""
+    outputs that are in no registry, since an extra adds them.
+    """
 
     name: str
     make: Callable[..., Any]
@@ -114,9 +118,7 @@ class Stage:
             return version
         if self.digest:
             return f"{version}-{self.digest(settings)}"
-        return (
-            f"{version}-{settings.digest() if isinstance(settings, StageSettings) else digest_of(settings)}"
-        )
+        return f"{version}-{settings.digest() if isinstance(settings, StageSettings) else digest_of(settings)}"
 
     @property
     def reads_sources(self) -> bool:
@@ -132,10 +134,14 @@ class Stage:
         """The inputs whose content decides whether the tables of a partition are up to date, sorted."""
         inputs = [*self.inputs, *(["search_index"] if self.asks_index else [])]
         kind = self.source_type
-        return sorted(table for table in inputs if kind and (kind.compared is None or table in kind.compared))
+        return sorted(
+            table for table in inputs if kind and (kind.compared is None or table in kind.compared)
+        )
 
 
-def terms_stage(source_type: SourceType, name: str, chunk_table: str, settings: TermSettings) -> Stage:
+def terms_stage(
+    source_type: SourceType, name: str, chunk_table: str, settings: TermSettings
+) -> Stage:
     """The stage of the table `name`: the terms of the chunks in `chunk_table`."""
     return Stage(
         name,

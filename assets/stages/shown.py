@@ -26,7 +26,9 @@ def table_metadata(table: Table) -> dict[str, object]:
             c.name,
             str(c.type),
             c.comment,
-            constraints=dg.TableColumnConstraints(nullable=c.nullable, unique=table.key == (c.name,)),
+            constraints=dg.TableColumnConstraints(
+                nullable=c.nullable, unique=table.key == (c.name,)
+            ),
         )
         for c in table.columns
     ]
@@ -63,7 +65,9 @@ def check_key(result: dg.AssetCheckResult) -> dg.AssetCheckKey:
     return dg.AssetCheckKey(result.asset_key, result.check_name)
 
 
-def warning(asset: str | dg.AssetKey, name: str, passed: bool, **metadata: Any) -> dg.AssetCheckResult:
+def warning(
+    asset: str | dg.AssetKey, name: str, passed: bool, **metadata: Any
+) -> dg.AssetCheckResult:
     """The result of a check on an asset that stops nothing."""
     return dg.AssetCheckResult(
         check_name=name,
@@ -79,7 +83,8 @@ def column_lineage(
 ) -> dg.TableColumnLineage:
     """The columns of the tables `inputs` that the columns of `table` are made of.
 
-    `lineage` names them as `table.column`; a column that the first input with it declares the same comes from there."""
+    `lineage` names them as `table.column`; a column that the first input with it declares the same comes from there.
+    """
     deps: dict[str, list[dg.TableColumnDep]] = {}
     columns = {name: REGISTRY[name].schema.columns for name in inputs if name in REGISTRY}
     for column in table.columns:
@@ -121,13 +126,18 @@ def _short(value: Any) -> str | int | float | bool:
     return text if len(text) <= _PREVIEW_CHARS else f"{text[:_PREVIEW_CHARS]}…"
 
 
-def config_of(name: str, settings: StageSettings | Mapping[str, StageSettings]) -> type[dg.Config] | None:
+def config_of(
+    name: str, settings: StageSettings | Mapping[str, StageSettings]
+) -> type[dg.Config] | None:
     """The configuration of a stage: the fields of its settings, with the configured values as defaults.
 
-    Settings by source have a field for each source; None if there is none."""
+    Settings by source have a field for each source; None if there is none.
+    """
     fields: dict[str, Any]
     if isinstance(settings, Mapping):
-        fields = {source: _nested(f"{name}_{source}", own) for source, own in settings.items() if source}
+        fields = {
+            source: _nested(f"{name}_{source}", own) for source, own in settings.items() if source
+        }
     else:
         names = [n for n, field in type(settings).model_fields.items() if not field.exclude]
         fields = {n: _field(f"{name}_{n}", settings, n) for n in names}
@@ -139,7 +149,9 @@ def chosen_settings(settings: Any, config: Mapping[str, Any] | None) -> Any:
     if config is None:
         return settings
     if isinstance(settings, Mapping):
-        return {source: chosen_settings(own, config.get(source)) for source, own in settings.items()}
+        return {
+            source: chosen_settings(own, config.get(source)) for source, own in settings.items()
+        }
     return type(settings).model_validate({**settings.model_dump(), **config})
 
 
@@ -149,7 +161,9 @@ def _field(name: str, settings: StageSettings, field: str) -> tuple[Any, Any]:
     if isinstance(value, StageSettings):
         return _nested(name, value)
     words = get_args(declared.annotation) if get_origin(declared.annotation) is Literal else ()
-    text = "; ".join(filter(None, [declared.description, f"one of {', '.join(words)}" if words else None]))
+    text = "; ".join(
+        filter(None, [declared.description, f"one of {', '.join(words)}" if words else None])
+    )
     default = list(value) if isinstance(value, tuple) else value
     return _plain(declared.annotation), Field(default, description=text or None)
 

@@ -60,7 +60,11 @@ def assets_of(stages: Sequence[Stage]) -> list[dg.AssetsDefinition]:
 def stage_asset(stage: Stage) -> dg.AssetsDefinition:
     """The multi-asset of a stage: its view in Dagster, its configuration, and the run of `make`."""
     # A stage that reads sources takes the settings of the file alone: with these the sources were opened.
-    config = None if stage.settings is None or stage.reads_sources else config_of(stage.name, stage.settings)
+    config = (
+        None
+        if stage.settings is None or stage.reads_sources
+        else config_of(stage.name, stage.settings)
+    )
     source_type = stage.source_type
     parted = stage.inputs if source_type else ()
     inputs = (*stage.inputs, *([BUCKETS] if stage.in_buckets else []))
@@ -86,12 +90,22 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
         },
     )
     def run_stage(context: dg.AssetExecutionContext) -> Iterator[dg.Output[Any]]:
-        settings = chosen_settings(stage.settings, context.op_execution_context.op_config if config else None)
+        settings = chosen_settings(
+            stage.settings, context.op_execution_context.op_config if config else None
+        )
         tables: Tables = context.resources.io_manager
-        loaded = {table: tables.over_all(table, context.instance) for table in inputs if table not in parted}
+        loaded = {
+            table: tables.over_all(table, context.instance)
+            for table in inputs
+            if table not in parted
+        }
         loaded |= {table: tables.reader(table) for table in parted}
         run = _Run(context, stage, settings, loaded)
-        opening = context.resources.published_index.open() if stage.asks_index else contextlib.nullcontext()
+        opening = (
+            context.resources.published_index.open()
+            if stage.asks_index
+            else contextlib.nullcontext()
+        )
         with in_words(), opening as index:
             run.resources.update({"index": index} if stage.asks_index else {})
             if source_type:
@@ -106,7 +120,9 @@ def _out(stage: Stage, name: str) -> dg.AssetOut:
     table = stage.schemas[name]
     metadata: dict[str, Any] = {}
     if isinstance(stage.settings, Mapping):
-        metadata["settings"] = {source: own.model_dump(mode="json") for source, own in stage.settings.items()}
+        metadata["settings"] = {
+            source: own.model_dump(mode="json") for source, own in stage.settings.items()
+        }
     elif stage.settings is not None:
         metadata["settings"] = stage.settings.model_dump(mode="json")
     lineage = column_lineage(table, stage.inputs, stage.shown.lineage)
@@ -146,7 +162,9 @@ class _Run:
         self.lake: Lake = context.resources.lake
         self.progress: Progress = context.resources.progress
         self.resources = {
-            name: getattr(context.resources, name) for name in stage.needs.resources if name != "index"
+            name: getattr(context.resources, name)
+            for name in stage.needs.resources
+            if name != "index"
         }
         sources = context.resources.sources if stage.reads_sources else None
         self.work = StageRun(stage, settings, self.lake, self.resources, sources)
@@ -164,7 +182,9 @@ class _Run:
         inputs = {**result.inputs, LAKE: state}
         for name, table in self._selected(result.tables):
             part = WHOLE_PART if name in IN_PARTS else None
-            staged = self.lake.stage(name, part, table, code_version=self.code_version, inputs=inputs)
+            staged = self.lake.stage(
+                name, part, table, code_version=self.code_version, inputs=inputs
+            )
             figures = figures_of(staged, start) | {"dagster/row_count": staged.row_count}
             figures["preview"] = preview(table)
             if name == first:
@@ -188,7 +208,9 @@ class _Run:
         stale = []
         for bucket, hashes in sorted(inputs.items()):
             footers = [self.lake.footer(name, bucket) for name in self.selected]
-            if not all(f and (f.code_version, f.inputs) == (self.code_version, hashes) for f in footers):
+            if not all(
+                f and (f.code_version, f.inputs) == (self.code_version, hashes) for f in footers
+            ):
                 stale.append(bucket)
         staged: dict[str, list[tuple[str, Staged]]] = {name: [] for name in self.selected}
         for bucket, tables in buckets.rows_of(stale):
@@ -251,7 +273,8 @@ class _Run:
     def _outcomes(self) -> Mapping[str, Outcome] | None:
         """The outcomes of the engine for the partitions of this run; None if the stage makes them here.
 
-        The engine knows the settings of the file alone: a run with settings of its own makes its partitions itself."""
+        The engine knows the settings of the file alone: a run with settings of its own makes its partitions itself.
+        """
         run = self.context.run
         if not self.stage.is_task or run.run_config.get("ops"):
             return None
@@ -284,9 +307,12 @@ class Provenance:
     """The tags of the materializations of one step (dagster 1.13, `_build_data_version_tags` and `StaleStatusResolver`).
 
     If an input has partitions, Dagster compares the data versions before and after the event that a materialization
-    points to: the last of all when the step began. If not, it compares the data version itself."""
+    points to: the last of all when the step began. If not, it compares the data version itself.
+    """
 
-    def __init__(self, context: dg.AssetExecutionContext, inputs: Collection[str], compared: Collection[str]):
+    def __init__(
+        self, context: dg.AssetExecutionContext, inputs: Collection[str], compared: Collection[str]
+    ):
         """`inputs` are the tables that the step reads by partition; those that are not `compared` make nothing stale."""
         newest = context.instance.event_log_storage.get_maximum_record_id() or 0
         uncompared = set(inputs) - set(compared)
@@ -305,10 +331,14 @@ class Provenance:
                 version = (event.tags or {}).get("dagster/data_version", "INITIAL")
                 self._tags[f"dagster/input_data_version/{name}"] = version
 
-    def tags(self, content_hash: str, code_version: str, inputs: Mapping[str, str]) -> dict[str, str]:
+    def tags(
+        self, content_hash: str, code_version: str, inputs: Mapping[str, str]
+    ) -> dict[str, str]:
         """The tags of a partition with that content, made by that code of `inputs` (content hash by table)."""
         versions = {
-            f"dagster/input_data_version/{self._names[t]}": h for t, h in inputs.items() if t in self._names
+            f"dagster/input_data_version/{self._names[t]}": h
+            for t, h in inputs.items()
+            if t in self._names
         }
         return {
             **self._tags,
@@ -339,7 +369,9 @@ def lake_state(lake: Lake, partitions: Mapping[str, Sequence[str]]) -> str:
 def state_of_run(lake: Lake, context: dg.AssetExecutionContext) -> str:
     """`lake_state` of the partitions that Dagster knows, as it was when a step of the run first asked."""
     names = [source_type.partitions for source_type in SOURCE_TYPES]
-    partitions = tuple((name, tuple(context.instance.get_dynamic_partitions(name))) for name in names)
+    partitions = tuple(
+        (name, tuple(context.instance.get_dynamic_partitions(name))) for name in names
+    )
     whole: Any = lake
     return _remembered(whole, context.run.run_id, partitions)
 

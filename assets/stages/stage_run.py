@@ -68,7 +68,8 @@ class StageRun:
     ) -> Iterator[tuple[MadeTable, Staged, pa.Table]]:
         """Make the tables of one partition and stage those `selected`: the facts of each, its file and its rows.
 
-        `readers` read the inputs of the stage."""
+        `readers` read the inputs of the stage.
+        """
         start, stage = time.perf_counter(), self.stage
         if stage.reads_sources:
             assert self.sources
@@ -84,21 +85,38 @@ class StageRun:
             compared = {table: versions[table] for table in stage.compared_inputs()}
             present = self._present(partition, compared) if stage.needs.present else None
             result = self.make([part.table for part in loaded.values()], partition, present=present)
-        counted = next((name for name, table in stage.schemas.items() if table.key == ("chunk_id",)), None)
+        counted = next(
+            (name for name, table in stage.schemas.items() if table.key == ("chunk_id",)), None
+        )
         for name, data in zip(stage.outputs, result.tables, strict=True):
             if name not in selected:
                 continue
-            counts = _id_changes(self.lake, name, partition, data) if name == counted else result.metadata
+            counts = (
+                _id_changes(self.lake, name, partition, data)
+                if name == counted
+                else result.metadata
+            )
             inputs = {**compared, **result.inputs}
-            file = self.lake.stage(name, partition, data, code_version=self.code_version, inputs=inputs)
-            figures = figures_of(file, start) | {"dagster/partition_row_count": file.row_count, **counts}
+            file = self.lake.stage(
+                name, partition, data, code_version=self.code_version, inputs=inputs
+            )
+            figures = figures_of(file, start) | {
+                "dagster/partition_row_count": file.row_count,
+                **counts,
+            }
             content_hash, rows = file.content_hash, file.row_count
-            yield MadeTable(name, content_hash, rows, self.code_version, hashes, figures), file, data
+            yield (
+                MadeTable(name, content_hash, rows, self.code_version, hashes, figures),
+                file,
+                data,
+            )
 
     def _present(self, partition: str, inputs: Mapping[str, str]) -> Present:
         footers = [self.lake.footer(name, partition) for name in self.stage.outputs]
         now = (self.code_version, inputs)
-        return Present(self.lake, partition, all(f and (f.code_version, f.made_of) == now for f in footers))
+        return Present(
+            self.lake, partition, all(f and (f.code_version, f.made_of) == now for f in footers)
+        )
 
 
 def figures_of(staged: Staged, start: float) -> dict[str, Any]:

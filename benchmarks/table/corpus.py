@@ -4,7 +4,8 @@
 
 FOLDER holds one unpacked Debian package a folder (`dpkg-deb --fsys-tarfile`), files `Translation-en` and `Translation-de`
 with the descriptions of Debian's packages, and folders `python*` with sources. A line has `group` (the package), `title`
-(headings, one behind the other), `text` and, where a text is a translation, `english`."""
+(headings, one behind the other), `text` and, where a text is a translation, `english`.
+"""
 
 import gettext
 import gzip
@@ -56,9 +57,33 @@ _KINDS = {
 _KINDS |= {"mo", "rdb", "yml"}
 _TALKS = {"fortunes", "state", "english", "german"}
 """Folders whose files all are text: sayings, constitutions, questions with their answers."""
-_BLOCKS = {"p", "li", "dd", "dt", "pre", "td", "th", "blockquote", "figcaption", "title", "item", "paragraph"}
+_BLOCKS = {
+    "p",
+    "li",
+    "dd",
+    "dt",
+    "pre",
+    "td",
+    "th",
+    "blockquote",
+    "figcaption",
+    "title",
+    "item",
+    "paragraph",
+}
 _HEADINGS = {f"h{n}": n for n in range(1, 7)}
-_LEFT_OUT = {"script", "style", "nav", "header", "footer", "svg", "math", "noscript", "button", "form"}
+_LEFT_OUT = {
+    "script",
+    "style",
+    "nav",
+    "header",
+    "footer",
+    "svg",
+    "math",
+    "noscript",
+    "button",
+    "form",
+}
 _LEFT_OUT_CLASS = re.compile(
     r"sidebar|toctree|navheader|navfooter|breadcrumb|related|footer|headerlink|anchor|linenos"
 )
@@ -92,7 +117,9 @@ def main() -> None:
                     if digest not in seen and count < MOST_PASSAGES:
                         seen.add(digest)
                         count += 1
-                        fields = zip(("title", "text", "english_title", "english"), passage, strict=False)
+                        fields = zip(
+                            ("title", "text", "english_title", "english"), passage, strict=False
+                        )
                         _write(written, {"group": package.name, **dict(fields)})
             print(package.name, count, flush=True)
         for row in _descriptions(folder):
@@ -104,7 +131,9 @@ def chosen(package: Path) -> list[Path]:
     most = _OTHER_BYTES.get(package.name, MOST_BYTES)
     files = [path for path in package.rglob("*") if path.is_file() and not path.is_symlink()]
     files = [
-        path for path in files if _kind(path) in _KINDS or _is_manual(path) or path.parent.name in _TALKS
+        path
+        for path in files
+        if _kind(path) in _KINDS or _is_manual(path) or path.parent.name in _TALKS
     ]
     files = [path for path in files if _kind(path) != "mo" or "de" in path.parts]
     files.sort(key=lambda path: hashlib.sha1(str(path.relative_to(package)).encode()).digest())
@@ -187,7 +216,9 @@ def _of_page(data: bytes) -> Iterator[tuple[str, str]]:
         ):
             if any(child.tag in _BLOCKS for child in node):
                 continue
-            text = node.text_content().strip("\n") if node.tag == "pre" else _line(node.text_content())
+            text = (
+                node.text_content().strip("\n") if node.tag == "pre" else _line(node.text_content())
+            )
             if text:
                 yield " › ".join(h for _, h in headings[-2:]), text
 
@@ -207,10 +238,16 @@ def _of_source(source: str) -> Iterator[tuple[str, str]]:
 
 def _of_manual(source: str) -> Iterator[tuple[str, str]]:
     title, section, paragraph = "", "", []
-    source = re.sub(r"\\f[BIRP1-4]|\\f\(..|\\&|\\%", "", source).replace("\\-", "-").replace("\\(aq", "'")
+    source = (
+        re.sub(r"\\f[BIRP1-4]|\\f\(..|\\&|\\%", "", source)
+        .replace("\\-", "-")
+        .replace("\\(aq", "'")
+    )
     for line in [*source.splitlines(), ".PP"]:
         if (
-            line.startswith((".SH", ".Sh", ".SS", ".Ss", ".PP", ".TP", ".Pp", ".P", ".IP", ".It", ".LP"))
+            line.startswith(
+                (".SH", ".Sh", ".SS", ".Ss", ".PP", ".TP", ".Pp", ".P", ".IP", ".It", ".LP")
+            )
             or not line.strip()
         ):
             if paragraph:
@@ -310,7 +347,8 @@ def _descriptions(folder: Path) -> Iterator[dict[str, str]]:
     for language in ("en", "de"):
         for entry in (folder / f"Translation-{language}").read_text(errors="replace").split("\n\n"):
             found = re.match(
-                rf"Package: (\S+)\nDescription-md5: (\w+)\nDescription-{language}: (.*)\n((?: .*\n?)*)", entry
+                rf"Package: (\S+)\nDescription-md5: (\w+)\nDescription-{language}: (.*)\n((?: .*\n?)*)",
+                entry,
             )
             if not found:
                 continue

@@ -6,7 +6,8 @@ Every model ranks the same chunks of the same index: its vectors take the place 
 that train.py wrote, --vectors one with `<corpus>.npz` of a model that does not run here (`passages` in the order of
 chunks, `queries`, and `texts`, the queries that they are of). Printed are, for each task, nDCG@10 of the default
 search and of vectors alone, how far the default is ahead of the static model's with its 95 % interval, and the means of all
-tasks. Of linux-erofs every eighth commit is asked, of the chats every third question."""
+tasks. Of linux-erofs every eighth commit is asked, of the chats every third question.
+"""
 
 import sys
 import tempfile
@@ -85,7 +86,9 @@ def swapped(corpus: tasks.Corpus, passages: np.ndarray, embed: Embed) -> None:
 def main() -> None:
     """Judge, and print one row per task."""
     parser = new_parser(__doc__)
-    parser.add_argument("--table", type=Path, action="append", default=[], help="several times for several")
+    parser.add_argument(
+        "--table", type=Path, action="append", default=[], help="several times for several"
+    )
     parser.add_argument("--vectors", type=Path, help="vectors of a model that does not run here")
     parser.add_argument(
         "--corpus", action="append", choices=(*tasks.CORPORA, *tasks.UNSEEN), help="default: all"
@@ -109,7 +112,9 @@ def main() -> None:
                 if vectors is not None:
                     swapped(corpus, *vectors)
                 for task in asked:
-                    found.setdefault(f"{task.name} ({len(task.queries)})", {})[model] = judged(corpus, task)
+                    found.setdefault(f"{task.name} ({len(task.queries)})", {})[model] = judged(
+                        corpus, task
+                    )
             corpus.index.close()
             show(report(found), given.markdown)
 
@@ -137,7 +142,9 @@ def report(found: dict[str, dict[str, dict[str, np.ndarray]]]):
         gains = [" p ".join(ahead(of[m]["default"], of["static"]["default"])) for m in models[1:]]
         table.add_row(task, *(f"{v:.3f}" for v in row), *gains)
     table.add_row(
-        "mean of the tasks", *(f"{v:.3f}" for v in np.mean(means, axis=0)), *("" for _ in models[1:])
+        "mean of the tasks",
+        *(f"{v:.3f}" for v in np.mean(means, axis=0)),
+        *("" for _ in models[1:]),
     )
     return table
 

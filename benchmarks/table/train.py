@@ -11,7 +11,8 @@ as the teacher's vector of the token alone, reduced to 256 dimensions and weighe
 then that the vector of each passage and query is the teacher's (regression), that the likeness of a query to the other
 passages of a batch is the teacher's (distillation), and that a query is nearest its own passage (contrast). A query
 is a passage's title, a sentence or some of its words. A batch is made of blocks of passages of one package each. At the
-end rows grow by a power of their length, so that telling words weigh more."""
+end rows grow by a power of their length, so that telling words weigh more.
+"""
 
 import argparse
 import json
@@ -93,9 +94,22 @@ _QUESTIONS = (
 )
 """Questions made of a title."""
 _ABOUT = (
-    *("summarize what was said about {0}", "summarize the discussion of {0}", "what was decided about {0}"),
-    *("what did {1} say about {0}", "what did {1} think about {0}", "what was the opinion of {1} on {0}"),
-    *("why did {1} mention {0}", "why does {1} want {0}", "how did {1} react to {0}", "who spoke about {0}"),
+    *(
+        "summarize what was said about {0}",
+        "summarize the discussion of {0}",
+        "what was decided about {0}",
+    ),
+    *(
+        "what did {1} say about {0}",
+        "what did {1} think about {0}",
+        "what was the opinion of {1} on {0}",
+    ),
+    *(
+        "why did {1} mention {0}",
+        "why does {1} want {0}",
+        "how did {1} react to {0}",
+        "who spoke about {0}",
+    ),
     *(
         "what happened to {0}",
         "what is the reason for {0}",
@@ -103,7 +117,12 @@ _ABOUT = (
         "who is {1}",
         "where is {0}",
     ),
-    *("what did {1} do about {0}", "when did {1} talk of {0}", "does {1} agree with {0}", "who has {0}"),
+    *(
+        "what did {1} do about {0}",
+        "when did {1} talk of {0}",
+        "does {1} agree with {0}",
+        "who has {0}",
+    ),
     *("tell me about {0}", "describe {0}", "give details of {0}", "what are the problems with {0}"),
     *(
         "how many {0}",
@@ -119,10 +138,26 @@ _ABOUT = (
         "how does {0} {2}",
     ),
     *("why does {0} {2}", "how can i get {0} to {2}", "what is the connection between {0} and {2}"),
-    *("{0} and {2}", "my {0} has a problem with {2}", "i would like {0} with {2}", "what made {0} {2}"),
+    *(
+        "{0} and {2}",
+        "my {0} has a problem with {2}",
+        "i would like {0} with {2}",
+        "what made {0} {2}",
+    ),
 )
 """Questions and requests about {0}, by somebody {1}, in connection with {2}."""
-_SOMEBODY = ("they", "we", "the speaker", "people", "the author", "he", "she", "the group", "the team", "you")
+_SOMEBODY = (
+    "they",
+    "we",
+    "the speaker",
+    "people",
+    "the author",
+    "he",
+    "she",
+    "the group",
+    "the team",
+    "you",
+)
 
 
 def lone_words(tokens: Sequence[str], count: int, seed: int) -> list[dict[str, str]]:
@@ -133,7 +168,9 @@ def lone_words(tokens: Sequence[str], count: int, seed: int) -> list[dict[str, s
     lengths = rng.integers(2, 13, count)
     drawn = rng.choice(len(words), lengths.sum(), p=shares / shares.sum())
     parts = np.split(drawn, np.cumsum(lengths)[:-1])
-    return [{"group": "words", "title": "", "text": " ".join(words[n] for n in part)} for part in parts]
+    return [
+        {"group": "words", "title": "", "text": " ".join(words[n] for n in part)} for part in parts
+    ]
 
 
 def views(rows: Sequence[dict[str, str]], tokens: Sequence[str], seed: int) -> Views:
@@ -143,7 +180,9 @@ def views(rows: Sequence[dict[str, str]], tokens: Sequence[str], seed: int) -> V
     )
     with get_context("fork").Pool(os.cpu_count()) as workers:
         parts = workers.map(_views, range(0, len(rows), 4000), chunksize=1)
-    return Views(*([text for part in parts for text in getattr(part, f.name)] for f in fields(Views)))
+    return Views(
+        *([text for part in parts for text in getattr(part, f.name)] for f in fields(Views))
+    )
 
 
 def _views(start: int) -> Views:
@@ -156,7 +195,10 @@ def _views(start: int) -> Views:
         if "english" in row:
             own, english = row["english_title"], row["english"]
             pairs = [(title or text, own or english), (text, english)]
-            pairs += [(query, query) for query in (_query(rng, english, own), _question(rng, english, own))]
+            pairs += [
+                (query, query)
+                for query in (_query(rng, english, own), _question(rng, english, own))
+            ]
         else:
             queries = [_query(rng, text, title), _query(rng, text, ""), _question(rng, text, title)]
             pairs = [(query, query) for query in (*queries, _reworded(rng, rng.choice(queries)))]
@@ -179,7 +221,11 @@ def _synonyms(rows: Sequence[dict[str, str]], tokens: Sequence[str]) -> dict[str
             words = [word for word in row["title"].lower().split(", ") if word in known]
             for word in words:
                 meanings.setdefault(word, []).append([other for other in words if other != word])
-    found = {word: sorted({w for some in of for w in some}) for word, of in meanings.items() if len(of) <= 3}
+    found = {
+        word: sorted({w for some in of for w in some})
+        for word, of in meanings.items()
+        if len(of) <= 3
+    }
     return {word: others for word, others in found.items() if others and len(word) > 3}
 
 
@@ -206,7 +252,9 @@ def _question(rng: random.Random, text: str, title: str) -> str:
             run = []
     names = [run for run in runs if run.istitle() and len(run) > 3]
     runs = [run for run in dict.fromkeys(runs) if len(run) > 3] or [text[:60]]
-    about = title if len(title) > 3 and rng.random() < 0.25 else max(rng.choices(runs, k=2), key=len)
+    about = (
+        title if len(title) > 3 and rng.random() < 0.25 else max(rng.choices(runs, k=2), key=len)
+    )
     somebody = rng.choice(names) if names and rng.random() < 0.5 else rng.choice(_SOMEBODY)
     return rng.choice(_ABOUT).format(about.lower(), somebody.lower(), rng.choice(runs).lower())
 
@@ -249,7 +297,9 @@ def vocabulary(teacher: Path, rows: Sequence[dict[str, str]]) -> list[str]:
                 total[word] += count**0.5
                 groups[word] += 1
     has = set(kept)
-    new = [w for w in sorted(total, key=lambda w: (-total[w], w)) if w not in has and groups[w] >= 2]
+    new = [
+        w for w in sorted(total, key=lambda w: (-total[w], w)) if w not in has and groups[w] >= 2
+    ]
     return kept + new[: VOCABULARY - len(kept)]
 
 
@@ -293,11 +343,15 @@ def _encoded(start: int) -> tuple[np.ndarray, np.ndarray]:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     most, special = _shared["most"], _shared["special"]
     some = _shared["texts"][start : start + _shared["size"]]
-    lists = [e.ids for e in _shared["tokenizer"].encode_batch_fast(list(some), add_special_tokens=False)]
+    lists = [
+        e.ids for e in _shared["tokenizer"].encode_batch_fast(list(some), add_special_tokens=False)
+    ]
     if special:
         lists = [[101, *ids[: most - 2], 102] for ids in lists]
     lists = [ids[:most] or [0] for ids in lists]
-    return np.array([i for ids in lists for i in ids], dtype=np.int32), np.array([len(ids) for ids in lists])
+    return np.array([i for ids in lists for i in ids], dtype=np.int32), np.array(
+        [len(ids) for ids in lists]
+    )
 
 
 def teacher_vectors(teacher: Path, ids: Ids, device: str) -> Any:
@@ -326,7 +380,9 @@ def teacher_vectors(teacher: Path, ids: Ids, device: str) -> Any:
             tokens = flat[torch.where(mask, starts[:, None] + columns, 0)] * mask
             hidden = model(input_ids=tokens, attention_mask=mask.long()).last_hidden_state.float()
             mean = (hidden * mask[:, :, None]).sum(1) / lengths[:, None]
-            out[torch.from_numpy(some).to(device)] = torch.nn.functional.normalize(mean, dim=1).half()
+            out[torch.from_numpy(some).to(device)] = torch.nn.functional.normalize(
+                mean, dim=1
+            ).half()
     return out
 
 
@@ -403,16 +459,22 @@ def clusters(vectors: Any, count: int, seed: int) -> np.ndarray:
     drawn = torch.from_numpy(np.random.default_rng(seed).choice(len(vectors), count, replace=False))
     centres = vectors[drawn.to(vectors.device)].float()
     for _ in range(5):
-        nearest = torch.cat([(part.float() @ centres.T).argmax(1) for part in vectors.split(16_384)])
+        nearest = torch.cat(
+            [(part.float() @ centres.T).argmax(1) for part in vectors.split(16_384)]
+        )
         order = nearest.argsort(stable=True)
         counts = nearest.bincount(minlength=count)
         edges = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         sums = torch.segment_reduce(vectors[order].float(), "sum", offsets=edges, axis=0)
-        centres = torch.where(counts[:, None] > 0, torch.nn.functional.normalize(sums, dim=1), centres)
+        centres = torch.where(
+            counts[:, None] > 0, torch.nn.functional.normalize(sums, dim=1), centres
+        )
     return nearest.cpu().numpy()
 
 
-def trained(lesson: Lesson, plan: Plan, device: str, told: Callable[[int, Any], None] | None = None) -> Any:
+def trained(
+    lesson: Lesson, plan: Plan, device: str, told: Callable[[int, Any], None] | None = None
+) -> Any:
     """The table after `plan.steps` steps of Adam, float32 of shape (tokens, dimensions)."""
     import torch
     from torch.nn import functional
@@ -424,9 +486,14 @@ def trained(lesson: Lesson, plan: Plan, device: str, told: Callable[[int, Any], 
     adam = torch.optim.Adam([table], lr=plan.rate, betas=(0.9, 0.98))
     warm = min(200, plan.steps // 10 + 1)
     line = torch.optim.lr_scheduler.LambdaLR(
-        adam, lambda n: min(1.0, (n + 1) / warm) * max(0.02, 0.5 * (1 + np.cos(np.pi * n / plan.steps)))
+        adam,
+        lambda n: min(1.0, (n + 1) / warm) * max(0.02, 0.5 * (1 + np.cos(np.pi * n / plan.steps))),
     )
-    groups = clusters(lesson.passage_vectors, plan.clusters, plan.seed) if plan.clusters else lesson.groups
+    groups = (
+        clusters(lesson.passage_vectors, plan.clusters, plan.seed)
+        if plan.clusters
+        else lesson.groups
+    )
     every = batches(groups, plan)
     for step in range(plan.steps):
         rows = torch.from_numpy(next(every)).to(device)
@@ -441,7 +508,9 @@ def trained(lesson: Lesson, plan: Plan, device: str, told: Callable[[int, Any], 
         likeness = queries @ passages.T / plan.temperature
         if plan.distillation:
             with torch.no_grad():
-                right = (of_queries.float() @ of_passages.float().T / plan.teacher_temperature).softmax(1)
+                right = (
+                    of_queries.float() @ of_passages.float().T / plan.teacher_temperature
+                ).softmax(1)
             loss = loss + plan.distillation * functional.kl_div(
                 likeness.log_softmax(1), right, reduction="batchmean"
             )
@@ -499,16 +568,21 @@ def prepared(corpus: Path, teacher: Path, seed: int, device: str, plan: Plan) ->
         for t in tokens
     ]
     alone = [
-        ids or list(read[2].ids[read[2].edges[n] : read[2].edges[n + 1]]) for n, ids in enumerate(single)
+        ids or list(read[2].ids[read[2].edges[n] : read[2].edges[n + 1]])
+        for n, ids in enumerate(single)
     ]
-    read[2] = Ids(np.array([i for a in alone for i in a], np.int32), np.cumsum([0, *map(len, alone)]))
+    read[2] = Ids(
+        np.array([i for a in alone for i in a], np.int32), np.cumsum([0, *map(len, alone)])
+    )
     passages, queries, words = (teacher_vectors(teacher, ids, device) for ids in read)
     projection = projection_of(passages)
     frequency = np.bincount(bags[0].ids, minlength=len(tokens)) / len(bags[0].ids)
     weights = torch.from_numpy(plan.rarity / (plan.rarity + frequency)).float().to(device)
     beginning = projected(words, projection) * weights[:, None]
     groups = np.unique([row["group"] for row in rows], return_inverse=True)[1]
-    return Lesson(*(Bags(b, device) for b in bags), passages, queries, projection, beginning, groups), own
+    return Lesson(
+        *(Bags(b, device) for b in bags), passages, queries, projection, beginning, groups
+    ), own
 
 
 def main() -> None:
@@ -524,7 +598,9 @@ def main() -> None:
     given = parser.parse_args()
     plan = Plan(seed=given.seed, steps=given.steps)
     lesson, tokenizer = prepared(given.corpus, given.teacher, plan.seed, given.device, plan)
-    table = trained(lesson, plan, given.device, lambda step, loss: print(step, round(loss, 4), flush=True))
+    table = trained(
+        lesson, plan, given.device, lambda step, loss: print(step, round(loss, 4), flush=True)
+    )
     save(given.out, table.cpu().numpy(), tokenizer, plan.weight)
 
 

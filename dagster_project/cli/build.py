@@ -49,7 +49,10 @@ _TEXTS = re.compile(r"""["']([^"'\n]+)["']""")
 @QUIET
 @click.option("--fetch/--no-fetch", default=True, help="Fetch remotes before building.")
 @click.option(
-    "--fetch-only", "only", is_flag=True, help="Fetch the remotes of SOURCES, or all, and build nothing."
+    "--fetch-only",
+    "only",
+    is_flag=True,
+    help="Fetch the remotes of SOURCES, or all, and build nothing.",
 )
 @click.option(
     "--backfill",
@@ -57,16 +60,31 @@ _TEXTS = re.compile(r"""["']([^"'\n]+)["']""")
     is_flag=True,
     help="Let Dagster's daemon build SOURCES, or all, beside its hourly runs.",
 )
-@click.option("--sign-in", "mailbox", metavar="SOURCE", help="Sign in to the mailbox of SOURCE by OAuth.")
-@click.option("--verify", is_flag=True, help="Read all of lake and index first, and rebuild damaged files.")
 @click.option(
-    "--watch", "watches", is_flag=True, help="Build after each edit of notes or documents, until interrupted."
+    "--sign-in", "mailbox", metavar="SOURCE", help="Sign in to the mailbox of SOURCE by OAuth."
+)
+@click.option(
+    "--verify", is_flag=True, help="Read all of lake and index first, and rebuild damaged files."
+)
+@click.option(
+    "--watch",
+    "watches",
+    is_flag=True,
+    help="Build after each edit of notes or documents, until interrupted.",
 )
 @explained
 def build(
-    sources: tuple[str, ...], config: Path | None, as_json: bool, quiet: bool, fetch: bool, only: bool, behind: bool,
-    verify: bool, watches: bool, mailbox: str | None,
-) -> None:  # fmt: skip
+    sources: tuple[str, ...],
+    config: Path | None,
+    as_json: bool,
+    quiet: bool,
+    fetch: bool,
+    only: bool,
+    behind: bool,
+    verify: bool,
+    watches: bool,
+    mailbox: str | None,
+) -> None:
     """Fetch the sources, read what changed in them, and publish the index.
 
     With --watch, edits within a second make one build, and nothing is fetched. Folders of mail and chats are not
@@ -75,7 +93,8 @@ def build(
     With --backfill, one publish follows at the end. It needs a daemon, as `weft ui` starts one.
 
     If a remote fails, the build uses files fetched earlier and ends with exit code 10. If a source cannot be read,
-    the index keeps its texts of that source and the build ends with exit code 4."""
+    the index keeps its texts of that source and the build ends with exit code 4.
+    """
     alone = only or behind
     if (sources and not alone) or (alone and (only is behind or watches or verify or not fetch)):
         raise click.UsageError(
@@ -99,7 +118,9 @@ def build(
     place = config_path(config)
     before = None if verify else _looked_at(settings, place)
     with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
-        result = run_build(settings, instance, fetch=fetch, verify=verify, tell=view.step, on_plan=view.plan)
+        result = run_build(
+            settings, instance, fetch=fetch, verify=verify, tell=view.step, on_plan=view.plan
+        )
     if before and (again := result.again()):
         now = before if result.is_as_before else _looked_at(settings, place)
         if now and now[0] == before[0]:
@@ -112,7 +133,9 @@ def build(
     _exit_with_faults(result.faults(), SourceError if result.plan.broken else FetchError)
 
 
-def _looked_at(settings: Settings, config: Path) -> tuple[dict[str, list[int]], dict[str, list[int]]] | None:
+def _looked_at(
+    settings: Settings, config: Path
+) -> tuple[dict[str, list[int]], dict[str, list[int]]] | None:
     """The states of all that a build reads, and of what builds make; None if it is too much, or not on this machine."""
     if not is_local(UPath(settings.lake_uri)) or ranking_at(settings.index.target):
         return None
@@ -121,10 +144,18 @@ def _looked_at(settings: Settings, config: Path) -> tuple[dict[str, list[int]], 
     inputs = [
         *(place if is_there(place) else fixed_folder(place) for place in sources),
         *(config, settings.pseudonym_key_file, *filter(is_there, named)),
-        *(f for room in _ROOMS for f in (_PACKAGES / room).rglob("*") if f.suffix in (".py", ".sql")),
+        *(
+            f
+            for room in _ROOMS
+            for f in (_PACKAGES / room).rglob("*")
+            if f.suffix in (".py", ".sql")
+        ),
     ]
     outputs = [
-        *(settings.root / name for name in ("index", RUNS, *(extra.folder for extra in enabled(settings)))),
+        *(
+            settings.root / name
+            for name in ("index", RUNS, *(extra.folder for extra in enabled(settings)))
+        ),
         *(Path(settings.lake_uri), instance_place(settings) / "history" / "runs.db"),
     ]
     both = states(inputs, but=settings.root), states(outputs, but=settings.root)
@@ -147,7 +178,9 @@ def _backfill(settings: Settings, sources: Sequence[str], as_json: bool) -> None
         click.echo(json.dumps(request.as_json()))
     elif request.backfill:
         count = len(request.partitions)
-        click.echo(f"Backfill {request.backfill} of {count} partitions: see Runs > Backfills in Dagster's UI")
+        click.echo(
+            f"Backfill {request.backfill} of {count} partitions: see Runs > Backfills in Dagster's UI"
+        )
     else:
         click.echo("Nothing is stale.")
     _exit_with_faults("\n".join(request.broken.values()), SourceError)
@@ -184,7 +217,8 @@ def plan(config: Path | None, as_json: bool, prices: bool) -> None:
     """List the rebuilds of a build with reasons, and their cost and time; build nothing and call no model.
 
     The figures are estimates from earlier runs; those of --cost are exact. If a source cannot be read, it plans the
-    others and ends with exit code 4."""
+    others and ends with exit code 4.
+    """
     settings = load_settings(config)
     if prices:
         _price(settings, as_json)
@@ -211,22 +245,31 @@ def _price(settings: Settings, as_json: bool) -> None:
         print_facts(facts)
 
 
-def _cost_facts(settings: Settings, embedding: Estimate, sentences: SentenceEstimate) -> dict[str, object]:
+def _cost_facts(
+    settings: Settings, embedding: Estimate, sentences: SentenceEstimate
+) -> dict[str, object]:
     """The cost of embedding and sentences, by the names that `weft plan --cost --json` prints."""
     facts: dict[str, object] = {
-        "model": settings.embedding.model_id, "dimensions": settings.embedding.dimensions, "texts": embedding.texts,
-        "texts_to_embed": embedding.missing, "calls": embedding.calls, "tokens": embedding.tokens,
-        "texts_to_cut": embedding.truncated, "price_usd": round(embedding.dollars, 4),
-    }  # fmt: skip
+        "model": settings.embedding.model_id,
+        "dimensions": settings.embedding.dimensions,
+        "texts": embedding.texts,
+        "texts_to_embed": embedding.missing,
+        "calls": embedding.calls,
+        "tokens": embedding.tokens,
+        "texts_to_cut": embedding.truncated,
+        "price_usd": round(embedding.dollars, 4),
+    }
     if settings.embedding.model == "gemini":
         facts["batch_price_usd"] = round(embedding.dollars * BATCH_SHARE, 4)
     if embedding.unfinished:
         facts["texts_perhaps_paid"] = embedding.unfinished
     if sentences.chunks:
         facts |= {
-            "sentences": sentences.chunks, "sentences_to_write": sentences.missing,
-            "sentence_calls": sentences.calls, "sentence_tokens": sentences.tokens,
+            "sentences": sentences.chunks,
+            "sentences_to_write": sentences.missing,
+            "sentence_calls": sentences.calls,
+            "sentence_tokens": sentences.tokens,
             "sentence_price_usd": round(sentences.dollars, 4),
             "sentence_batch_price_usd": round(sentences.dollars * BATCH_SHARE, 4),
-        }  # fmt: skip
+        }
     return facts

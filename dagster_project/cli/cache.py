@@ -51,7 +51,9 @@ def verify(config: Path | None, as_json: bool, discard: bool) -> None:
         print_records(rows, "All vectors and answers are as they were stored.")
     if discard:
         readable = sum(damage.discard() for damage in damages)
-        click.echo(f"{readable:,} entries of {len(damages)} damaged files can be read and stay.", err=True)
+        click.echo(
+            f"{readable:,} entries of {len(damages)} damaged files can be read and stay.", err=True
+        )
     elif damages:
         raise CheckFailedError(
             f"{len(damages)} files of the cache are damaged: `weft cache verify --discard` keeps what can be "
@@ -68,7 +70,9 @@ def verify(config: Path | None, as_json: bool, discard: bool) -> None:
     help="Also drop the vectors and answers of models that the settings do not name.",
 )
 @click.option(
-    "--refused", is_flag=True, help="Forget refused texts instead; the next build asks for them again."
+    "--refused",
+    is_flag=True,
+    help="Forget refused texts instead; the next build asks for them again.",
 )
 @explained
 def prune(config: Path | None, as_json: bool, other_models: bool, refused: bool) -> None:
@@ -87,4 +91,6 @@ def import_(index: Path, config: Path | None, as_json: bool) -> None:
     """Take the vectors of a published INDEX (a weft-….duckdb file) into the cache."""
     model, count, new = caches.import_vectors(index, make_embedding_cache(load_settings(config)))
     facts = {"model": model, "vectors": count, "new": new}
-    click.echo(json.dumps(facts) if as_json else f"{count:,} vectors of {model}, {new:,} of them new.")
+    click.echo(
+        json.dumps(facts) if as_json else f"{count:,} vectors of {model}, {new:,} of them new."
+    )

@@ -30,7 +30,8 @@ def run_command(arguments: list[str] | None = None) -> None:
     """Run the command of `sys.argv`, or of `arguments`, and end this process.
 
     The command runs in a thread of its own. Python handles signals in the main thread, which is thus free to handle
-    them at once, and Dagster, which would take interrupts for failed steps, ignores them in other threads."""
+    them at once, and Dagster, which would take interrupts for failed steps, ignores them in other threads.
+    """
     sys.excepthook = unexpected
     gc.set_threshold(_OBJECTS)
     unasked_pandas.keep_out()
@@ -53,7 +54,8 @@ def run_command(arguments: list[str] | None = None) -> None:
 def _work(arguments: list[str] | None) -> None:
     """Run the command; the processes that it starts inherit the blocked signals of terminals, and `_end` ends them.
 
-    SIGTERM is not blocked: Dagster ends its processes by it."""
+    SIGTERM is not blocked: Dagster ends its processes by it.
+    """
     signal.pthread_sigmask(signal.SIG_BLOCK, _OF_TERMINALS)
     main(arguments, prog_name="weft")
 
@@ -64,7 +66,8 @@ _work.__code__ = _work.__code__.replace(co_stacksize=_WORDS)
 def _end(stderr: int, number: int, _frame: FrameType | None) -> None:
     """Say on `stderr` that the command was interrupted, and end this process and all that it started at once.
 
-    That costs no more than a kill: the next build resumes."""
+    That costs no more than a kill: the next build resumes.
+    """
     end_started()
     message = "\x1b[?25h\n" if os.isatty(stderr) else ""  # the cursor, which a progress line hides
     message += f"interrupted ({signal.Signals(number).name}): what was made is kept, the same command goes on from there\n"
@@ -73,11 +76,15 @@ def _end(stderr: int, number: int, _frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-def unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def unexpected(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
     """Print a fault that nobody explained in one line, and write its traceback to a file that only this user can read."""
     lines = traceback.format_exception(kind, error, trace)
     try:
-        with tempfile.NamedTemporaryFile("w", prefix="weft-fault-", suffix=".txt", delete=False) as file:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="weft-fault-", suffix=".txt", delete=False
+        ) as file:
             file.writelines(lines)
     except OSError:
         sys.stderr.writelines(lines)

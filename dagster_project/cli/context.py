@@ -47,9 +47,15 @@ class _TextFile(click.Path):
 @click.argument("file", required=False, type=_TextFile(exists=True, path_type=Path))
 @CONFIG
 @JSON
-@click.option("--stdin", "from_stdin", is_flag=True, help="Read the conversation from standard input.")
-@click.option("--window", metavar="ID", help="In place of FILE: a window of an indexed conversation.")
-@click.option("--where", metavar="CONDITIONS", help="Find only this, as 'source:notes OR kind:message'.")
+@click.option(
+    "--stdin", "from_stdin", is_flag=True, help="Read the conversation from standard input."
+)
+@click.option(
+    "--window", metavar="ID", help="In place of FILE: a window of an indexed conversation."
+)
+@click.option(
+    "--where", metavar="CONDITIONS", help="Find only this, as 'source:notes OR kind:message'."
+)
 @click.option("--later", is_flag=True, help="Take later texts, too, and texts of the same chat.")
 @click.option(
     "--budget",
@@ -63,10 +69,14 @@ class _TextFile(click.Path):
     help="Zone of times that name none, as Europe/London; default: that of FILE's source, else UTC.",
 )
 @click.option(
-    "--manifest", type=click.Path(path_type=Path), help="Write the inputs of the block to this file."
+    "--manifest",
+    type=click.Path(path_type=Path),
+    help="Write the inputs of the block to this file.",
 )
 @click.option(
-    "--reproduce", type=click.Path(exists=True, path_type=Path), help="Make the block of this manifest again."
+    "--reproduce",
+    type=click.Path(exists=True, path_type=Path),
+    help="Make the block of this manifest again.",
 )
 @click.option(
     "--compare",
@@ -81,12 +91,19 @@ class _TextFile(click.Path):
     help="Continue this session: leave out passages that it has shown.",
 )
 @click.option("--again", is_flag=True, help="With --session: show those passages again, too.")
-@click.option("--turn", type=click.IntRange(1), help="With --session: print the block of this turn again.")
 @click.option(
-    "--explain", "explains", is_flag=True, help="Print stages, queries and omissions in place of the block."
+    "--turn", type=click.IntRange(1), help="With --session: print the block of this turn again."
 )
 @click.option(
-    "--unmasked", is_flag=True, help="Show secrets and addresses, if `safety.outputs` lets people see them."
+    "--explain",
+    "explains",
+    is_flag=True,
+    help="Print stages, queries and omissions in place of the block.",
+)
+@click.option(
+    "--unmasked",
+    is_flag=True,
+    help="Show secrets and addresses, if `safety.outputs` lets people see them.",
 )
 @LENS
 @partial(explained, outcome="SYSTEM_ERROR")
@@ -115,13 +132,18 @@ def context(
     Secrets and addresses are masked, because the block is for a model.
 
     The block holds passages with citations, as many as the budget allows. The outcome is CONTEXT,
-    NO_HITS (exit code 3) or SYSTEM_ERROR (any other)."""
+    NO_HITS (exit code 3) or SYSTEM_ERROR (any other).
+    """
     if sum(map(bool, (file, from_stdin, window, reproduce, compare, turn))) != 1:
-        raise click.UsageError("name one of FILE, --stdin, --window, --reproduce, --compare and --turn")
+        raise click.UsageError(
+            "name one of FILE, --stdin, --window, --reproduce, --compare and --turn"
+        )
     if (again or turn) and not session_name:
         raise click.UsageError("--again and --turn go with --session NAME")
     if reproduce and lens:
-        raise click.UsageError("--reproduce shows the passages that a manifest names, under no lens")
+        raise click.UsageError(
+            "--reproduce shows the passages that a manifest names, under no lens"
+        )
     if compare:
         changes = difference(*map(work.read_manifest, compare))
         click.echo(_json(changes) if as_json else "\n".join(work.difference_lines(changes)))
@@ -135,9 +157,13 @@ def context(
             recorded = session.manifest(turn)
         if recorded is not None:
             block = work.reproduced(settings, recorded, unmasked=unmasked)
-            click.echo(_json({"outcome": "CONTEXT", "block": block}) if as_json else block, nl=as_json)
+            click.echo(
+                _json({"outcome": "CONTEXT", "block": block}) if as_json else block, nl=as_json
+            )
             return
-        settings = _changed(settings, budget_tokens=budget, where=where, include="later" if later else None)
+        settings = _changed(
+            settings, budget_tokens=budget, where=where, include="later" if later else None
+        )
         if window:
             conversation = work.read_window(settings, window)
         else:
@@ -145,7 +171,9 @@ def context(
             conversation = work.read_conversation(settings, file, text, timezone)
         result = _result(settings, lens, conversation, session, again=again, unmasked=unmasked)
     if manifest:
-        manifest.write_text(json.dumps(result.manifest, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
+        manifest.write_text(
+            json.dumps(result.manifest, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+        )
     _print(result, as_json, explains)
     if result.outcome == "NO_HITS":
         sys.exit(NO_RESULTS)
@@ -162,7 +190,9 @@ def _print(result: work.ContextResult, as_json: bool, explains: bool) -> None:
     answered = sum(bool(query["passages"]) for query in result.manifest["queries"])
     facts = f"{result.outcome}: {answered} of {result.queries} queries answered, {result.results} results"
     click.echo(result.completeness.line(), err=True)
-    tokens, budget, stopped = (result.manifest[n] for n in ("block_tokens", "budget_tokens", "stopped"))
+    tokens, budget, stopped = (
+        result.manifest[n] for n in ("block_tokens", "budget_tokens", "stopped")
+    )
     used = f"{tokens:,} of {budget:,} tokens, then no more {_STOPPED[stopped]}"
     click.echo(f"{facts}, {used}, {result.seconds * 1000:.0f} ms", err=True)
 

@@ -59,13 +59,19 @@ def _secrets(settings: Settings, configured: dict[str, Any]) -> Iterator[Finding
     elif names:
         yield Finding(_AREA, "ok", f"secrets come from the environment: {', '.join(names)}")
     if any(name in ("password", "postgres_url") and isinstance(part, str) for name, part in parts):
-        yield _fault("dagster.yaml holds a password", "name a variable: password: { env: WEFT_PG_PASSWORD }")
+        yield _fault(
+            "dagster.yaml holds a password", "name a variable: password: { env: WEFT_PG_PASSWORD }"
+        )
 
 
 def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
     """Every part of a configuration with its key, or its place in a list."""
     entries = (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
     )
     for name, part in entries:
         yield name, part
@@ -81,14 +87,17 @@ def _instance(settings: Settings, home: Path) -> Iterator[Finding]:
             launcher, runs = type(instance.run_launcher).__name__, instance.get_runs_count()
     except WeftError as fault:
         yield _fault(
-            str(fault), f"see that the database of {home / 'dagster.yaml'} runs and lets this machine in"
+            str(fault),
+            f"see that the database of {home / 'dagster.yaml'} runs and lets this machine in",
         )
         return
     if all(kind.startswith("Postgres") for kind in kinds):
         yield Finding(_AREA, "ok", f"Dagster keeps its state in PostgreSQL, which has {runs} runs")
     else:
         remedy = "several machines need one database: docs/deploy/dagster-postgres.yaml"
-        yield _fault(f"Dagster keeps its state in files of this machine ({', '.join(kinds)})", remedy)
+        yield _fault(
+            f"Dagster keeps its state in files of this machine ({', '.join(kinds)})", remedy
+        )
     if launcher == _ONE_MACHINE:
         text = "every run is a process beside the code server"
         remedy = "a run launcher for containers, as in docs/deploy/helm-values.yaml"
@@ -109,19 +118,26 @@ def _lake(settings: Settings) -> Iterator[Finding]:
         probe.unlink()
     except Exception as error:  # noqa: BLE001 - each store has faults of its own
         yield _fault(
-            f"the lake at {base} cannot be used: {error}", "mend storage.lake, its rights or its credentials"
+            f"the lake at {base} cannot be used: {error}",
+            "mend storage.lake, its rights or its credentials",
         )
         return
     if not is_whole:
-        yield _fault(f"the lake at {base} gives back other bytes than were written", "mend the store")
+        yield _fault(
+            f"the lake at {base} gives back other bytes than were written", "mend the store"
+        )
     elif not is_refused:
         yield _fault(
-            f"the store of {base} ignores If-None-Match", "update it, or let one machine alone build"
+            f"the store of {base} ignores If-None-Match",
+            "update it, or let one machine alone build",
         )
     elif is_local(base):
         text = f"the lake is a folder, {base}"
         yield Finding(
-            _AREA, "warning", text, "mount it on all machines at this path, or set storage.lake to s3://…"
+            _AREA,
+            "warning",
+            text,
+            "mount it on all machines at this path, or set storage.lake to s3://…",
         )
     else:
         yield Finding(_AREA, "ok", f"the lake at {base} can be written, read and locked")

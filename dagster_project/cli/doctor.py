@@ -78,16 +78,25 @@ def doctor(config: Path | None, as_json: bool, is_deployment: bool) -> None:
 def examination(settings: Settings) -> Iterator[Finding]:
     """Every finding, in order; reads every byte of the lake and of the cache, changes nothing.
 
-    Files that reading makes, such as copies of a remote lake, go to a temporary folder."""
+    Files that reading makes, such as copies of a remote lake, go to a temporary folder.
+    """
     with TemporaryDirectory(prefix="weft-doctor-") as folder:
         aside = Path(folder)
         lake = objects.make_lake(settings, aside)
         sources = partial(_sources, lake=lake, aside=aside)
         looks: dict[str, Callable[[Settings], Iterator[Finding]]] = {
-            "versions": _versions, "extensions": _extension, "permissions": _folders, "disk": _disk,
-            "work": _work, "sources": sources, "lake": partial(_lake, lake=lake), "index": _index, "cache": _cache,
-            "history": _history, "lenses": _lenses,
-        }  # fmt: skip
+            "versions": _versions,
+            "extensions": _extension,
+            "permissions": _folders,
+            "disk": _disk,
+            "work": _work,
+            "sources": sources,
+            "lake": partial(_lake, lake=lake),
+            "index": _index,
+            "cache": _cache,
+            "history": _history,
+            "lenses": _lenses,
+        }
         for area, look in looks.items():
             try:
                 yield from look(settings)
@@ -97,14 +106,18 @@ def examination(settings: Settings) -> Iterator[Finding]:
 
 
 def _versions(settings: Settings) -> Iterator[Finding]:
-    yield Finding("versions", "ok", f"Python {platform.python_version()}, DuckDB {duckdb.__version__}")
+    yield Finding(
+        "versions", "ok", f"Python {platform.python_version()}, DuckDB {duckdb.__version__}"
+    )
     for requirement in metadata.requires("weft") or []:
         name, _, exact = requirement.partition("==")
         if exact and ";" not in requirement and metadata.version(name) != exact:
             yield Finding(
-                "versions", "fault", f"{name} is {metadata.version(name)}, Weft needs {exact}",
+                "versions",
+                "fault",
+                f"{name} is {metadata.version(name)}, Weft needs {exact}",
                 f"pip install '{requirement}'",
-            )  # fmt: skip
+            )
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
     yield Finding("versions", "ok", versions)
     yield Finding("model", "ok", f"vectors are of {settings.embedding.model_id}")
@@ -115,11 +128,15 @@ def _extension(settings: Settings) -> Iterator[Finding]:
         with duckdb.connect() as connection:
             load_vss(connection)
     except duckdb.Error as error:
-        needed = f"no index of up to {settings.index.ann_max_vectors:,} vectors can be made or searched"
+        needed = (
+            f"no index of up to {settings.index.ann_max_vectors:,} vectors can be made or searched"
+        )
         yield Finding(
-            "extensions", "fault", f"DuckDB cannot load vss ({first_line(error)}): {needed}",
+            "extensions",
+            "fault",
+            f"DuckDB cannot load vss ({first_line(error)}): {needed}",
             f"pip install --force-reinstall duckdb-extension-vss=={duckdb.__version__}",
-        )  # fmt: skip
+        )
         return
     yield Finding("extensions", "ok", "DuckDB loads vss from its package")
 
@@ -127,14 +144,18 @@ def _extension(settings: Settings) -> Iterator[Finding]:
 def _folders(settings: Settings) -> Iterator[Finding]:
     yield Finding("settings", "ok", f"{len(settings.sources)} sources, storage at {settings.root}")
     home = instance_place(settings)
-    remedy = f"give user {os.getuid()} the right to write there, which every build needs and no search"
+    remedy = (
+        f"give user {os.getuid()} the right to write there, which every build needs and no search"
+    )
     lake = [Path(settings.lake_uri)] if "://" not in settings.lake_uri else []
     folders = (settings.root, settings.root / "index", settings.root / "cache", home, *lake)
     for folder in dict.fromkeys(folders):
         there = next(p for p in (folder, *folder.parents) if p.exists())
         below = (p for p in folder.rglob("*") if p.is_dir() or p.suffix in _CHANGED_IN_PLACE)
         if not there.is_dir():
-            yield Finding("permissions", "fault", f"{there} is not a folder", "move it away, then weft build")
+            yield Finding(
+                "permissions", "fault", f"{there} is not a folder", "move it away, then weft build"
+            )
         elif shut := [p for p in (there, *below) if not os.access(p, os.W_OK)]:
             yield Finding("permissions", "fault", f"{shut[0]} cannot be written", remedy)
         elif folder.exists():
@@ -156,7 +177,9 @@ def _work(settings: Settings) -> Iterator[Finding]:
         if lives:
             yield Finding("work", "ok", f"run {run_id[:8]} is going on")
         else:
-            yield Finding("work", "warning", f"run {run_id[:8]} was ended before it was done", "weft build")
+            yield Finding(
+                "work", "warning", f"run {run_id[:8]} was ended before it was done", "weft build"
+            )
 
 
 def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[Finding]:
@@ -164,25 +187,35 @@ def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[
         with contextlib.suppress(OSError):
             shutil.copy(memory, aside)
     if not settings.pseudonym_key_file.exists():  # to read chats would make one
-        storage = settings.storage.model_copy(update={"pseudonym_key": str(aside / "pseudonym.key")})
+        storage = settings.storage.model_copy(
+            update={"pseudonym_key": str(aside / "pseudonym.key")}
+        )
         settings = settings.model_copy(update={"storage": storage})
     sources = objects.make_sources(settings, aside)
     try:
         partitions = sources.discover()
     except WeftError as fault:
-        yield Finding("sources", "fault", str(fault), "mend what the message names; no build works before")
+        yield Finding(
+            "sources", "fault", str(fault), "mend what the message names; no build works before"
+        )
         return
     for broken in sources.broken.values():
-        yield Finding("sources", "fault", broken, "mend what the message names; the index keeps its rows")
-    if missing := missing_program(file.name for p in partitions for file in sources.stored_files(p)):
+        yield Finding(
+            "sources", "fault", broken, "mend what the message names; the index keeps its rows"
+        )
+    if missing := missing_program(
+        file.name for p in partitions for file in sources.stored_files(p)
+    ):
         yield Finding("sources", "warning", *missing.split("; "))
     waiting = [u.key for u in partitions if fingerprint_in_lake(u, lake) != u.fingerprint]
     if waiting:
         names = ", ".join(waiting[:3])
         yield Finding(
-            "sources", "warning", f"{len(waiting)} of {len(partitions)} partitions wait, such as {names}",
+            "sources",
+            "warning",
+            f"{len(waiting)} of {len(partitions)} partitions wait, such as {names}",
             "weft build",
-        )  # fmt: skip
+        )
     else:
         yield Finding("sources", "ok", f"{len(partitions)} partitions, all in the lake")
 
@@ -202,7 +235,9 @@ def _lake(settings: Settings, *, lake: ParquetLake) -> Iterator[Finding]:
     elif not unread and not corrupt:
         place = "" if is_local(lake.base) else f" at {lake.base}"
         yield Finding(
-            "lake", "ok", f"{len(places)} files{place}, with the columns of now and as they were written"
+            "lake",
+            "ok",
+            f"{len(places)} files{place}, with the columns of now and as they were written",
         )
 
 
@@ -210,7 +245,9 @@ def _index(settings: Settings) -> Iterator[Finding]:
     publisher = _publisher(settings)
     current = publisher.current()
     if current is None:
-        yield Finding("index", "warning", f"nothing is published in {publisher.folder}", "weft build")
+        yield Finding(
+            "index", "warning", f"nothing is published in {publisher.folder}", "weft build"
+        )
         return
     remedy = f"delete {current} and run `weft build`, which publishes a new one from the lake"
     try:
@@ -223,7 +260,10 @@ def _index(settings: Settings) -> Iterator[Finding]:
         yield from _collection(settings, current)
     except ValueError as error:
         yield Finding(
-            "index", "fault", f"the manifest of {current} cannot be read: {first_line(error)}", remedy
+            "index",
+            "fault",
+            f"the manifest of {current} cannot be read: {first_line(error)}",
+            remedy,
         )
     except duckdb.Error as error:
         yield _unopened(current, error, remedy)
@@ -243,7 +283,11 @@ def _unopened(current: Path, error: duckdb.Error, advice: str) -> Finding:
 
 
 def _index_facts(
-    connection: duckdb.DuckDBPyConnection, current: Path, manifest: dict[str, str], layout: str, remedy: str
+    connection: duckdb.DuckDBPyConnection,
+    current: Path,
+    manifest: dict[str, str],
+    layout: str,
+    remedy: str,
 ) -> Iterator[Finding]:
     """Layout and row counts of an opened index against its manifest; counting reads the tables."""
     if manifest.get("layout") != layout:
@@ -261,11 +305,16 @@ def _index_facts(
         expected = {name: count for name, count in expected.items() if name not in RANKING_TABLES}
     if wrong := sorted(name for name in expected if expected[name] != counts.get(name)):
         yield Finding(
-            "index", "fault", f"{current} has other rows than its manifest says in {', '.join(wrong)}", remedy
+            "index",
+            "fault",
+            f"{current} has other rows than its manifest says in {', '.join(wrong)}",
+            remedy,
         )
     else:
         yield Finding(
-            "index", "ok", f"{current.name}: {counts.get('chunks', 0):,} chunks, rows as its manifest says"
+            "index",
+            "ok",
+            f"{current.name}: {counts.get('chunks', 0):,} chunks, rows as its manifest says",
         )
 
 
@@ -303,7 +352,9 @@ def documents_without_headings(connection: duckdb.DuckDBPyConnection) -> Iterato
     ).fetchone() or (0,)
     if count:
         text = f"{count:,} documents without headings are cut by `semantic`, which loses a fifth of their answers"
-        yield Finding("index", "warning", text, 'set `chunker = "sections"` for their source, and build')
+        yield Finding(
+            "index", "warning", text, 'set `chunker = "sections"` for their source, and build'
+        )
 
 
 def _without_vectors(connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
@@ -323,7 +374,9 @@ def _cache(settings: Settings) -> Iterator[Finding]:
         yield Finding("cache", "fault", what, "weft cache verify --discard, then weft build")
     else:
         yield Finding(
-            "cache", "ok", f"{sum(h.count for h in cache.stats()):,} vectors, all as they were stored"
+            "cache",
+            "ok",
+            f"{sum(h.count for h in cache.stats()):,} vectors, all as they were stored",
         )
 
 
@@ -332,7 +385,9 @@ def _history(settings: Settings) -> Iterator[Finding]:
     try:
         require_valid(settings)
     except HistoryError as fault:
-        yield Finding("history", "fault", str(fault), "mend what the message names; no build works before")
+        yield Finding(
+            "history", "fault", str(fault), "mend what the message names; no build works before"
+        )
     for damage in damages(settings):
         yield Finding("history", "fault", damage, f"{home}: {MOVE_AWAY}")
     size = sum(p.stat().st_size for p in home.rglob("*") if p.is_file())

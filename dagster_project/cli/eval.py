@@ -34,7 +34,9 @@ def evaluate() -> None:
 @CONFIG
 @JSON
 @QUERY_FILES
-@click.option("--profile", "profiles", multiple=True, help="Profile to measure; the first is the baseline.")
+@click.option(
+    "--profile", "profiles", multiple=True, help="Profile to measure; the first is the baseline."
+)
 @click.option("--tag", help="Only queries with this tag.")
 @click.option("--page/--no-page", default=True, help="Write the HTML page beside the JSON.")
 @explained
@@ -67,7 +69,8 @@ def run(
 def context(config: Path | None, as_json: bool, files: tuple[Path, ...], tag: str | None) -> None:
     """Measure the blocks of `weft context`: parts of a question covered, tokens of right passages, budget used.
 
-    A `query` of the file may be the id of a window of a chat, or the path of a file beside the settings."""
+    A `query` of the file may be the id of a window of a chat, or the path of a file beside the settings.
+    """
     report = measured_blocks(load_settings(config), files, tag)
     if as_json:
         click.echo(json.dumps(report, ensure_ascii=False))
@@ -82,7 +85,9 @@ def context(config: Path | None, as_json: bool, files: tuple[Path, ...], tag: st
 @JSON
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
-@click.option("--page", "place", type=click.Path(path_type=Path), help="Write an HTML page to this file.")
+@click.option(
+    "--page", "place", type=click.Path(path_type=Path), help="Write an HTML page to this file."
+)
 @explained
 def compare(as_json: bool, before: Path, after: Path, place: Path | None) -> None:
     """Compare two reports of `weft eval run` query by query: BEFORE and AFTER are their JSON files."""
@@ -102,14 +107,20 @@ def compare(as_json: bool, before: Path, after: Path, place: Path | None) -> Non
 @CONFIG
 @click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
-    "--count", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Queries of each kind."
+    "--count",
+    type=click.IntRange(1, 10_000),
+    default=20,
+    show_default=True,
+    help="Queries of each kind.",
 )
 @click.option(
     "--from-queries",
     type=click.Path(path_type=Path, exists=True),
     help="Convert: queries of BEIR (JSON lines) or TREC.",
 )
-@click.option("--from-qrels", type=click.Path(path_type=Path, exists=True), help="Convert: their judgements.")
+@click.option(
+    "--from-qrels", type=click.Path(path_type=Path, exists=True), help="Convert: their judgements."
+)
 @click.option(
     "--form",
     type=click.Choice(["message", "thread", "node", "document", "chunk"]),
@@ -138,4 +149,6 @@ def init(
     else:
         text, count_of_queries = drafted(load_settings(config), count)
     target.write_text(text, encoding="utf-8")
-    click.echo(f"{target}: {count_of_queries} queries; `weft eval run --queries {target}` measures with them")
+    click.echo(
+        f"{target}: {count_of_queries} queries; `weft eval run --queries {target}` measures with them"
+    )

@@ -25,11 +25,14 @@ _SHOWN_IDS = 10
 @click.option("--yes", is_flag=True, help="Do not ask before.")
 @click.option("--dry-run", is_flag=True, help="Say what would be forgotten, and change nothing.")
 @explained
-def forget(names: tuple[str, ...], config: Path | None, as_json: bool, yes: bool, dry_run: bool) -> None:
+def forget(
+    names: tuple[str, ...], config: Path | None, as_json: bool, yes: bool, dry_run: bool
+) -> None:
     """Erase mails, an author's mails, documents, chats or sources from all that Weft keeps, and build without them.
 
     It deletes them from lake, published versions, arrays, caches, lenses and Dagster's previews; later builds leave
-    out what a source still holds, and say so. Without a name, it deletes from older versions what no source holds."""
+    out what a source still holds, and say so. Without a name, it deletes from older versions what no source holds.
+    """
     settings = load_settings(config)
     target = find(settings, names)
     if not as_json:
@@ -51,9 +54,15 @@ def forget(names: tuple[str, ...], config: Path | None, as_json: bool, yes: bool
 
 
 def _print_target(target: Target) -> None:
-    counts = {"mails": target.mails, "documents": target.documents, "windows of chats": target.windows}
+    counts = {
+        "mails": target.mails,
+        "documents": target.documents,
+        "windows of chats": target.windows,
+    }
     what = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-    click.echo(f"{what or 'Texts gone from sources'} in {len(target.partitions)} partitions of the lake")
+    click.echo(
+        f"{what or 'Texts gone from sources'} in {len(target.partitions)} partitions of the lake"
+    )
     if addresses := [name for kind, name in target.names if kind == "address"]:
         click.echo(f"  written by {', '.join(addresses)}")
     if target.quoted_by:
@@ -68,7 +77,9 @@ def _print_result(result: BuildResult) -> None:
     for line in result.warnings():
         click.echo(line)
     if not result.erased:
-        click.echo("Not finished: texts of a source that cannot be read stay until a build can read it.")
+        click.echo(
+            "Not finished: texts of a source that cannot be read stay until a build can read it."
+        )
         return
     erased = ", ".join(f"{count:,} {what}" for what, count in result.erased.items())
     version = (result.published or {}).get("version")

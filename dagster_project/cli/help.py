@@ -24,7 +24,9 @@ def help_(topic: str | None) -> None:
 
     TOPIC is the name of a page, as `sources`, or a heading, as `exit-codes`. For a command, ask `weft COMMAND --help`.
     """
-    pages = {file.stem: file.read_text(encoding="utf-8") for file in sorted(documentation().glob("*.md"))}
+    pages = {
+        file.stem: file.read_text(encoding="utf-8") for file in sorted(documentation().glob("*.md"))
+    }
     if topic is None:
         width = max(map(len, pages)) + 2
         click.echo("\n".join(f"{name:<{width}}{_title(text)}" for name, text in pages.items()))

@@ -33,7 +33,9 @@ from transforms.errors import SettingsError
 from transforms.languages import languages_of
 
 _KINDS = tuple(
-    k for s in (SourceSettings, DocumentSourceSettings, ConversationSourceSettings) for k in s.kinds()
+    k
+    for s in (SourceSettings, DocumentSourceSettings, ConversationSourceSettings)
+    for k in s.kinds()
 )
 _LANGUAGE = "english"
 _LEAST_TEXTS = 3
@@ -84,8 +86,12 @@ class _New:
 @click.command()
 @click.argument("places", nargs=-1, type=TEXT_TYPE, metavar="[PLACE]...")
 @CONFIG
-@click.option("--name", type=TEXT_TYPE, help="Name of the source; default: that of its file or folder.")
-@click.option("--kind", type=click.Choice(_KINDS), help="Kind of the source; default: that of its files.")
+@click.option(
+    "--name", type=TEXT_TYPE, help="Name of the source; default: that of its file or folder."
+)
+@click.option(
+    "--kind", type=click.Choice(_KINDS), help="Kind of the source; default: that of its files."
+)
 @click.option(
     "--language",
     type=click.Choice(["none", *Stemmer.algorithms()]),
@@ -111,7 +117,8 @@ def init(
 
     PLACE is a file or folder, or the address of a public-inbox, as https://lore.kernel.org/linux-erofs. Weft sees by names
     and first bytes whether it is mail, notes, documents or exported chats. At a terminal it asks which of several sources
-    to take. Without PLACE it asks for the place and the language, too."""
+    to take. Without PLACE it asks for the place and the language, too.
+    """
     file = config or Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
     settings = load_settings(file) if file.exists() else None
     if notebook:
@@ -168,7 +175,8 @@ def _write_notebook(file: Path, index: Path) -> None:
 def _languages_of(sources: Sequence[Detected], base: Path) -> tuple[str | None, str]:
     """The stemmers for the texts of sources, and a sentence on their languages; None if no stemmer knows that of most.
 
-    A further language has a tenth of the texts, and at least _LEAST_TEXTS."""
+    A further language has a tenth of the texts, and at least _LEAST_TEXTS.
+    """
     places = (replace(source, path=str(base / source.path)) for source in sources)
     counts = languages_of(text for place in places for text in sample_texts(place))
     of = sum(count for _, count in counts)
@@ -176,7 +184,10 @@ def _languages_of(sources: Sequence[Detected], base: Path) -> tuple[str | None, 
     if not stemmed or stemmed[0] != counts[0]:
         return None, ""
     most, *others = stemmed
-    chosen = [most, *((name, count) for name, count in others if count >= max(_LEAST_TEXTS, of / 10))]
+    chosen = [
+        most,
+        *((name, count) for name, count in others if count >= max(_LEAST_TEXTS, of / 10)),
+    ]
     shares = ", ".join(f"{name.title()} of {count}" for name, count in chosen)
     shares = shares.replace(" of ", " is the language of ", 1)
     return "+".join(name for name, _ in chosen), f"{shares} of {of} texts read"
@@ -188,13 +199,17 @@ def _place_of_answer() -> str:
         raise SettingsError(
             "give the PLACE of an archive, as `weft init ~/mail`: there is no terminal to ask on"
         )
-    return click.prompt("Where is the archive (file, folder, or address of a public-inbox)", err=True)
+    return click.prompt(
+        "Where is the archive (file, folder, or address of a public-inbox)", err=True
+    )
 
 
 def _taken(new: list[_New]) -> list[_New]:
     """The sources that somebody at a terminal takes."""
     for number, source in enumerate(new, 1):
-        click.echo(f"  {number}  {source.name}: {source.url or _described(source.detected)}", err=True)
+        click.echo(
+            f"  {number}  {source.name}: {source.url or _described(source.detected)}", err=True
+        )
 
     def chosen(answer: str) -> list[_New]:
         words = answer.replace(",", " ").split()
@@ -204,17 +219,25 @@ def _taken(new: list[_New]) -> list[_New]:
             raise click.BadParameter(f"give all, or numbers from 1 to {len(new)}")
         return [new[n - 1] for n in sorted({int(w) for w in words})]
 
-    return click.prompt("Which shall become sources (all, or numbers)", "all", value_proc=chosen, err=True)
+    return click.prompt(
+        "Which shall become sources (all, or numbers)", "all", value_proc=chosen, err=True
+    )
 
 
 def _can_answer() -> bool:
     return sys.stdin.isatty()
 
 
-def _sources(place: str, base: Path, name: str | None, kind: str | None, names: set[str]) -> list[_New]:
+def _sources(
+    place: str, base: Path, name: str | None, kind: str | None, names: set[str]
+) -> list[_New]:
     """The sources at a place, with names beside `names`; paths below `base` are relative to it."""
     if "://" in place:
-        url = place if "{epoch}" in place or place.endswith(".git") else f"{place.rstrip('/')}/{{epoch}}"
+        url = (
+            place
+            if "{epoch}" in place or place.endswith(".git")
+            else f"{place.rstrip('/')}/{{epoch}}"
+        )
         address = re.sub(r"/(\{epoch\}|git/.*|\d+)?$", "", url.removesuffix(".git"))
         detected = Detected("public_inbox", place, "public-inbox", 0)
         return [_New(_free(name or address, names), detected, url)]
@@ -246,7 +269,9 @@ def _name_of(path: Path) -> str:
 def _free(text: str, names: set[str]) -> str:
     """`text` as a name of a source, with a number behind it if another source has that name."""
     name = (
-        re.sub(r"[^A-Za-z0-9._-]+", "-", text.rpartition("/")[2]).replace("..", ".").strip("._-")[:50]
+        re.sub(r"[^A-Za-z0-9._-]+", "-", text.rpartition("/")[2])
+        .replace("..", ".")
+        .strip("._-")[:50]
         or "archive"
     )
     numbered = (f"{name}-{number}" for number in count(2))
@@ -312,13 +337,19 @@ def _report(file: Path, config: Path | None, new: Sequence[_New]) -> None:
         if command.next and command.next_for in kinds:
             commands[f"{weft} {name}{ending}"] = command.next
     width = max(map(len, commands))
-    click.echo("Next:\n" + "\n".join(f"  {command:<{width}}  {what}" for command, what in commands.items()))
+    click.echo(
+        "Next:\n" + "\n".join(f"  {command:<{width}}  {what}" for command, what in commands.items())
+    )
 
 
 def _described(detected: Detected) -> str:
     count = ""
     if detected.files:
-        size = f"{detected.bytes / 1e6:,.1f} MB" if detected.bytes >= 50_000 else f"{detected.bytes:,} bytes"
+        size = (
+            f"{detected.bytes / 1e6:,.1f} MB"
+            if detected.bytes >= 50_000
+            else f"{detected.bytes:,} bytes"
+        )
         count = f", {detected.files:,} {'file' if detected.files == 1 else 'files'}, {size}"
     form = "" if detected.form in (detected.kind, "documents") else f" ({detected.form})"
     return f"{detected.kind}{form} at {detected.path}{count}"

@@ -13,7 +13,12 @@ import click
 
 from dagster_project.cli.terminal.completion import complete_list, complete_source
 from dagster_project.index.search.filters import Filters
-from dagster_project.system.disk_space import IN_THE_WAY, is_of_full_disk, is_of_no_writing, unwritable
+from dagster_project.system.disk_space import (
+    IN_THE_WAY,
+    is_of_full_disk,
+    is_of_no_writing,
+    unwritable,
+)
 from transforms.errors import DiskFullError, QueryError, QuerySyntaxError, WeftError
 from transforms.retrieval.query_fields import HAS, KINDS, bound
 from transforms.retrieval.query_language import storable
@@ -35,7 +40,9 @@ class QueryCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the command line; of an option that there is not, say how it is asked for as a query."""
-        unread = next((arg for arg in args if arg.startswith("-") and not arg.startswith("--")), None)
+        unread = next(
+            (arg for arg in args if arg.startswith("-") and not arg.startswith("--")), None
+        )
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as fault:
@@ -50,15 +57,20 @@ class QueryCommand(click.Command):
 
 TEXT_TYPE = _Text()
 CONFIG = click.option(
-    "--config", type=click.Path(path_type=Path), help="Settings file; default: $WEFT_CONFIG, else ./weft.toml.",
-)  # fmt: skip
+    "--config",
+    type=click.Path(path_type=Path),
+    help="Settings file; default: $WEFT_CONFIG, else ./weft.toml.",
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 LENS = click.option("--lens", metavar="NAME", help="Show only texts under this lens of [lenses].")
 QUIET = click.option("--quiet", is_flag=True, help="Print errors only.")
 QUERY_FILES = click.option(
-    "--queries", "files", type=click.Path(path_type=Path, dir_okay=False), multiple=True,
+    "--queries",
+    "files",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
     help="YAML file of queries and right answers; default: evaluation.queries of the settings.",
-)  # fmt: skip
+)
 NO_RESULTS = 3
 """Exit code of a search that worked and found nothing."""
 
@@ -77,7 +89,9 @@ def explained(command: Callable[..., None], outcome: str = "ERROR") -> Callable[
             if kwargs.get("as_json"):
                 place = {"position": fault.position} if isinstance(fault, QuerySyntaxError) else {}
                 kind = type(fault).__name__
-                click.echo(json.dumps({"outcome": outcome, "error": str(fault), "kind": kind, **place}))
+                click.echo(
+                    json.dumps({"outcome": outcome, "error": str(fault), "kind": kind, **place})
+                )
             click.echo(f"error: {fault}", err=True)
             sys.exit(fault.exit_code)
 
@@ -88,9 +102,13 @@ def _of_disk(error: OSError) -> Exception:
     """The refusal of the system as a fault that Weft knows, if it is one."""
     place = Path(error.filename or ".")
     if is_of_full_disk(error):
-        return DiskFullError(f"no room is left on the disk of {place} ({error.strerror}): make room")
+        return DiskFullError(
+            f"no room is left on the disk of {place} ({error.strerror}): make room"
+        )
     if isinstance(error, IN_THE_WAY):
-        return WeftError(f"{error.filename2 or place}: {error.strerror}: move that away, and begin again")
+        return WeftError(
+            f"{error.filename2 or place}: {error.strerror}: move that away, and begin again"
+        )
     return unwritable(error, place.parent) if is_of_no_writing(error) else error
 
 
@@ -120,7 +138,12 @@ _FILTERS = (
         shell_complete=complete_list,
         help="Only mail of this mailing list; * matches any characters.",
     ),
-    click.option("--from", "author", type=TEXT_TYPE, help="Only mail of this author: words of a name, or an address."),
+    click.option(
+        "--from",
+        "author",
+        type=TEXT_TYPE,
+        help="Only mail of this author: words of a name, or an address.",
+    ),
     click.option(
         "--path",
         type=TEXT_TYPE,
@@ -128,27 +151,56 @@ _FILTERS = (
     ),
     click.option("--tag", type=TEXT_TYPE, help="Only documents with this tag, or one below it."),
     click.option("--has", type=click.Choice(HAS), help="Only mail that has one."),
-    click.option("--source", type=TEXT_TYPE, shell_complete=complete_source, help="Only texts from this source."),
+    click.option(
+        "--source",
+        type=TEXT_TYPE,
+        shell_complete=complete_source,
+        help="Only texts from this source.",
+    ),
     click.option("--kind", type=click.Choice(KINDS), help="Only hits of this kind."),
     click.option("--since", type=DateType(), help="Only texts from this day, month or year on."),
-    click.option("--until", type=DateType(is_end=True), help="Only texts up to the end of this day, month or year."),
-)  # fmt: skip
+    click.option(
+        "--until",
+        type=DateType(is_end=True),
+        help="Only texts up to the end of this day, month or year.",
+    ),
+)
 _SEARCH_OPTIONS = (
-    click.option("--profile", type=TEXT_TYPE, help="Search by this profile, of the settings or built in."),
-    click.option("--expand", type=click.Choice(get_args(Expansion)), multiple=True,
-        help="Also show texts around a hit; give it several times for more."),
-    click.option("--diversity", type=click.FloatRange(0, 1), help="0: by score alone; 1: as unlike as can be."),
-    click.option("--rerank", type=click.Choice(["as_set", "features", "off"]),
-        help="Rerank as [rerank] says, by features, or not at all."),
-    click.option("--per-document", type=click.IntRange(1), help="At most this many hits of a mail or document."),
+    click.option(
+        "--profile", type=TEXT_TYPE, help="Search by this profile, of the settings or built in."
+    ),
+    click.option(
+        "--expand",
+        type=click.Choice(get_args(Expansion)),
+        multiple=True,
+        help="Also show texts around a hit; give it several times for more.",
+    ),
+    click.option(
+        "--diversity",
+        type=click.FloatRange(0, 1),
+        help="0: by score alone; 1: as unlike as can be.",
+    ),
+    click.option(
+        "--rerank",
+        type=click.Choice(["as_set", "features", "off"]),
+        help="Rerank as [rerank] says, by features, or not at all.",
+    ),
+    click.option(
+        "--per-document",
+        type=click.IntRange(1),
+        help="At most this many hits of a mail or document.",
+    ),
     click.option("--threads", is_flag=True, help="Show a thread once, by its best mail."),
     click.option("--weak", is_flag=True, help="Show the nearest hits even if none is near."),
     click.option("--strict", is_flag=True, help="Only near hits, before the scores fall steeply."),
-)  # fmt: skip
+)
 
 
 def _with(
-    options: Sequence[Callable[..., Any]], names: Iterable[str], parameter: str, record: Callable[..., Any]
+    options: Sequence[Callable[..., Any]],
+    names: Iterable[str],
+    parameter: str,
+    record: Callable[..., Any],
 ) -> Callable[..., Any]:
     """Gives a command some options, whose values it gets as one record."""
 

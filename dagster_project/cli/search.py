@@ -1,6 +1,7 @@
 """`weft search`, `similar` and `get`: the commands that read hits and texts of the published index.
 
-This module loads nothing that builds: that would take longer than a search."""
+This module loads nothing that builds: that would take longer than a search.
+"""
 
 import json
 import sys
@@ -43,7 +44,9 @@ from transforms.settings.search import SearchOptions
 @CONFIG
 @JSON
 @click.option("--plain", is_flag=True, help="Take QUERIES as text; nothing in them is syntax.")
-@click.option("--limit", type=click.IntRange(1, 1000), help="Hits per query; default: search.limit.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), help="Hits per query; default: search.limit."
+)
 @click.option(
     "--turn",
     "turns",
@@ -52,8 +55,12 @@ from transforms.settings.search import SearchOptions
     help="An earlier turn of the conversation; give several from the oldest on.",
 )
 @click.option("--more", is_flag=True, help="List other matches in the mail or page of each hit.")
-@click.option("--explain", "explains", is_flag=True, help="Print the kind and the scores of each hit.")
-@click.option("--stages", is_flag=True, help="Show the effect of every stage on every hit, and its time.")
+@click.option(
+    "--explain", "explains", is_flag=True, help="Print the kind and the scores of each hit."
+)
+@click.option(
+    "--stages", is_flag=True, help="Show the effect of every stage on every hit, and its time."
+)
 @click.option(
     "--why",
     "ident",
@@ -97,7 +104,9 @@ def search(
     tag, kind, has, source, thread, series, m Message-ID.
     """
     settings = with_options(load_settings(config), options)
-    rewriter = make_rewriter(settings.queries, settings.sentences.name, settings.gemini, settings.safety)
+    rewriter = make_rewriter(
+        settings.queries, settings.sentences.name, settings.gemini, settings.safety
+    )
     rewritten = [rewriter.standalone(query, turns) for query in queries]
     texts = [query.used for query in rewritten]
     is_explained = stages or ident is not None
@@ -142,7 +151,8 @@ def _explain(result: Explanation, as_json: bool, rows: int) -> None:
 def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
     """Find the mails, documents and windows of conversations that are nearest to ID.
 
-    ID is one that `weft get` takes, but not a citation with bytes."""
+    ID is one that `weft get` takes, but not a citation with bytes.
+    """
     with closing(open_index(load_settings(config))) as index:
         result, version = similar(index, name, limit), index.manifest["version"]
     _print(result, version, [Standalone(name, name)], None if as_json else Details())
@@ -157,7 +167,8 @@ def get(name: str, config: Path | None, as_json: bool) -> None:
     """Print the exact text of ID, and its kind on standard error.
 
     ID is a Message-ID, the id of a chunk, attachment, thread, conversation or document, the path of a document or its
-    end (`faq.md#slug`), or a citation as hits print it."""
+    end (`faq.md#slug`), or a citation as hits print it.
+    """
     settings = load_settings(config)
     screen = Screen(settings.safety)
     text = reading(screen.asking(partial(query_current, settings.root / "index")), name)

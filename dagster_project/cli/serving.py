@@ -25,7 +25,10 @@ from transforms.errors import SettingsError, not_installed
 @click.group(invoke_without_command=True)
 @CONFIG
 @click.option(
-    "--http", "port", type=click.IntRange(0, 65535), help="Serve HTTP on this port of 127.0.0.1, at /mcp."
+    "--http",
+    "port",
+    type=click.IntRange(0, 65535),
+    help="Serve HTTP on this port of 127.0.0.1, at /mcp.",
 )
 @LENS
 @click.option(
@@ -35,7 +38,8 @@ from transforms.errors import SettingsError, not_installed
 def mcp(config: Path | None, port: int | None, lens: str | None, has_sql: bool) -> None:
     """Serve the published index to assistants by the Model Context Protocol, on standard input and output.
 
-    If WEFT_SERVE_TOKEN is set, programs over HTTP must send this token; pages of `mcp.origins` always need one."""
+    If WEFT_SERVE_TOKEN is set, programs over HTTP must send this token; pages of `mcp.origins` always need one.
+    """
     context = click.get_current_context()
     if context.invoked_subcommand:
         context.obj = config
@@ -88,7 +92,8 @@ def required_token(*, is_needed: bool) -> str | None:
 def skill(folders: tuple[Path, ...]) -> None:
     """Write weft/SKILL.md, by which an agent knows when to ask and how to cite, into FOLDERS of skills.
 
-    Without FOLDERS it writes into .claude/skills and .agents/skills of this folder, where agents look."""
+    Without FOLDERS it writes into .claude/skills and .agents/skills of this folder, where agents look.
+    """
     text = (Path(__file__).parents[1] / "servers" / "skill.md").read_bytes()
     for folder in folders or (Path(".claude/skills"), Path(".agents/skills")):
         file = folder / "weft" / "SKILL.md"
@@ -104,17 +109,25 @@ def skill(folders: tuple[Path, ...]) -> None:
 @click.option("--last", type=click.IntRange(1), help="Only this many, the newest.")
 @click.option("--new-key", is_flag=True, help="First change the key that signs; a receipt says so.")
 @click.option(
-    "--heads", type=click.File(errors="replace"), help="Compare also heads that were sent elsewhere."
+    "--heads",
+    type=click.File(errors="replace"),
+    help="Compare also heads that were sent elsewhere.",
 )
 @explained
 def receipts(
-    part: str, config: Path | None, as_json: bool, last: int | None, new_key: bool, heads: TextIO | None
+    part: str,
+    config: Path | None,
+    as_json: bool,
+    last: int | None,
+    new_key: bool,
+    heads: TextIO | None,
 ) -> None:
     """List the texts that assistants were shown, and verify that no receipt was changed, added or removed.
 
     A receipt has the hashes of the question and of each text, and how much was masked. Exit code 5 if a receipt is
     changed or missing. `verify` lists the keys and the changes that it cannot notice; `export` prints the signed
-    receipts as JSON lines for others, who verify them with the public key."""
+    receipts as JSON lines for others, who verify them with the public key.
+    """
     chain = Receipts(load_settings(config or click.get_current_context().obj).root)
     if new_key:
         chain.renew_key()
@@ -141,9 +154,17 @@ def receipts(
     size = count - start + 1
     unknown = chain.unknown(first, count)
     if heads and not any(head["number"] >= start for head in others):
-        unknown.append(f"what {heads.name} shows: it has no head of these receipts of {chain.heads.root}")
+        unknown.append(
+            f"what {heads.name} shows: it has no head of these receipts of {chain.heads.root}"
+        )
     if part == "verify" and as_json:
-        answer = {"receipts": size, "first": start, "hash": hashed, "keys": signed, "unknown": unknown}
+        answer = {
+            "receipts": size,
+            "first": start,
+            "hash": hashed,
+            "keys": signed,
+            "unknown": unknown,
+        }
         click.echo(json.dumps(answer))
     elif part == "verify":
         for key, number in signed.items():

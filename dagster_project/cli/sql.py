@@ -33,7 +33,9 @@ JOIN (SELECT unnest($ids) AS message_id, generate_subscripts($ids, 1) AS n) USIN
 @CONFIG
 @JSON
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header line.")
-@click.option("--lake", is_flag=True, help="Ask the tables of the lake in place of the published index.")
+@click.option(
+    "--lake", is_flag=True, help="Ask the tables of the lake in place of the published index."
+)
 @click.option(
     "--to",
     "file",
@@ -47,11 +49,14 @@ def sql(
 ) -> None:
     """Run one SQL STATEMENT on the published index, read-only.
 
-    It may call the macros of the file, and search_semantic('some words', 10) for the chunks nearest in meaning."""
+    It may call the macros of the file, and search_semantic('some words', 10) for the chunks nearest in meaning.
+    """
     settings = load_settings(config)
     if file:
         if as_json or as_csv:
-            raise QueryError("the ending of FILE gives the form of --to: leave out --json and --csv")
+            raise QueryError(
+                "the ending of FILE gives the form of --to: leave out --json and --csv"
+            )
         refuse(file)
     folder = settings.root / "index"
     embedder = partial(make_embedder, settings.embedding, settings.gemini, settings.safety)
@@ -77,7 +82,9 @@ def _mails(settings: Settings, ids: list[str]) -> Iterator[bytes]:
     """The mails of these ids as their sources hold them, as entries of mbox; SourceError at the first that is not there."""
     places = query_current(settings.root / "index", _PLACES, {"ids": ids}).to_pylist()
     if missing := set(ids) - {row["message_id"] for row in places}:
-        raise QueryError(f"the index holds no mail {min(missing)!r}: select ids that are in `messages`")
+        raise QueryError(
+            f"the index holds no mail {min(missing)!r}: select ids that are in `messages`"
+        )
     for _, rows in groupby(places, key=lambda row: row["message_id"]):
         copies = list(rows)
         times = [copy.pop("effective_at") for copy in copies]

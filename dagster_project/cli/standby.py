@@ -1,7 +1,8 @@
 """How `weft` begins: a command that only reads is handed to a process that waits for the same settings file, if one does.
 
 It is handed over with its arguments, environment, folder and streams, so that both ways print the same. This module loads
-only modules of Python."""
+only modules of Python.
+"""
 
 import hashlib
 import json
@@ -41,9 +42,11 @@ def _handed_over(arguments: Sequence[str]) -> int | None:
     if not arguments or arguments[0] not in _READING or "_WEFT_COMPLETE" in os.environ:
         return None
     request = {
-        "arguments": list(arguments), "environment": dict(os.environ), "folder": str(Path.cwd()),
+        "arguments": list(arguments),
+        "environment": dict(os.environ),
+        "folder": str(Path.cwd()),
         "encodings": [(s.encoding, s.errors) for s in (sys.stdin, sys.stdout, sys.stderr)],
-    }  # fmt: skip
+    }
     body = json.dumps(request).encode()
     try:
         with socket.socket(socket.AF_UNIX) as asking:
@@ -56,7 +59,11 @@ def _handed_over(arguments: Sequence[str]) -> int | None:
             asking.settimeout(None)
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             answer = asking.recv(1)
-    except (OSError, AttributeError, ValueError):  # nobody listens, or the system has no such sockets
+    except (
+        OSError,
+        AttributeError,
+        ValueError,
+    ):  # nobody listens, or the system has no such sockets
         return None
     if not answer:
         print("error: the process that answered has ended: ask again", file=sys.stderr)

@@ -1,6 +1,7 @@
 """The process beside a server that stays loaded, and does commands that only read in a fraction of their start.
 
-`weft serve` and `weft mcp --http` start it; it ends with them. It does one command at a time."""
+`weft serve` and `weft mcp --http` start it; it ends with them. It does one command at a time.
+"""
 
 import contextlib
 import json
@@ -67,7 +68,9 @@ def _stamps() -> dict[str, int]:
     """When the modules of Weft that are loaded were last written, 0 for one that is gone."""
     rooms = ("assets", "dagster_project", "transforms")
     files = [
-        Path(m.__file__) for n, m in list(sys.modules.items()) if n.partition(".")[0] in rooms and m.__file__
+        Path(m.__file__)
+        for n, m in list(sys.modules.items())
+        if n.partition(".")[0] in rooms and m.__file__
     ]
     return {str(file): file.stat().st_mtime_ns if file.exists() else 0 for file in files}
 
@@ -76,9 +79,11 @@ def _warm(config: Path) -> None:
     """Load the modules and files of a search, by one that nobody sees."""
     unasked_pandas.keep_out()
     request = {
-        "arguments": ["search", "--config", str(config), "warm"], "environment": dict(os.environ),
-        "folder": str(Path.cwd()), "encodings": [("utf-8", "strict")] * 3,
-    }  # fmt: skip
+        "arguments": ["search", "--config", str(config), "warm"],
+        "environment": dict(os.environ),
+        "folder": str(Path.cwd()),
+        "encodings": [("utf-8", "strict")] * 3,
+    }
     with Path(os.devnull).open("r+b", buffering=0) as nothing:
         _done(request, [nothing.fileno()] * 3)
 

@@ -39,7 +39,9 @@ _NOT_BUILT = ("sources", "storage", "search", "evaluation", "profiles", "base")
 @CONFIG
 @JSON
 @QUERY_FILES
-@click.option("--measure", default="nDCG@10", show_default=True, help="Order profiles by this measure.")
+@click.option(
+    "--measure", default="nDCG@10", show_default=True, help="Order profiles by this measure."
+)
 @click.option(
     "--set",
     "axes",
@@ -115,7 +117,8 @@ def built_grid(settings: Settings, axes: Mapping[str, Sequence[str]]) -> dict[st
     """Settings for every combination of values of `section.key`, each with a storage root of its own.
 
     The roots are in eval/builds/ below that of `settings`, named by their differing values, so that a
-    second sweep finds them built; built ones come first. Without axes there is one entry, the settings as they are."""
+    second sweep finds them built; built ones come first. Without axes there is one entry, the settings as they are.
+    """
     variants = {
         _name(values): _in_own_root(settings, values) if values else settings
         for values in _combinations(axes)
@@ -126,7 +129,8 @@ def built_grid(settings: Settings, axes: Mapping[str, Sequence[str]]) -> dict[st
 def built(variants: Mapping[str, Settings], own: Settings) -> Iterator[tuple[str, Settings]]:
     """Name and settings of each variant after its index is brought up to date; `own` is published already.
 
-    Vectors that `own` has in its cache are not computed again."""
+    Vectors that `own` has in its cache are not computed again.
+    """
     own_cache = own.root / "cache" / "embeddings"
     for name, settings in variants.items():
         if settings is not own:
@@ -147,11 +151,16 @@ def _measured(
     """One row per profile: those of `evaluation.summary`, ms_per_query and the chunks of the index.
 
     The time is that of the profile alone, of queries in batches; lexical scores are made
-    once for all profiles that share them."""
+    once for all profiles that share them.
+    """
     truth = required_queries(evaluator)
     relevance = judgements(pl.DataFrame(truth.relevance), evaluator.contents(truth.relevance))
-    runs, seconds = run_profiles(evaluator.index, pl.DataFrame(truth.queries), profiles, done, ("final",))
-    values = quality.document_quality(pl.DataFrame(runs), relevance, profiles).filter(measure=measure)
+    runs, seconds = run_profiles(
+        evaluator.index, pl.DataFrame(truth.queries), profiles, done, ("final",)
+    )
+    values = quality.document_quality(pl.DataFrame(runs), relevance, profiles).filter(
+        measure=measure
+    )
     return [
         {
             **row,

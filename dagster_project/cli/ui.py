@@ -18,7 +18,9 @@ from dagster_project.servers.listening import listening
 
 @click.command()
 @CONFIG
-@click.option("--port", type=int, default=3000, show_default=True, help="Port on the loopback interface.")
+@click.option(
+    "--port", type=int, default=3000, show_default=True, help="Port on the loopback interface."
+)
 @explained
 def ui(config: Path | None, port: int) -> None:
     """Open Dagster's UI for these settings on 127.0.0.1, with the schedule's daemon."""
@@ -40,4 +42,8 @@ def ui(config: Path | None, port: int) -> None:
     command = [*guarded, "-w", str(workspace(settings, packages)), "-h", "127.0.0.1"]
     # Dagster ends its own processes by SIGINT; in a session of its own no terminal does.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
-    sys.exit(subprocess.run([*command, "-p", str(port)], env=environment, start_new_session=True).returncode)
+    sys.exit(
+        subprocess.run(
+            [*command, "-p", str(port)], env=environment, start_new_session=True
+        ).returncode
+    )

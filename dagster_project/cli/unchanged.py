@@ -1,6 +1,7 @@
 """A build where nothing changed, in a tenth of a second: the last one noted the state of all that it looked at.
 
-This module loads little beside modules of Python. A note is of one day, so that each day has a whole look."""
+This module loads little beside modules of Python. A note is of one day, so that each day has a whole look.
+"""
 
 import fcntl
 import json
@@ -25,7 +26,8 @@ _MOST, _CLOCKS_DIFFER = 100_000, 60
 def states(places: Iterable[Path], but: Path) -> dict[str, list[int]] | None:
     """Kind, size, times, device and inode of all files and folders at and below `places`, `but` one folder.
 
-    None if there are too many, or if a link leads to a folder, which is not entered."""
+    None if there are too many, or if a link leads to a folder, which is not entered.
+    """
     result: dict[str, list[int]] = {}
     waiting, left_out = [str(place) for place in places], _state(str(but))[4:]
     while waiting and len(result) + len(waiting) <= _MOST:
@@ -47,10 +49,19 @@ def _state(place: str) -> list[int]:
         info = os.stat(place)  # noqa: PTH116 - a path object takes longer than the look
     except OSError:
         return []
-    return [info.st_mode, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_dev, info.st_ino]
+    return [
+        info.st_mode,
+        info.st_size,
+        info.st_mtime_ns,
+        info.st_ctime_ns,
+        info.st_dev,
+        info.st_ino,
+    ]
 
 
-def note(root: Path, before: Mapping[str, Any], result: Mapping[str, Any], *, has_remotes: bool) -> None:
+def note(
+    root: Path, before: Mapping[str, Any], result: Mapping[str, Any], *, has_remotes: bool
+) -> None:
     """Write down below a storage root that a build found nothing to do, and the state of all `before` it looked."""
     facts = {"day": str(date.today()), "remotes": has_remotes, "result": result, "states": before}
     remember(root / NOTE, json.dumps(facts))
@@ -62,10 +73,16 @@ def is_done(arguments: Sequence[str], config: Path) -> bool:
     if "--config" in options[:-1]:
         del options[(at := options.index("--config")) : at + 2]
     options = [option for option in options if not option.startswith("--config=")]
-    if options[:1] != ["build"] or not _OPTIONS.issuperset(options) or "WEFT_PSEUDONYM_KEY" in os.environ:
+    if (
+        options[:1] != ["build"]
+        or not _OPTIONS.issuperset(options)
+        or "WEFT_PSEUDONYM_KEY" in os.environ
+    ):
         return False
     try:
-        root = config.parent / tomllib.loads(config.read_text()).get("storage", {}).get("root", ROOT)
+        root = config.parent / tomllib.loads(config.read_text()).get("storage", {}).get(
+            "root", ROOT
+        )
         noted, latest = recall(root / NOTE), (time.time() + _CLOCKS_DIFFER) * 1e9
         fetches = noted["remotes"] and ("--fetch" in options or "--no-fetch" not in options)
         is_of_this_code = __file__ in noted["states"]
@@ -73,7 +90,9 @@ def is_done(arguments: Sequence[str], config: Path) -> bool:
             return False
         with (root / BUILD_LOCK).open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if any(_state(p) != state or state[2:3] > [latest] for p, state in noted["states"].items()):
+            if any(
+                _state(p) != state or state[2:3] > [latest] for p, state in noted["states"].items()
+            ):
                 return False
             now = datetime.now(UTC).isoformat()
             remember(root / LOOKED, json.dumps(dict.fromkeys(recall(root / LOOKED), (0, now))))

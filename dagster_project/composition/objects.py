@@ -16,7 +16,14 @@ from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.settings import Settings
 from dagster_project.context.context_index import PublishedVersions
 from dagster_project.evaluation.evaluate import make_evaluator, require_quality
-from dagster_project.extras.registry import enabled, extra_parts, load, model_service, ranking_at, sections
+from dagster_project.extras.registry import (
+    enabled,
+    extra_parts,
+    load,
+    model_service,
+    ranking_at,
+    sections,
+)
 from dagster_project.index.publish.operations_history import DagsterHistory
 from dagster_project.index.publish.partition_publisher import PartitionPublisher, PublishedFile
 from dagster_project.index.publish.publisher import DuckDBPublisher, Mirror
@@ -69,9 +76,13 @@ def writes_sentences(settings: Settings) -> bool:
 def make_sentence_writer(settings: Settings, budget: RunBudget | None = None) -> LanguageModel:
     """The language model that writes sentences, if a source wants it."""
     return make_language_model(
-        settings.sentences.name if writes_sentences(settings) else None, context_sentences.BATCH_CHUNKS,
-        settings.gemini, settings.safety, budget, jobs_folder(settings),
-    )  # fmt: skip
+        settings.sentences.name if writes_sentences(settings) else None,
+        context_sentences.BATCH_CHUNKS,
+        settings.gemini,
+        settings.safety,
+        budget,
+        jobs_folder(settings),
+    )
 
 
 def require_served_models(settings: Settings) -> None:
@@ -88,9 +99,17 @@ def require_served_models(settings: Settings) -> None:
 def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
     """The publisher of the configured index."""
     recorded_sections: tuple[str, ...] = (
-        "mail", "blocks", "chunks", "documents", "document_chunks", "conversations", "terms", "threads",
-        *sections(), "sentences",
-    )  # fmt: skip
+        "mail",
+        "blocks",
+        "chunks",
+        "documents",
+        "document_chunks",
+        "conversations",
+        "terms",
+        "threads",
+        *sections(),
+        "sentences",
+    )
     recorded_sections += ("safety",) if settings.embedding.is_remote else ()
     recorded = settings.model_dump(
         mode="json", include={**dict.fromkeys(recorded_sections, True), "embedding": {"model"}}
@@ -106,7 +125,12 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
             settings.terms,
             settings.search,
             recorded,
-            tuple(table for extra in enabled(settings) if extra.published for table in load(extra.published)),
+            tuple(
+                table
+                for extra in enabled(settings)
+                if extra.published
+                for table in load(extra.published)
+            ),
         ),
         guards=[partial(guard, settings) for guard in guards],
         sightings=make_seen_partitions(settings),
@@ -142,24 +166,44 @@ def make_resources(settings: Settings) -> dict[str, Any]:
         "lake": Lake.around(lake, uri=settings.lake_uri),
         "engine": make_engine(settings),
         "sources": sources,
-        "remotes": Remotes.around(SourceRemotes(settings),
-            sources={s.name: _remote_in_words(s.remote) for s in settings.sources if s.remote}),
-        "embedder": EmbeddingModel.around(embedder, model=embedder.model, dimensions=embedder.dimensions,
-            api_key=_key(settings.embedding.model) if settings.embedding.is_remote else None),
+        "remotes": Remotes.around(
+            SourceRemotes(settings),
+            sources={s.name: _remote_in_words(s.remote) for s in settings.sources if s.remote},
+        ),
+        "embedder": EmbeddingModel.around(
+            embedder,
+            model=embedder.model,
+            dimensions=embedder.dimensions,
+            api_key=_key(settings.embedding.model) if settings.embedding.is_remote else None,
+        ),
         "embedding_cache": make_embedding_cache(settings),
-        "language_model": SentenceModel.around(writer, model=writer.model,
-            api_key=_key(service_of(settings.sentences.name)) if writes_sentences(settings) else None),
+        "language_model": SentenceModel.around(
+            writer,
+            model=writer.model,
+            api_key=_key(service_of(settings.sentences.name))
+            if writes_sentences(settings)
+            else None,
+        ),
         "answer_cache": make_answer_cache(settings),
-        "publisher": Index.around(publisher, folder=str(settings.root / "index"),
-            keep_versions=settings.index.keep_versions),
+        "publisher": Index.around(
+            publisher,
+            folder=str(settings.root / "index"),
+            keep_versions=settings.index.keep_versions,
+        ),
         "published_tables": PublishedFile(make_publisher(settings, lake)),
         "published_index": PublishedVersions(settings),
-        "operations_history": DagsterHistory(make_publisher(settings, lake), make_embedding_cache(settings)),
+        "operations_history": DagsterHistory(
+            make_publisher(settings, lake), make_embedding_cache(settings)
+        ),
         "progress": LoggedProgress(),
         "evaluator": make_evaluator(settings),
         "searcher": PublishedSearcher(settings),
-        **{name: resource for make in extra_parts("resources") for name, resource in make(settings).items()},
-    }  # fmt: skip
+        **{
+            name: resource
+            for make in extra_parts("resources")
+            for name, resource in make(settings).items()
+        },
+    }
 
 
 def _remote_in_words(remote: RemoteSettings) -> str:
@@ -184,7 +228,8 @@ class ConfiguredResource(dg.ConfigurableResource[Any]):
     """A resource whose values a run cannot change: plan, searches and other runs go by the settings.
 
     A secret is shown as `{"env": NAME}`, which Dagster takes for a variable of the environment. It is not a `dg.EnvVar`:
-    that puts the value into the run, and ends a run that would have sent nothing where the variable is not set."""
+    that puts the value into the run, and ends a run that would have sent nothing where the variable is not set.
+    """
 
     # Dagster knows this annotation only where it is not a string, so this module does not import `annotations`.
     working: dg.ResourceDependency[WorkingObject]
@@ -196,7 +241,9 @@ class ConfiguredResource(dg.ConfigurableResource[Any]):
 
     def create_resource(self, context: dg.InitResourceContext) -> Any:
         """The working object; SettingsError where the configuration of the run says other than the settings."""
-        if other := [name for name, value in self.working.values.items() if getattr(self, name) != value]:
+        if other := [
+            name for name, value in self.working.values.items() if getattr(self, name) != value
+        ]:
             raise SettingsError(
                 f"the run's configuration changes {', '.join(other)} of {type(self).__name__}, which other runs and "
                 "searches would not know of: take it out and change the settings file"
@@ -213,7 +260,9 @@ class Lake(ConfiguredResource):
 class Index(ConfiguredResource):
     """The published DuckDB file; storage.root and [index] in the settings say where and how."""
 
-    folder: str = Field(description="folder of the versions; CURRENT in it names the one that is searched")
+    folder: str = Field(
+        description="folder of the versions; CURRENT in it names the one that is searched"
+    )
     keep_versions: int = Field(description="versions that stay when a new one is published")
 
 
@@ -222,14 +271,18 @@ class EmbeddingModel(ConfiguredResource):
 
     model: str = Field(description="name that vectors, cache and index carry")
     dimensions: int = Field(description="width of the vectors")
-    api_key: dict[str, str] | None = Field(description="variable with the key; none: nothing is sent")
+    api_key: dict[str, str] | None = Field(
+        description="variable with the key; none: nothing is sent"
+    )
 
 
 class SentenceModel(ConfiguredResource):
     """The language model that writes sentences about chunks; see [sentences] in the settings."""
 
     model: str = Field(description="name of the model; none: no source asks for sentences")
-    api_key: dict[str, str] | None = Field(description="variable with the key; none: nothing is sent")
+    api_key: dict[str, str] | None = Field(
+        description="variable with the key; none: nothing is sent"
+    )
 
 
 class Remotes(ConfiguredResource):

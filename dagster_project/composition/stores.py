@@ -36,9 +36,12 @@ def make_sources(settings: Settings, cache: Path | None = None) -> RememberedSou
     lake = make_lake(settings, cache)
     cache = cache or settings.root / "cache"
     return RememberedSources(
-        Forgotten(lake.base), settings, cache / "files.json", ChatFiles(settings, cache / "chats.json"),
+        Forgotten(lake.base),
+        settings,
+        cache / "files.json",
+        ChatFiles(settings, cache / "chats.json"),
         lambda source, source_type: partitions_in_lake(lake, source, source_type),
-    )  # fmt: skip
+    )
 
 
 def source_stages(settings: Settings) -> list[Stage]:
@@ -57,7 +60,10 @@ def source_stages(settings: Settings) -> list[Stage]:
         ),
         *document_stages(settings.documents, settings.chunkers(), settings.terms),
         *conversation_stages(
-            settings.conversations, settings.terms, PackagedTokenCounter(), settings.documents.picture_reading
+            settings.conversations,
+            settings.terms,
+            PackagedTokenCounter(),
+            settings.documents.picture_reading,
         ),
     ]
 

@@ -22,7 +22,11 @@ _FORMER = toml_file(__name__, "former_keys.toml")
 
 def refused_keys(path: Path, raw: dict[str, object], internal: Collection[str]) -> list[str]:
     """One line per key that is `internal`."""
-    there = ((where, _former(key) or "its value is fixed") for where, key in _keys(raw) if key in internal)
+    there = (
+        (where, _former(key) or "its value is fixed")
+        for where, key in _keys(raw)
+        if key in internal
+    )
     return [f"{_place(path, raw, position)}: {_UNKNOWN}{why}" for position, why in there]
 
 
@@ -32,7 +36,9 @@ def _place(path: Path, raw: Any, position: str, *, is_missing: bool = False) -> 
     steps = [(part[1], int(part[2] or 0)) for part in re.finditer(r"([^.]+)(?:\.(\d+))?", position)]
     for key, number in steps[: -1 if is_missing else None]:
         head = re.compile(rf'\s*(?:\[+(?:[\w-]+\.)*)?"?{re.escape(key)}"?\s*[=\]]')
-        at = ([n for n, line in enumerate(lines, 1) if n > at and head.match(line)][number:] or [at])[0]
+        at = (
+            [n for n, line in enumerate(lines, 1) if n > at and head.match(line)][number:] or [at]
+        )[0]
     source = raw["sources"][steps[0][1]] if position.startswith("sources.") else None
     named = source.get("name") if isinstance(source, dict) else None
     return f"{path}{f':{at}' * bool(at)}: {f'source {named}: ' * bool(named)}{position}"
@@ -73,15 +79,24 @@ def _keys(value: object, position: str = "", key: str = "") -> Iterator[tuple[st
 
 
 def explain(
-    path: Path, raw: object, error: ValidationError, kinds: Collection[str], settings: type[BaseModel]
+    path: Path,
+    raw: object,
+    error: ValidationError,
+    kinds: Collection[str],
+    settings: type[BaseModel],
 ) -> str:
     """A line per fault: file, line, source (of `kinds`), entry, fault and, for unknown names, the nearest of `settings`."""
     lines = []
     for fault in error.errors():
         # Behind the number of a source, the library names the kind that it took it for.
-        steps = [p for i, p in enumerate(fault["loc"]) if not (i == 2 and fault["loc"][0] == "sources")]
+        steps = [
+            p for i, p in enumerate(fault["loc"]) if not (i == 2 and fault["loc"][0] == "sources")
+        ]
         steps += ["kind"] if (is_of_kind := fault["type"].startswith("union_tag")) else []
-        is_missing, position = fault["type"] in ("missing", "union_tag_not_found"), ".".join(map(str, steps))
+        is_missing, position = (
+            fault["type"] in ("missing", "union_tag_not_found"),
+            ".".join(map(str, steps)),
+        )
         place = _place(path, raw, position, is_missing=is_missing) if steps else f"{path}: file"
         if is_of_kind:
             known = REMOTES if "fetch" in steps else kinds
@@ -90,7 +105,9 @@ def explain(
             key = ".".join(step for step in steps if isinstance(step, str) and step not in REMOTES)
             keys = dotted_keys(settings, internal=False)
             nearest = get_close_matches(key, keys | {k.partition(".")[0] for k in keys}, 1, 0.8)
-            instead = "".join(f"is it `{name}`? " for name in nearest) + "`weft help settings` lists all"
+            instead = (
+                "".join(f"is it `{name}`? " for name in nearest) + "`weft help settings` lists all"
+            )
             lines.append(f"{place}: {_UNKNOWN}{_former(key) or instead}")
         else:
             lines.append(f"{place}: {'is missing' if is_missing else fault['msg']}")
@@ -113,7 +130,9 @@ def folder_revision(folder: Path) -> str:
     """Hash of a model's files, 12 hex digits: other weights are another model. SettingsError without any."""
     files = sorted({p for pattern in _WEIGHTS for p in folder.rglob(pattern) if p.is_file()})
     if not files:
-        raise SettingsError(f"{folder} holds no model: embedding.name must name a folder with its files")
+        raise SettingsError(
+            f"{folder} holds no model: embedding.name must name a folder with its files"
+        )
     digest = hashlib.blake2b(digest_size=6)
     for path in files:
         digest.update(str(path.relative_to(folder)).encode() + b"\0")

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     class _Sections(StageSettings): ...
 else:
     _Sections = create_model(
-        "_Sections", __base__=StageSettings, **{name: (model, model()) for name, model in sections().items()}
+        "_Sections",
+        __base__=StageSettings,
+        **{name: (model, model()) for name, model in sections().items()},
     )
 
 
@@ -43,7 +45,10 @@ def known_format(name: str) -> str:
 def known_target(index: IndexSettings) -> IndexSettings:
     """The section as it is; ValueError for a target that nobody offers."""
     if index.target != OWN_TARGET and not ranking_at(index.target):
-        known = [f"{name} by its address, as {offer.example}" for name, offer in offered("rankings").items()]
+        known = [
+            f"{name} by its address, as {offer.example}"
+            for name, offer in offered("rankings").items()
+        ]
         raise ValueError(
             f"nothing ranks by the target {index.target!r}; known are {'; '.join([OWN_TARGET, *known])}"
         )

@@ -35,7 +35,9 @@ class RemoteSettings(StageSettings):
     time_limit_seconds: Internal[float] = Field(1200, gt=0)
     """Seconds of one fetch; the next one brings the rest."""
     max_bytes: int = Field(
-        2 << 30, gt=0, description="bytes of one file, mail or pack of git; a larger one is not fetched"
+        2 << 30,
+        gt=0,
+        description="bytes of one file, mail or pack of git; a larger one is not fetched",
     )
     max_lag_hours: float | None = Field(
         None, gt=0, description="age of the newest mail or file from which the check `lag` warns"
@@ -46,14 +48,20 @@ class RemoteSettings(StageSettings):
     def _names_variables(cls, name: str | None) -> str | None:
         # The message must not repeat the value: it may be the secret itself.
         if name and not _VARIABLE.fullmatch(name):
-            raise ValueError("give the name with which environment variables begin, never the secret itself")
+            raise ValueError(
+                "give the name with which environment variables begin, never the secret itself"
+            )
         return name
 
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The variables of the credentials by part (user, password, token): by token if `environment` has one."""
         by_token = self.token_login and environment.get(f"{self.credentials}_TOKEN")
         parts = self.token_login if by_token else ("USER", "PASSWORD")
-        return {part.lower(): f"{self.credentials}_{part}" for part in parts} if self.credentials else {}
+        return (
+            {part.lower(): f"{self.credentials}_{part}" for part in parts}
+            if self.credentials
+            else {}
+        )
 
     def remedy(self, source: str) -> str:
         """The instruction to a person if a server refuses the login of a source."""
@@ -76,7 +84,9 @@ def checked_url(url: str, schemes: tuple[str, ...]) -> str:
     if parts.scheme not in schemes:
         raise ValueError(f"the address must begin with {' or '.join(f'{s}://' for s in schemes)}")
     if account[2] or (account[1] and parts.scheme != "ssh"):
-        raise ValueError("leave name and password out of the address; name their variables by `credentials`")
+        raise ValueError(
+            "leave name and password out of the address; name their variables by `credentials`"
+        )
     return url
 
 

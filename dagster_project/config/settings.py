@@ -11,7 +11,13 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
-from dagster_project.config.file_faults import dotted_keys, explain, refused_keys, synonyms_in, with_folder
+from dagster_project.config.file_faults import (
+    dotted_keys,
+    explain,
+    refused_keys,
+    synonyms_in,
+    with_folder,
+)
 from dagster_project.config.known_services import (
     FORMATS,
     AddedSections,
@@ -84,14 +90,17 @@ class NamedSource(StageSettings):
         None, description="sentence before the embedded text; none: `sentences.kind`"
     )
     path: str | None = Field(
-        None, description="file, folder or glob; with `fetch` below the fetched files, by default all of them"
+        None,
+        description="file, folder or glob; with `fetch` below the fetched files, by default all of them",
     )
 
     @field_validator("name")
     @classmethod
     def _plain_name(cls, name: str) -> str:
         if not _NAME.fullmatch(name) or ".." in name:
-            raise ValueError("use 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit")
+            raise ValueError(
+                "use 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit"
+            )
         return name
 
     @property
@@ -108,8 +117,14 @@ class NamedSource(StageSettings):
     def _has_a_place(self) -> NamedSource:
         if self.path is None and self.remote is None:
             raise ValueError("give a path, or say with fetch where its files come from")
-        if self.path and self.remote and (Path(self.path).is_absolute() or ".." in Path(self.path).parts):
-            raise ValueError("beside fetch, path is relative to the folder of fetched files and stays inside")
+        if (
+            self.path
+            and self.remote
+            and (Path(self.path).is_absolute() or ".." in Path(self.path).parts)
+        ):
+            raise ValueError(
+                "beside fetch, path is relative to the folder of fetched files and stays inside"
+            )
         return self
 
 
@@ -120,12 +135,16 @@ class SourceSettings(NamedSource):
     kind: Literal["mbox", "maildir", "eml", "public_inbox"] = Field(
         description="how mails are stored (public_inbox: v2)"
     )
-    fetch: MailRemote | None = Field(None, description="where its files are fetched from, see below")
+    fetch: MailRemote | None = Field(
+        None, description="where its files are fetched from, see below"
+    )
     list_id: str | None = Field(
-        None, description="mailing list; none: the file name before its date, else the source's name"
+        None,
+        description="mailing list; none: the file name before its date, else the source's name",
     )
     grain: Literal["auto", "month", "year", "archive"] = Field(
-        "month", description="unit of a partition; auto: months of the youngest year, and whole years before"
+        "month",
+        description="unit of a partition; auto: months of the youngest year, and whole years before",
     )
     dialect: Literal["mboxrd", "mboxo", "content-length"] = Field(
         "mboxrd", description="how From_ lines are escaped in mbox files"
@@ -152,7 +171,9 @@ class DocumentSourceSettings(NamedSource):
         description="notes that link by name, as in Obsidian; any documents; exported issues, as JSON or Markdown; "
         "or the pages of an exported MediaWiki"
     )
-    fetch: FileRemote | None = Field(None, description="where its files are fetched from, see below")
+    fetch: FileRemote | None = Field(
+        None, description="where its files are fetched from, see below"
+    )
     include: tuple[str, ...] = Field(
         tuple(f"*.{ending}" for ending in READ_ENDINGS),
         description="patterns as in a .gitignore of files that are read",
@@ -169,7 +190,9 @@ class DocumentSourceSettings(NamedSource):
     chunker: Literal["tree", "sections", "semantic"] | None = Field(
         None, description="how documents become chunks; none: `document_chunks.chunker`"
     )
-    needs: Patterns = Field(ISSUE_NEEDS, description="issues: needs of each, as regular expressions")
+    needs: Patterns = Field(
+        ISSUE_NEEDS, description="issues: needs of each, as regular expressions"
+    )
 
 
 class ConversationSourceSettings(NamedSource):
@@ -177,9 +200,12 @@ class ConversationSourceSettings(NamedSource):
 
     source_type = "conversations"
     kind: Literal["conversation"] = Field(description="chats of people")
-    fetch: FileRemote | None = Field(None, description="where its files are fetched from, see below")
+    fetch: FileRemote | None = Field(
+        None, description="where its files are fetched from, see below"
+    )
     format: Annotated[str, AfterValidator(known_format)] = Field(
-        "auto", description=f"{FORMATS}: kind of the files; auto: by name and content; most may be in a .zip"
+        "auto",
+        description=f"{FORMATS}: kind of the files; auto: by name and content; most may be in a .zip",
     )
     timezone: Annotated[str, AfterValidator(known_zone)] = Field(
         "UTC", description="zone of times that name none, as `Europe/London`"
@@ -187,12 +213,17 @@ class ConversationSourceSettings(NamedSource):
     date_order: Literal["auto", "dmy", "mdy", "ymd"] = Field(
         "auto", description="order of dates in WhatsApp exports; auto: by the numbers"
     )
-    windows: WindowSettings = Field(WindowSettings(), description="how conversations are cut into windows")
-    pseudonyms: bool = Field(True, description="replace the names of people, by the key in `pseudonym.key`")
+    windows: WindowSettings = Field(
+        WindowSettings(), description="how conversations are cut into windows"
+    )
+    pseudonyms: bool = Field(
+        True, description="replace the names of people, by the key in `pseudonym.key`"
+    )
 
 
 AnySource = Annotated[
-    SourceSettings | DocumentSourceSettings | ConversationSourceSettings, Field(discriminator="kind")
+    SourceSettings | DocumentSourceSettings | ConversationSourceSettings,
+    Field(discriminator="kind"),
 ]
 
 
@@ -210,7 +241,9 @@ class StorageSettings(StageSettings):
 class Settings(AddedSections):
     """Everything a settings file may say; every section but `sources` has defaults."""
 
-    sources: tuple[AnySource, ...] = Field(description="where mail, documents and conversations come from")
+    sources: tuple[AnySource, ...] = Field(
+        description="where mail, documents and conversations come from"
+    )
     storage: StorageSettings = StorageSettings()
     mail: MailSettings = MailSettings()
     blocks: BlockSettings = BlockSettings()
@@ -239,16 +272,22 @@ class Settings(AddedSections):
     rerank: RerankSettings = RerankSettings()
     queries: QuerySettings = QuerySettings()
     mcp: McpSettings = McpSettings()
-    base: Internal[Path] = Field(Path(), description="folder that relative paths start from", exclude=True)
+    base: Internal[Path] = Field(
+        Path(), description="folder that relative paths start from", exclude=True
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _stopwords_of_the_language(cls, data: Any) -> Any:
         """Unless they are set, the words that queries leave out are those of the languages whose stemmers are set."""
         terms, search = (data.get(name, {}) for name in ("terms", "search"))
-        language = terms.get("stemmer") if isinstance(terms, dict) and isinstance(search, dict) else None
+        language = (
+            terms.get("stemmer") if isinstance(terms, dict) and isinstance(search, dict) else None
+        )
         words = tuple(
-            dict.fromkeys(word for name in str(language).split("+") for word in function_words(name))
+            dict.fromkeys(
+                word for name in str(language).split("+") for word in function_words(name)
+            )
         )
         return {**data, "search": {"stopwords": words, **search}} if words else data
 
@@ -259,13 +298,17 @@ class Settings(AddedSections):
             raise ValueError(f"two sources are named {twice[0]!r}; names must differ")
         steps = [s.fetch_step for s in self.sources if s.remote]
         if twice := sorted({n for n in steps if steps.count(n) > 1}):
-            raise ValueError(f"the names of two fetched sources differ in no letter or digit ({twice[0]!r})")
+            raise ValueError(
+                f"the names of two fetched sources differ in no letter or digit ({twice[0]!r})"
+            )
         return self
 
     @model_validator(mode="after")
     def _model_sees(self) -> Settings:
         if self.documents.pictures and not self.embedding.sees:
-            raise ValueError('documents.pictures needs a model that sees: [embedding] model = "gemini"')
+            raise ValueError(
+                'documents.pictures needs a model that sees: [embedding] model = "gemini"'
+            )
         return self
 
     @model_validator(mode="after")
@@ -311,7 +354,9 @@ class Settings(AddedSections):
         """The folder of fetched files, one folder per source."""
         return self.root / "sources"
 
-    def place(self, source: SourceSettings | DocumentSourceSettings | ConversationSourceSettings) -> Path:
+    def place(
+        self, source: SourceSettings | DocumentSourceSettings | ConversationSourceSettings
+    ) -> Path:
         """The file, folder or glob at which the files of a source are."""
         if source.remote is None:
             return self.base / Path(source.path or "").expanduser()
@@ -326,14 +371,18 @@ class Settings(AddedSections):
         """How the documents of each source become chunks, by name of the source; the default under `""`."""
         usual = self.document_chunks
         own = {s.name: s.chunker for s in self.sources if isinstance(s, DocumentSourceSettings)}
-        changed = {name: usual.model_copy(update={"chunker": c}) if c else usual for name, c in own.items()}
+        changed = {
+            name: usual.model_copy(update={"chunker": c}) if c else usual for name, c in own.items()
+        }
         return {"": usual, **changed}
 
     def sentence_kinds(self) -> dict[str, str]:
         """Which sentence the chunks of each source get, by its name."""
         return {s.name: s.sentence or self.sentences.kind for s in self.sources}
 
-    def source(self, name: str) -> SourceSettings | DocumentSourceSettings | ConversationSourceSettings:
+    def source(
+        self, name: str
+    ) -> SourceSettings | DocumentSourceSettings | ConversationSourceSettings:
         """The source of that name; KeyError if there is none."""
         return {s.name: s for s in self.sources}[name]
 
@@ -345,7 +394,9 @@ def changed_search(search: SearchSettings, changes: Mapping[str, Any]) -> Search
 
 def faults_of(error: ValidationError) -> str:
     """The faults in one line: each entry, or `input` for all of it, and its fault."""
-    return "; ".join(f"{'.'.join(map(str, f['loc'])) or 'input'}: {f['msg']}" for f in error.errors())
+    return "; ".join(
+        f"{'.'.join(map(str, f['loc'])) or 'input'}: {f['msg']}" for f in error.errors()
+    )
 
 
 def config_path(name: str | Path | None = None) -> Path:

@@ -12,7 +12,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field, field_validator, model_validator
 
-from dagster_project.config.remote_settings import RemoteSettings, checked_url, refuse_open_credentials
+from dagster_project.config.remote_settings import (
+    RemoteSettings,
+    checked_url,
+    refuse_open_credentials,
+)
 from dagster_project.extras.registry import load, offered
 
 _LIST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
@@ -31,14 +35,20 @@ class HttpRemote(RemoteSettings):
         pattern=f"^{_MONTH}(/{_MONTH})?$",
         description="first month, as `2004-01`, or first and last, as `2004-01/2010-12`",
     )
-    lists: tuple[str, ...] = Field((), description="values of `{list}`; none: `list_id` or the source's name")
+    lists: tuple[str, ...] = Field(
+        (), description="values of `{list}`; none: `list_id` or the source's name"
+    )
 
     @field_validator("url")
     @classmethod
     def _template(cls, url: str) -> str:
         try:
-            fields = [(name, change) for _, name, _, change in Formatter().parse(url) if name is not None]
-            if {name for name, _ in fields} - _TEMPLATE_FIELDS or any(change for _, change in fields):
+            fields = [
+                (name, change) for _, name, _, change in Formatter().parse(url) if name is not None
+            ]
+            if {name for name, _ in fields} - _TEMPLATE_FIELDS or any(
+                change for _, change in fields
+            ):
                 raise ValueError(
                     "known fields are {list}, {year}, {month}, {month:02} and {month_name}, without attributes"
                 )
@@ -56,7 +66,9 @@ class HttpRemote(RemoteSettings):
     def _plain_lists(cls, lists: tuple[str, ...]) -> tuple[str, ...]:
         for name in lists:
             if not _LIST.fullmatch(name) or ".." in name:
-                raise ValueError(f"{name!r} is not a list's name: use letters, digits, '.', '_', '+' or '-'")
+                raise ValueError(
+                    f"{name!r} is not a list's name: use letters, digits, '.', '_', '+' or '-'"
+                )
         return lists
 
     @model_validator(mode="after")
@@ -96,7 +108,9 @@ _OWN: dict[str, tuple[type[RemoteSettings], tuple[str, ...]]] = {
     "git": (GitRemote, ("public_inbox",)),
     "http": (HttpRemote, ("mbox",)),
 }
-REMOTES = _OWN | {name: (load(remote.model), remote.sources) for name, remote in offered("remotes").items()}
+REMOTES = _OWN | {
+    name: (load(remote.model), remote.sources) for name, remote in offered("remotes").items()
+}
 """The kinds of remote by name: the settings of each, and the kinds of source that are fetched by it."""
 
 
@@ -124,5 +138,7 @@ def known_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError(f"no time zone is called {name!r}; names are like Europe/London") from error
+        raise ValueError(
+            f"no time zone is called {name!r}; names are like Europe/London"
+        ) from error
     return name

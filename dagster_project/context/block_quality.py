@@ -28,11 +28,14 @@ _LONGEST_NAME = 1_000
 _WINDOWS = "SELECT doc_id FROM conversation_windows"
 
 
-def measured_blocks(settings: Settings, files: Sequence[Path] = (), tag: str | None = None) -> dict[str, Any]:
+def measured_blocks(
+    settings: Settings, files: Sequence[Path] = (), tag: str | None = None
+) -> dict[str, Any]:
     """The measures of each query's block (`conversations`), and their means with intervals (`means`).
 
     The conversation is a window of the index if `query` is its id, a file if it is a path below the settings file, else
-    the text itself. GroundTruthError if no query has an answer that the index could hold."""
+    the text itself. GroundTruthError if no query has an answer that the index could hold.
+    """
     evaluator = make_evaluator(settings, files)
     truth = with_tag(required_queries(evaluator), tag)
     relevance = pl.DataFrame(truth.relevance)
@@ -49,10 +52,17 @@ def measured_blocks(settings: Settings, files: Sequence[Path] = (), tag: str | N
             tokens = count([p.shown[0] for p in result.passages])
             passages = shown_passages(result.passages, content.chunks, tokens)
             measures = block_measures(
-                passages, parts[query["query_id"]], result.manifest["block_tokens"], settings.context.budget_tokens,
-            )  # fmt: skip
+                passages,
+                parts[query["query_id"]],
+                result.manifest["block_tokens"],
+                settings.context.budget_tokens,
+            )
             rows.append(
-                {"id": query["query_id"], "outcome": result.outcome, "parts": len(parts[query["query_id"]])}
+                {
+                    "id": query["query_id"],
+                    "outcome": result.outcome,
+                    "parts": len(parts[query["query_id"]]),
+                }
                 | {name: round(value, 4) for name, value in measures._asdict().items()}
             )
         version = index.manifest["version"]
@@ -66,7 +76,11 @@ def measured_blocks(settings: Settings, files: Sequence[Path] = (), tag: str | N
 def _conversation(settings: Settings, question: str, windows: set[str]) -> ConversationText:
     if question in windows:
         return read_window(settings, question)
-    if len(question) <= _LONGEST_NAME and "\n" not in question and (settings.base / question).is_file():
+    if (
+        len(question) <= _LONGEST_NAME
+        and "\n" not in question
+        and (settings.base / question).is_file()
+    ):
         return read_conversation(settings, settings.base / question, None)
     return read_conversation(settings, None, question)
 
@@ -76,13 +90,16 @@ def shown_passages(
 ) -> list[ShownPassage]:
     """The passages of a block with the chunks whose bytes they show as a whole, their own among them.
 
-    `chunks` has the columns of `Contents.chunks`."""
+    `chunks` has the columns of `Contents.chunks`.
+    """
     by_document = chunks.filter(pl.col("doc_id").is_in([passage.doc_id for passage in passages]))
     result = []
     for passage, count in zip(passages, tokens, strict=True):
         _, start, end = passage.shown
         inside = by_document.filter(
-            pl.col("doc_id") == passage.doc_id, pl.col("byte_start") >= start, pl.col("byte_end") <= end
+            pl.col("doc_id") == passage.doc_id,
+            pl.col("byte_start") >= start,
+            pl.col("byte_end") <= end,
         )
         others = [] if passage.source_kind == "attachment" else inside["chunk_id"]
         result.append(ShownPassage(frozenset({passage.chunk_id, *others}), count))

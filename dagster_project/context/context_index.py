@@ -47,9 +47,14 @@ _LEAST_TURN = 20
 """Bytes of a turn of a chat that may be found; a shorter one, such as "ok", says nothing without the turn it answers."""
 _SQL = SqlFile(__file__, "context_index.sql", least_turn=str(_LEAST_TURN))
 _SEARCHED: dict[str, Any] = {
-    "fusion": "blend", "vector_search": "exact", "per_document": 1 << 30, "collapse_threads": False,
-    "aggregation": "off", "cutoff_ratio": None, "diversity": 0.0,
-}  # fmt: skip
+    "fusion": "blend",
+    "vector_search": "exact",
+    "per_document": 1 << 30,
+    "collapse_threads": False,
+    "aggregation": "off",
+    "cutoff_ratio": None,
+    "diversity": 0.0,
+}
 """Settings that the block decides in place of the search: the parts of documents to show, and where the list ends."""
 
 
@@ -57,7 +62,8 @@ class IndexForContext:
     """One published version for batches of long queries.
 
     The vectors of queries are kept in `cache` where the model costs money and the cache may be written, so that a
-    window that stays as it is costs nothing in the next version."""
+    window that stays as it is costs nothing in the next version.
+    """
 
     def __init__(self, index: SearchIndex, cache: EmbeddingCache):
         self.index, self.cache = index, cache
@@ -71,14 +77,17 @@ class IndexForContext:
         manifest = self.index.manifest
         settings = json.loads(manifest["settings"])
         return {
-            "index_version": self.index.version, "model": manifest["model"],
+            "index_version": self.index.version,
+            "model": manifest["model"],
             "chunking": {name: values for name, values in settings.items() if name in _CHUNKING},
-            "dimensions": int(manifest["dimensions"]), "tokenizer": PackagedTokenCounter.name,
-        }  # fmt: skip
+            "dimensions": int(manifest["dimensions"]),
+            "tokenizer": PackagedTokenCounter.name,
+        }
 
     def suited(self, settings: ContextSettings) -> ContextSettings:
         """The settings, filled with the weight of words in a search, and the least cosine of a candidate, in the profile
-        seed that of the model."""
+        seed that of the model.
+        """
         least, weight = settings.min_similarity, settings.lexical_weight
         if least is None:
             least = self._least_of_model if settings.profile == "seed" else 0.0
@@ -90,23 +99,30 @@ class IndexForContext:
     def _least_of_model(self) -> float:
         """The least cosine of egregora for its own model; for others one that few pairs of the index's own chunks reach.
 
-        Pairs are of two sources, else of two documents: turns of one chat repeat each other."""
+        Pairs are of two sources, else of two documents: turns of one chat repeat each other.
+        """
         if self.index.manifest["model"].partition("+")[0] == _MODEL_OF_DESIGN:
             return _LEAST_OF_DESIGN
         vectors, facts = self.index.vector_sample, self.index.arrays.rows.of(self.index.sampled)
-        names = np.array([(facts[n]["source"], facts[n]["doc_id"]) for n in self.index.sampled.tolist()])
+        names = np.array(
+            [(facts[n]["source"], facts[n]["doc_id"]) for n in self.index.sampled.tolist()]
+        )
         apart = [np.triu(one[:, np.newaxis] != one, 1) for one in names.reshape(-1, 2).T]
         pairs = (vectors @ vectors.T)[next((pairs for pairs in apart if pairs.any()), apart[0])]
         return round(float(np.quantile(pairs, 1 - _NEAR_PAIRS)), 4) if len(pairs) else 0.0
 
     def candidates(
-        self, queries: pl.DataFrame, settings: ContextSettings, askers: Mapping[str, Asker] | None = None
+        self,
+        queries: pl.DataFrame,
+        settings: ContextSettings,
+        askers: Mapping[str, Asker] | None = None,
     ) -> pl.DataFrame:
         """The rows of `conversation_candidates`: the best chunks of each query among those that its asker may find.
 
         All queries are answered in one pass: one product with the matrix of vectors, one read of the
         postings. A candidate is a hit of a search and not less similar than `min_similarity`, unless its terms found it.
-        The first hit of a query is there even if too little bears it out: with rank 0."""
+        The first hit of a query is there even if too little bears it out: with rank 0.
+        """
         settings = self.suited(settings)
         texts = queries.get_column("text").to_list()
         if settings.candidates is None:
@@ -119,22 +135,32 @@ class IndexForContext:
         )
         allowed = [masks[window] for window in queries.get_column("window_id").to_list()]
         best = self._ranked(texts, allowed, settings).select(
-            "chunk_no", "lexical_score", row=pl.col("query").cast(pl.Int64), similarity="vector_score",
-            score="score" if settings.lexical_weight else "vector_score", evidence=pl.lit(None, pl.Float64),
+            "chunk_no",
+            "lexical_score",
+            row=pl.col("query").cast(pl.Int64),
+            similarity="vector_score",
+            score="score" if settings.lexical_weight else "vector_score",
+            evidence=pl.lit(None, pl.Float64),
             fills=False,
-        )  # fmt: skip
+        )
         by_terms = (pl.col("lexical_score") > 0) & bool(settings.lexical_weight)
         is_far = (pl.col("similarity") < (settings.min_similarity or 0.0)) & ~by_terms
         best = self._described(best.filter(~is_far))
         far = best.clear()
         if settings.by_parts:
             best = best.with_columns(evidence=self._evidence(best, texts))
-            searched = [self.index.chunk_count if mask is None else int(mask.sum()) for mask in allowed]
+            searched = [
+                self.index.chunk_count if mask is None else int(mask.sum()) for mask in allowed
+            ]
             best = borne_out(best, searched, self.index.settings)
             is_near = pl.col("near") > 0
             far = best.group_by("row", maintain_order=True).first().filter(~is_near)
-            best = self._in_stretches(best, allowed) if settings.fills_budget else best.filter(is_near)
-            best = best.with_columns(score=pl.col("score") * pl.col("near"), fills=pl.col("near") < 1)
+            best = (
+                self._in_stretches(best, allowed) if settings.fills_budget else best.filter(is_near)
+            )
+            best = best.with_columns(
+                score=pl.col("score") * pl.col("near"), fills=pl.col("near") < 1
+            )
             far = far.join(best, on=["row", "chunk_no"], how="anti")
         best = best.sort("row", "score", "chunk_no", descending=[False, True, False])
         best = best.with_columns(rank=1 + pl.int_range(pl.len()).over("row"))
@@ -150,13 +176,18 @@ class IndexForContext:
     ) -> pl.DataFrame:
         """The hits of each query in the order of a search, second look included; of a document as many as there are.
 
-        Without a lexical weight they are the nearest vectors alone."""
+        Without a lexical weight they are the nearest vectors alone.
+        """
         index = self.index
         searched = index.settings.model_copy(update=_SEARCHED | self._changes(settings))
         chosen = telling_terms(
-            texts, index.postings.df, index.postings.ranked_count, _LEXICAL_TERMS, searched.stopwords,
+            texts,
+            index.postings.df,
+            index.postings.ranked_count,
+            _LEXICAL_TERMS,
+            searched.stopwords,
             index.term_settings,
-        )  # fmt: skip
+        )
         terms = [list(some) for some in bm25.terms_by_query(chosen.to_arrow(), len(texts))]
         vectors = self._query_vectors(texts)
         self.paths, self.missing = Counter(), []
@@ -187,7 +218,8 @@ class IndexForContext:
     def _evidence(self, candidates: pl.DataFrame, texts: Sequence[str]) -> pl.Series:
         """The evidence for each candidate: share of words plus cosine for the part of its query that it answers best.
 
-        If the model costs money, the cosine is that of the whole query."""
+        If the model costs money, the cosine is that of the whole query.
+        """
         index, settings = self.index, self.index.settings
         evidence = np.zeros(len(candidates))
         rows, similarity = (candidates.get_column(n).to_numpy() for n in ("row", "similarity"))
@@ -195,11 +227,20 @@ class IndexForContext:
             own, parts = np.flatnonzero(rows == row), query_parts(texts[row])
             chunks = candidates.get_column("chunk_no").to_numpy()[own]
             words = index.query_terms(parts, settings.stopwords)
-            scores = [bm25.TermScores(some, index.postings, index.weighed(settings), None) for some in words]
+            scores = [
+                bm25.TermScores(some, index.postings, index.weighed(settings), None)
+                for some in words
+            ]
             support = np.stack([score.support(chunks) for score in scores])
             whole = index.embedder.is_paid
-            vectors = self._query_vectors([texts[row]]) if whole else index.embedder.embed_queries(parts)
-            cosine = similarity[own] if whole else np.vecdot(vectors[:, np.newaxis], index.vectors.of(chunks))
+            vectors = (
+                self._query_vectors([texts[row]]) if whole else index.embedder.embed_queries(parts)
+            )
+            cosine = (
+                similarity[own]
+                if whole
+                else np.vecdot(vectors[:, np.newaxis], index.vectors.of(chunks))
+            )
             usual = index.usual_cosines(vectors)[:, np.newaxis]
             evidence[own] = labels.evidence(support, cosine, usual).max(axis=0)
         return pl.Series(evidence)
@@ -212,7 +253,9 @@ class IndexForContext:
         ).fetchall()
         stored = self.index.vectors.of(np.array([number for _, number in rows], dtype=np.int64))
         none = np.zeros(int(self.index.manifest["dimensions"]), dtype=np.float32)
-        return dict.fromkeys(chunk_ids, none) | dict(zip((chunk for chunk, _ in rows), stored, strict=True))
+        return dict.fromkeys(chunk_ids, none) | dict(
+            zip((chunk for chunk, _ in rows), stored, strict=True)
+        )
 
     def passages(self, chunk_ids: Sequence[str]) -> dict[str, Passage]:
         """The chunks as a reader sees them, with the section or mail around each."""
@@ -235,13 +278,16 @@ class IndexForContext:
     ) -> Iterator[fusion.QueryScores]:
         """The cosines of each query with the chunks that are allowed, each valid until the next is computed.
 
-        They come from the HNSW index if there is one and it finds enough; `paths` counts."""
+        They come from the HNSW index if there is one and it finds enough; `paths` counts.
+        """
         near = Near(settings.candidates or _LEAST_CANDIDATES, settings.nprobe, settings.overfetch)
         for scores in self.index.ranking.nearest(self.index, vectors, allowed, near):
             self.paths["hnsw" if isinstance(scores, HnswScores) else "exact"] += 1
             yield scores
 
-    def _masks(self, askers: Mapping[str, Asker], settings: ContextSettings) -> dict[str, np.ndarray | None]:
+    def _masks(
+        self, askers: Mapping[str, Asker], settings: ContextSettings
+    ) -> dict[str, np.ndarray | None]:
         """By window which chunks its queries may find; None where nothing is left out."""
         try:
             fitting = self.index.conditions.mask(Filters(), where_conditions(settings.where))
@@ -249,7 +295,11 @@ class IndexForContext:
             raise QueryError(f"context.where: {fault}") from fault
         masks: dict[str, np.ndarray | None] = {}
         for window, asker in askers.items():
-            facts = {"own": list(asker.own), "earlier": settings.include == "earlier", "until": asker.until}
+            facts = {
+                "own": list(asker.own),
+                "earlier": settings.include == "earlier",
+                "until": asker.until,
+            }
             facts |= {"conversation": asker.conversation_id}
             text = {"text": asker.text, "least": _LEAST_TURN} if "\n" in asker.text.strip() else {}
             result = self.index.connection.execute(
@@ -258,18 +308,26 @@ class IndexForContext:
             hidden = result.fetchnumpy()["chunk_no"].astype(np.int64)
             mask = fitting
             if len(hidden):
-                mask = np.ones(self.index.chunk_count, dtype=bool) if fitting is None else fitting.copy()
+                mask = (
+                    np.ones(self.index.chunk_count, dtype=bool)
+                    if fitting is None
+                    else fitting.copy()
+                )
                 mask[hidden] = False
             masks[window] = mask
         return masks
 
     def _described(self, candidates: pl.DataFrame) -> pl.DataFrame:
         """The candidates with their mails or documents, but for turns that say nothing by themselves."""
-        numbers = ", ".join(str(n) for n in candidates.get_column("chunk_no").unique().sort()) or "-1"
+        numbers = (
+            ", ".join(str(n) for n in candidates.get_column("chunk_no").unique().sort()) or "-1"
+        )
         chunks = self.index.frame(_SQL("described", numbers=numbers))
         return candidates.join(chunks, on="chunk_no", how="inner", maintain_order="left")
 
-    def _in_stretches(self, candidates: pl.DataFrame, allowed: Sequence[np.ndarray | None]) -> pl.DataFrame:
+    def _in_stretches(
+        self, candidates: pl.DataFrame, allowed: Sequence[np.ndarray | None]
+    ) -> pl.DataFrame:
         """The candidates as `steps.in_stretches` has them, of turns those that the query may find."""
         documents = candidates.drop_nulls("turn").get_column("document_id").unique().to_list()
         turns = self.index.frame(_SQL("turns"), documents)
@@ -285,8 +343,15 @@ class IndexForContext:
 
 
 _CHUNKING = (
-    "mail", "blocks", "chunks", "documents", "document_chunks", "conversations", "terms", "sentences",
-)  # fmt: skip
+    "mail",
+    "blocks",
+    "chunks",
+    "documents",
+    "document_chunks",
+    "conversations",
+    "terms",
+    "sentences",
+)
 """The settings of a version that say how its texts became chunks."""
 
 
@@ -294,7 +359,10 @@ def passages(connection: duckdb.DuckDBPyConnection, chunk_ids: Sequence[str]) ->
     """The passages of chunks by id; those that the index does not hold are left out."""
     ids = {"ids": sorted(set(chunk_ids))}
     rows = connection.execute(_SQL("rows"), ids).to_arrow_table().to_pylist()
-    texts = {name: (text or "").encode() for name, text in connection.execute(_SQL("texts"), ids).fetchall()}
+    texts = {
+        name: (text or "").encode()
+        for name, text in connection.execute(_SQL("texts"), ids).fetchall()
+    }
     return {row["chunk_id"]: _passage(row, texts[row["text_id"]]) for row in rows}
 
 
@@ -308,21 +376,34 @@ def _passage(row: dict[str, Any], text: bytes) -> Passage:
         around = text[first:last].decode()
     line, around_line = (1 + text.count(b"\n", 0, place) for place in (start, first))
     return Passage(
-        chunk_id=row["chunk_id"], doc_id=row["doc_id"], place=row["place"], source_kind=row["source_kind"],
-        title=row["shown_title"] or "(no title)", date=row["date"], tags=tuple(row["tags"] or ()),
-        text=own if own.rstrip() == display.rstrip() else display, start=start, end=end, around=around,
-        around_start=first, around_end=last if around is not None else 0, turn=row["turn"],
+        chunk_id=row["chunk_id"],
+        doc_id=row["doc_id"],
+        place=row["place"],
+        source_kind=row["source_kind"],
+        title=row["shown_title"] or "(no title)",
+        date=row["date"],
+        tags=tuple(row["tags"] or ()),
+        text=own if own.rstrip() == display.rstrip() else display,
+        start=start,
+        end=end,
+        around=around,
+        around_start=first,
+        around_end=last if around is not None else 0,
+        turn=row["turn"],
         page_starts=tuple(row["page_starts"] or ()),
         lines=(line, max(line, 1 + text[:end].rstrip(b"\n").count(b"\n"))),
         around_lines=(around_line, around_line + (around or "").rstrip("\n").count("\n")),
-    )  # fmt: skip
+    )
 
 
 class PublishedVersions:
     """Opens the current version below a folder."""
 
     def __init__(self, settings: Settings):
-        self.settings, self.cache = settings, QueryVectorCache(settings.root / "cache" / "embeddings")
+        self.settings, self.cache = (
+            settings,
+            QueryVectorCache(settings.root / "cache" / "embeddings"),
+        )
 
     def of(self, index: SearchIndex) -> IndexForContext:
         """A version that is open already."""
@@ -331,5 +412,8 @@ class PublishedVersions:
     @contextmanager
     def open(self, place: Path | None = None) -> Iterator[IndexForContext]:
         """The current version, or the file at `place`, closed on leaving; IndexUnavailableError if it is unusable."""
-        with closing(open_index(self.settings, place=place)) as index, faults_translated(index.path):
+        with (
+            closing(open_index(self.settings, place=place)) as index,
+            faults_translated(index.path),
+        ):
             yield self.of(index)

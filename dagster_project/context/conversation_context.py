@@ -11,7 +11,11 @@ from typing import Any
 import polars as pl
 
 from assets.protocols.search import Asker
-from dagster_project.config.settings import ConversationSourceSettings, DocumentSourceSettings, Settings
+from dagster_project.config.settings import (
+    ConversationSourceSettings,
+    DocumentSourceSettings,
+    Settings,
+)
 from dagster_project.context.context_index import PublishedVersions
 from dagster_project.context.rules import Rules, context_rules, included_chunks
 from dagster_project.index.search.completeness import Completeness
@@ -20,7 +24,13 @@ from dagster_project.index.search.statements.sql import query_current
 from dagster_project.models.static import PackagedTokenCounter
 from dagster_project.outgoing.receipts import Disclosed
 from dagster_project.outgoing.screen import Screen
-from dagster_project.sources.chat_exports import Export, chat_names, decoded, exports_at, is_named_as_export
+from dagster_project.sources.chat_exports import (
+    Export,
+    chat_names,
+    decoded,
+    exports_at,
+    is_named_as_export,
+)
 from dagster_project.sources.chats import ChatFiles
 from transforms.context import block as context_block
 from transforms.context import selection
@@ -75,9 +85,13 @@ class ContextResult:
 
     def disclosed(self) -> list[Disclosed]:
         """The passages of the block, with the bytes that it shows of each."""
-        spans = [(own[0], own[0].shown[1], own[-1].shown[2], own) for own in stretches(self.passages)]
+        spans = [
+            (own[0], own[0].shown[1], own[-1].shown[2], own) for own in stretches(self.passages)
+        ]
         return [
-            Disclosed(cited(p.place, start, end), "\n".join(turn.shown[0] for turn in own), p.doc_id)
+            Disclosed(
+                cited(p.place, start, end), "\n".join(turn.shown[0] for turn in own), p.doc_id
+            )
             for p, start, end, own in spans
         ]
 
@@ -86,18 +100,28 @@ class ContextResult:
         pairs = zip(self.manifest["queries"], self.texts, strict=True)
         queries = [{**query, "text": text} for query, text in pairs]
         names = ("index_version", "model", "settings", "chosen", "dropped")
-        return {"stages": list(self.stages), "queries": queries, **{n: self.manifest[n] for n in names}}
+        return {
+            "stages": list(self.stages),
+            "queries": queries,
+            **{n: self.manifest[n] for n in names},
+        }
 
     def as_json(self) -> dict[str, Any]:
         """The output of `weft context --json`."""
         return {
-            "outcome": self.outcome, "version": self.manifest["index_version"],
-            "seconds": round(self.seconds, 6), "queries": self.queries, "results": self.results,
-            "documents": self.documents, "tokens": self.manifest["block_tokens"],
-            "budget_tokens": self.manifest["budget_tokens"], "stopped": self.manifest["stopped"],
-            "completeness": self.completeness.model_dump(mode="json"), "block": self.block,
+            "outcome": self.outcome,
+            "version": self.manifest["index_version"],
+            "seconds": round(self.seconds, 6),
+            "queries": self.queries,
+            "results": self.results,
+            "documents": self.documents,
+            "tokens": self.manifest["block_tokens"],
+            "budget_tokens": self.manifest["budget_tokens"],
+            "stopped": self.manifest["stopped"],
+            "completeness": self.completeness.model_dump(mode="json"),
+            "block": self.block,
             "manifest": dict(self.manifest),
-        }  # fmt: skip
+        }
 
 
 def read_conversation(
@@ -107,7 +131,8 @@ def read_conversation(
 
     A chat of a configured source is read as that reads it, with its pseudonyms, so that it asks as its windows do; other
     names stay, since nothing of it is stored. Times without a zone are in `timezone`, else in that of the source, else UTC.
-    SourceError for a file that cannot be read, ChatFormatError for an export that is broken."""
+    SourceError for a file that cannot be read, ChatFormatError for an export that is broken.
+    """
     files = ChatFiles(settings, settings.root / "cache" / "chats.json")
     exports = files.exports_of(path) if path else []
     own = [*files.window_ids(exports), *(_document_ids(settings, path) if path else ())]
@@ -116,12 +141,15 @@ def read_conversation(
     if timezone:
         zone = {"timezone": timezone}
         exports = [
-            replace(e, source=e.source.model_copy(update=zone), digest=e.digest + timezone) for e in exports
+            replace(e, source=e.source.model_copy(update=zone), digest=e.digest + timezone)
+            for e in exports
         ]
     chats = [chat for export in exports for chat in files.chats(export)]
     messages, faults = _messages(chats), [fault.reason for chat in chats for fault in chat.faults]
     try:
-        is_text = path is None or (not path.is_dir() and all(f.startswith(_NO_EXPORT) for f in faults))
+        is_text = path is None or (
+            not path.is_dir() and all(f.startswith(_NO_EXPORT) for f in faults)
+        )
         if is_text and not messages:
             data = path.read_bytes() if path is not None else (text or "").encode(errors="replace")
             mail = mail_in(data, settings.mail)
@@ -136,10 +164,14 @@ def read_conversation(
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error}") from error
     if not messages:
-        raise ChatFormatError(f"{path} holds no conversation: {'; '.join(faults) or 'there is no export'}")
+        raise ChatFormatError(
+            f"{path} holds no conversation: {'; '.join(faults) or 'there is no export'}"
+        )
     columns = ([getattr(e, name) for e in messages] for name in ("author", "at", "text"))
     markdown, last = conversations.consolidate(*columns).markdown, max(e.at for e in messages)
-    return ConversationText(markdown, len(messages), Asker(own, until=last), context_rules(settings, path))
+    return ConversationText(
+        markdown, len(messages), Asker(own, until=last), context_rules(settings, path)
+    )
 
 
 def _messages(chats: Iterable[Chat]) -> list[Any]:
@@ -167,7 +199,9 @@ def _document_ids(settings: Settings, path: Path) -> list[str]:
 
 def _unknown_exports(path: Path) -> list[Export]:
     """The exports at a place that no source knows."""
-    source = ConversationSourceSettings(name=_GIVEN, kind="conversation", path=str(path), pseudonyms=False)
+    source = ConversationSourceSettings(
+        name=_GIVEN, kind="conversation", path=str(path), pseudonyms=False
+    )
     exports = list(exports_at(path, source))
     names = chat_names([(str(place), format_) for place, format_, _ in exports])
     return [
@@ -187,7 +221,9 @@ class _Clock:
         """Note the stage that ends now."""
         now = time.perf_counter()
         took = round((now - self._start) * 1000, 3)
-        self.stages.append({"stage": stage, "got": got, "gave": gave, "unit": unit, "milliseconds": took})
+        self.stages.append(
+            {"stage": stage, "got": got, "gave": gave, "unit": unit, "milliseconds": took}
+        )
         self._start = now
 
 
@@ -200,7 +236,8 @@ def context_of(
     """The context of a conversation in the published index (`open_index`, if given), without the conversation itself.
 
     Its passages pass the screen of `open_index`, else that of answers to assistants. Passages that blocks with the
-    manifests `earlier` showed are left out. QueryError if the conversation has no text."""
+    manifests `earlier` showed are left out. QueryError if the conversation has no text.
+    """
     if not conversation.markdown.strip():
         raise QueryError("the text is empty: give a question, a mail or a chat to find context for")
     start, clock, counter = time.perf_counter(), _Clock(), PackagedTokenCounter()
@@ -220,26 +257,48 @@ def context_of(
         documents = selection.window_documents(candidates, chosen, index.chunk_vectors)
         results = len(selection.shown_candidates(candidates))
         clock.ended("documents", results, len(documents), "chunks")
-        screen = open_index.screen if open_index is not None else Screen(settings.safety, for_assistant=True)
-        first, unknown = included_chunks(index.index, conversation.rules.include, conversation.asker.own)
-        passages = screen.passages(index.passages([*documents["chunk_id"].to_list(), *first, *before]))
+        screen = (
+            open_index.screen
+            if open_index is not None
+            else Screen(settings.safety, for_assistant=True)
+        )
+        first, unknown = included_chunks(
+            index.index, conversation.rules.include, conversation.asker.own
+        )
+        passages = screen.passages(
+            index.passages([*documents["chunk_id"].to_list(), *first, *before])
+        )
         facts, complete = dict(index.facts), index.index.completeness.lacking(index.missing)
     others = selection.scored_passages(documents.filter(~pl.col("chunk_id").is_in(first)), passages)
     ordered = [*(passages[chunk] for chunk in first), *others]
     clock.ended("passages", len(documents), len(ordered), "passages")
     compiled = context_block.compile_block(
-        ordered, chosen.budget_tokens, counter.counts, expand=chosen.expand,
-        earlier=[context_block.as_shown(passages[c], entry) for c, entry in before.items() if c in passages],
-    )  # fmt: skip
+        ordered,
+        chosen.budget_tokens,
+        counter.counts,
+        expand=chosen.expand,
+        earlier=[
+            context_block.as_shown(passages[c], entry)
+            for c, entry in before.items()
+            if c in passages
+        ],
+    )
     clock.ended("block", len(ordered), len(compiled.chosen), "passages")
     facts["rules"] = {**asdict(conversation.rules), "unknown": unknown}
     facts["queries"] = selection.query_coverage(queries, candidates, compiled)
     return ContextResult(
-        selection.CONTEXT if compiled.chosen else selection.NO_HITS, compiled.block,
-        selection.context_manifest(compiled, "\x00".join(queries["text"]), facts, chosen), len(queries), results,
-        len(documents), time.perf_counter() - start, complete, compiled.chosen, clock.stages,
+        selection.CONTEXT if compiled.chosen else selection.NO_HITS,
+        compiled.block,
+        selection.context_manifest(compiled, "\x00".join(queries["text"]), facts, chosen),
+        len(queries),
+        results,
+        len(documents),
+        time.perf_counter() - start,
+        complete,
+        compiled.chosen,
+        clock.stages,
         queries["text"].to_list(),
-    )  # fmt: skip
+    )
 
 
 def _cut(
@@ -251,7 +310,9 @@ def _cut(
         [{**window, "markdown": conversation.markdown, "message_count": conversation.messages}]
     )
     return windows, pl.DataFrame(
-        query_chunks.conversation_query_chunks(windows.to_arrow(), settings.conversations, counter.counts)
+        query_chunks.conversation_query_chunks(
+            windows.to_arrow(), settings.conversations, counter.counts
+        )
     )
 
 
@@ -269,7 +330,8 @@ def reproduced(settings: Settings, recorded: Mapping[str, Any], *, unmasked: boo
     """The block of a manifest, rebuilt from the index version that it names, else from the current one.
 
     IndexUnavailableError if that version is not kept and the current one gives other bytes, ContextError if it is kept and
-    does."""
+    does.
+    """
     place = settings.root / "index" / f"weft-{recorded['index_version']}.duckdb"
     is_kept = place.exists()
     with PublishedVersions(settings).open(place if is_kept else None) as index:
@@ -280,7 +342,9 @@ def reproduced(settings: Settings, recorded: Mapping[str, Any], *, unmasked: boo
         return context_block.reproduce_block(recorded, passages)
     except ContextError as fault:
         if is_kept:
-            raise ContextError(f"{fault}; a block made with --unmasked is reproduced with it") from fault
+            raise ContextError(
+                f"{fault}; a block made with --unmasked is reproduced with it"
+            ) from fault
         raise IndexUnavailableError(
             f"version {recorded['index_version']} of the index is not kept any more, and in the current {now} {fault}; "
             "index.keep_versions says how many are"

@@ -59,10 +59,18 @@ class Session:
             under = f"lens {self.turns[0]['lens']}" if self.turns[0]["lens"] else "no lens"
             raise ContextError(f"session {self.name} goes under {under}; begin one of another name")
 
-    def add(self, lens: str | None, manifest: Mapping[str, Any], entries: Sequence[Disclosure]) -> None:
+    def add(
+        self, lens: str | None, manifest: Mapping[str, Any], entries: Sequence[Disclosure]
+    ) -> None:
         """Add a turn, before its block is shown."""
         at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
-        turn = {"turn": len(self.turns) + 1, "at": at, "lens": lens, "manifest": manifest, "entries": entries}
+        turn = {
+            "turn": len(self.turns) + 1,
+            "at": at,
+            "lens": lens,
+            "manifest": manifest,
+            "entries": entries,
+        }
         line = json.dumps(turn, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
         self._file.truncate(self._end)
         self._file.seek(self._end)
@@ -101,7 +109,9 @@ def _turn(line: bytes, number: int, name: str) -> dict[str, Any]:
 class Account:
     """The account of one command, which sees `index` under the lens of that name, behind the disclosures `before`."""
 
-    def __init__(self, settings: Settings, lens: str, index: SearchIndex, before: Iterable[Disclosure] = ()):
+    def __init__(
+        self, settings: Settings, lens: str, index: SearchIndex, before: Iterable[Disclosure] = ()
+    ):
         self.settings, self.lens, self.index = settings, lens, index
         self.disclosures = Disclosures(lens, settings.lenses[lens], before)
 

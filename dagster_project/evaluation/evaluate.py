@@ -39,12 +39,16 @@ def make_evaluator(
     except ValueError as error:
         raise SettingsError(str(error)) from error
     return IndexEvaluator(
-        settings.root / "eval", lambda: open_index(settings),
-        tuple(files) or tuple(settings.base / name for name in settings.evaluation.queries), chosen,
-    )  # fmt: skip
+        settings.root / "eval",
+        lambda: open_index(settings),
+        tuple(files) or tuple(settings.base / name for name in settings.evaluation.queries),
+        chosen,
+    )
 
 
-def report_of(settings: Settings, evaluator: IndexEvaluator, tag: str | None = None) -> dict[str, Any]:
+def report_of(
+    settings: Settings, evaluator: IndexEvaluator, tag: str | None = None
+) -> dict[str, Any]:
     """The report (`transforms.evaluation.report.report`) of the evaluator's queries, those of one tag unless it is None."""
     truth = with_tag(required_queries(evaluator), tag)
     index_contents = evaluator.contents(truth.relevance)
@@ -81,7 +85,9 @@ def with_tag(truth: GroundTruth, tag: str | None) -> GroundTruth:
     if tagged.is_empty():
         names = sorted({t for tags in queries["tags"] for t in tags})
         raise GroundTruthError(f"no query has the tag {tag!r}; there are {', '.join(names)}")
-    relevance = pl.DataFrame(truth.relevance).join(tagged.select("query_id"), on="query_id", how="semi")
+    relevance = pl.DataFrame(truth.relevance).join(
+        tagged.select("query_id"), on="query_id", how="semi"
+    )
     return GroundTruth(tagged.to_arrow(), relevance.to_arrow())
 
 
@@ -90,7 +96,9 @@ def drafted(settings: Settings, count: int) -> tuple[str, int]:
     with closing(open_index(settings)) as index:
         truth = ground_truth.draft_queries(*drafting_tables(index), count, "draft")
     if not truth.queries.num_rows:
-        raise GroundTruthError("the index holds no subject, heading, link or answered question to draft from")
+        raise GroundTruthError(
+            "the index holds no subject, heading, link or answered question to draft from"
+        )
     return as_yaml(truth, ground_truth.NOTE), truth.queries.num_rows
 
 
@@ -98,7 +106,9 @@ def converted(queries: Path, qrels: Path, form: str, prefix: str) -> tuple[str, 
     """Ground truth of BEIR or TREC files, as YAML, and how many queries it has."""
     texts = [path.read_text(encoding="utf-8") for path in (queries, qrels)]
     truth = from_retrieval_files(texts[0], texts[1], form, qrels.name, prefix)
-    return as_yaml(truth, f"Converted from {queries.name} and {qrels.name}."), truth.queries.num_rows
+    return as_yaml(
+        truth, f"Converted from {queries.name} and {qrels.name}."
+    ), truth.queries.num_rows
 
 
 def require_quality(settings: Settings, new: Path, current: Path | None) -> None:
@@ -106,7 +116,8 @@ def require_quality(settings: Settings, new: Path, current: Path | None) -> None
 
     Raises CheckFailedError if HEADLINE of the first profile dropped and the whole interval of the
     paired difference is below 0. Both files answer the current queries. A current file that these
-    settings cannot search, or one that cannot be opened, is not a standard to compare with."""
+    settings cannot search, or one that cannot be opened, is not a standard to compare with.
+    """
     if current is None or not settings.evaluation.queries:
         return
     name = settings.evaluation.profiles[0]
@@ -124,7 +135,9 @@ def require_as_good(before: pl.DataFrame, after: pl.DataFrame, profile: str) -> 
         return
     difference, _ = paired_difference(both["value"].to_numpy(), both["value_after"].to_numpy())
     if difference.high < 0:
-        worst = both.sort(both["value_after"] - both["value"], "query_id")["query_id"].head(5).to_list()
+        worst = (
+            both.sort(both["value_after"] - both["value"], "query_id")["query_id"].head(5).to_list()
+        )
         raise CheckFailedError(
             f"nothing was published: {quality.HEADLINE} of profile {profile} fell by {-difference.mean:.3f} "
             f"[{-difference.high:.3f}, {-difference.low:.3f}] on {both.height} queries, most for {', '.join(worst)}; "

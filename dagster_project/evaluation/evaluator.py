@@ -34,7 +34,11 @@ _PLACE = "/*REPORT*/"
 
 def html_page(report: Mapping[str, Any]) -> str:
     """The page of a report of `transforms.evaluation.report`, its data inside; it loads nothing from anywhere."""
-    template = resources.files("dagster_project").joinpath("evaluation_page.html").read_text(encoding="utf-8")
+    template = (
+        resources.files("dagster_project")
+        .joinpath("evaluation_page.html")
+        .read_text(encoding="utf-8")
+    )
     data = json.dumps(report, ensure_ascii=False, sort_keys=True)
     # Inside a script element only these could end it; both mean the same in JSON when escaped.
     for sign in "<", ">", "&", "\u2028", "\u2029":
@@ -68,16 +72,23 @@ def contents(index: SearchIndex, relevance: pl.DataFrame) -> Contents:
         index.frame(_SQL("chunks")),
         index.frame(_SQL("documents")),
         index.frame("SELECT message_id, thread_id FROM thread_tree ORDER BY ALL"),
-        index.frame("SELECT node_id, doc_id, depth, heading_start, byte_end FROM nodes ORDER BY node_id"),
-        index.frame("SELECT doc_id, text FROM documents WHERE doc_id IN (SELECT unnest($ids))", doc_ids),
+        index.frame(
+            "SELECT node_id, doc_id, depth, heading_start, byte_end FROM nodes ORDER BY node_id"
+        ),
+        index.frame(
+            "SELECT doc_id, text FROM documents WHERE doc_id IN (SELECT unnest($ids))", doc_ids
+        ),
         index.frame(_SQL("turns") if wants_turns else f"{_SQL('turns')} LIMIT 0"),
     )
 
 
 def run_profiles(
-    index: SearchIndex, queries: pl.DataFrame, profiles: Mapping[str, SearchSettings],
-    done: Callable[[str], None] = lambda profile: None, stages: Sequence[str] = pipeline.STAGES,
-) -> tuple[pa.Table, dict[str, float]]:  # fmt: skip
+    index: SearchIndex,
+    queries: pl.DataFrame,
+    profiles: Mapping[str, SearchSettings],
+    done: Callable[[str], None] = lambda profile: None,
+    stages: Sequence[str] = pipeline.STAGES,
+) -> tuple[pa.Table, dict[str, float]]:
     """The list of every stage of every query and profile (`schemas.EVALUATION_RUNS`), and seconds per profile."""
     parts: list[pl.DataFrame] = []
     latest: dict[str, pl.DataFrame] = {}
@@ -88,21 +99,32 @@ def run_profiles(
             parts.append(latest.pop(profile).join(reasons, on=["query", "chunk_no"], how="left"))
         if stage in stages:
             listed = hits.select(
-                profile=pl.lit(profile), query="query", stage=pl.lit(stage), rank=place().cast(pl.Int64),
-                chunk_no="chunk_no", score="score",
-            )  # fmt: skip
+                profile=pl.lit(profile),
+                query="query",
+                stage=pl.lit(stage),
+                rank=place().cast(pl.Int64),
+                chunk_no="chunk_no",
+                score="score",
+            )
             latest[profile] = listed.filter(pl.col("rank") <= KEPT)
 
     final, seconds = index.rank_each(queries["query"].to_list(), profiles, DEPTH, note, done)
     schema = {
-        "profile": pl.String, "query": pl.Int32, "stage": pl.String, "rank": pl.Int64, "chunk_no": pl.Int64,
-        "score": pl.Float64, "reason": pl.String,
-    }  # fmt: skip
+        "profile": pl.String,
+        "query": pl.Int32,
+        "stage": pl.String,
+        "rank": pl.Int64,
+        "chunk_no": pl.Int64,
+        "score": pl.Float64,
+        "reason": pl.String,
+    }
     listed = pl.concat([pl.DataFrame(schema=schema), *parts, *latest.values()], how="diagonal")
     cosines = final.select(
         "profile", "query", "chunk_no", "label", stage=pl.lit("final"), similarity="vector_score"
     )
-    ids = pl.DataFrame({"query_id": queries["query_id"], "query": np.arange(queries.height, dtype=np.int32)})
+    ids = pl.DataFrame(
+        {"query_id": queries["query_id"], "query": np.arange(queries.height, dtype=np.int32)}
+    )
     chunks = index.frame(_SQL("numbered"))
     runs = (
         listed.join(cosines, on=["profile", "query", "stage", "chunk_no"], how="left")
@@ -114,17 +136,25 @@ def run_profiles(
     return EVALUATION_RUNS.conform(runs.to_arrow()), seconds
 
 
-def latencies(index: SearchIndex, queries: Sequence[str], settings: SearchSettings) -> dict[str, Any]:
+def latencies(
+    index: SearchIndex, queries: Sequence[str], settings: SearchSettings
+) -> dict[str, Any]:
     """Milliseconds of single searches with these settings: of how many, their median and the slowest of 20."""
     texts = list(queries[:_TIMED_QUERIES])
-    index.search(texts[:1], settings=settings)  # the reads that a process does once are not part of a search
+    index.search(
+        texts[:1], settings=settings
+    )  # the reads that a process does once are not part of a search
     milliseconds = []
     for query in texts:
         start = time.perf_counter()
         index.search([query], settings=settings)
         milliseconds.append(1000 * (time.perf_counter() - start))
     median, slow = np.quantile(milliseconds, [0.5, 0.95])
-    return {"queries": len(texts), "p50_ms": round(float(median), 3), "p95_ms": round(float(slow), 3)}
+    return {
+        "queries": len(texts),
+        "p50_ms": round(float(median), 3),
+        "p95_ms": round(float(slow), 3),
+    }
 
 
 def drafting_tables(index: SearchIndex) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
@@ -137,10 +167,18 @@ class IndexEvaluator:
     """Evaluates the published index of some settings; see `assets.protocols.search.Evaluator`."""
 
     def __init__(
-        self, folder: Path, open_index: Callable[[], SearchIndex], files: Sequence[Path],
+        self,
+        folder: Path,
+        open_index: Callable[[], SearchIndex],
+        files: Sequence[Path],
         profiles: Mapping[str, SearchSettings],
-    ):  # fmt: skip
-        self.folder, self._open, self.files, self.profiles = folder, open_index, tuple(files), dict(profiles)
+    ):
+        self.folder, self._open, self.files, self.profiles = (
+            folder,
+            open_index,
+            tuple(files),
+            dict(profiles),
+        )
 
     @cached_property
     def index(self) -> SearchIndex:
@@ -151,7 +189,9 @@ class IndexEvaluator:
         """The configured queries and their right answers; none if no file is configured."""
         return read_ground_truth(self.files)
 
-    def run(self, queries: pa.Table, done: Callable[[str], None] = lambda profile: None) -> pa.Table:
+    def run(
+        self, queries: pa.Table, done: Callable[[str], None] = lambda profile: None
+    ) -> pa.Table:
         """Every list of every query and profile: `schemas.EVALUATION_RUNS`."""
         return run_profiles(self.index, pl.DataFrame(queries), self.profiles, done)[0]
 
@@ -167,19 +207,30 @@ class IndexEvaluator:
         """Write a report as JSON, and as a page; returns the paths. All times are under `timing`."""
         queries = [q["query"] for q in report["queries"]]
         now, manifest = datetime.now(UTC), self.index.manifest
-        latency = {n: latencies(self.index, queries, s) for n, s in self.profiles.items()} if queries else {}
+        latency = (
+            {n: latencies(self.index, queries, s) for n, s in self.profiles.items()}
+            if queries
+            else {}
+        )
         full = dict(report) | {
-            "index": {"version": manifest["version"], "model": manifest["model"], "chunks": self.index.chunk_count},
-            "files": [file.name for file in self.files], "texts": self._texts(report),
+            "index": {
+                "version": manifest["version"],
+                "model": manifest["model"],
+                "chunks": self.index.chunk_count,
+            },
+            "files": [file.name for file in self.files],
+            "texts": self._texts(report),
             "timing": {"made_at": now.isoformat(timespec="seconds"), "latency": latency},
-        }  # fmt: skip
+        }
         return write_report(full, self.folder, f"{manifest['model']}-{now:%Y%m%dT%H%M%SZ}", page)
 
     def _texts(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """The names of a report's documents (title, where it is from) and chunks (place, first words), by id."""
         results = [(q, r) for q in report["queries"] for r in q["results"].values()]
         hits = [hit for _, result in results for hit in result["hits"]]
-        docs = {hit["doc_id"] for hit in hits} | {doc for query, _ in results for doc in query["right"]}
+        docs = {hit["doc_id"] for hit in hits} | {
+            doc for query, _ in results for doc in query["right"]
+        }
         titles = self.index.frame(_SQL("titles"), sorted(docs))
         chunk_ids = sorted({hit["chunk_id"] for hit in hits})
         texts = self.index.frame(_SQL("words", chars=str(_SNIPPET_CHARS)), chunk_ids)
@@ -206,7 +257,9 @@ def read_report(path: Path) -> dict[str, Any]:
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise GroundTruthError(f"{path} cannot be read as a report of `weft eval run` ({error})") from error
+        raise GroundTruthError(
+            f"{path} cannot be read as a report of `weft eval run` ({error})"
+        ) from error
     if not isinstance(report, dict) or report.get("format") != FORMAT:
         raise GroundTruthError(
             f"{path} is not a report of this version of Weft; `weft eval run` makes a new one"

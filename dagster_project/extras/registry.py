@@ -1,6 +1,7 @@
 """The registry of extras: finds the folders that are there, and the additions of each to the core.
 
-This is the one module through which the core meets an extra. It imports no module of Weft but the errors."""
+This is the one module through which the core meets an extra. It imports no module of Weft but the errors.
+"""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +20,8 @@ class Command:
     """A command of `weft`: where it is defined (`module:attribute`), its heading in the list, and one sentence of help.
 
     `next` describes it to somebody whose `weft init` added a source, if that is of the kind `next_for`. `former` are
-    the names of commands that this one replaced, each with the text to type now."""
+    the names of commands that this one replaced, each with the text to type now.
+    """
 
     where: str
     section: str
@@ -35,7 +37,8 @@ class RankingOffer:
 
     `opened` is a function of a published file and the section `[index]` that returns the ranking, None if the service does
     not have the file; `mirror` one of `[index]` and `[search]` that returns the mirror of publishes. `url` is the
-    pattern of addresses, `example` one with its meaning."""
+    pattern of addresses, `example` one with its meaning.
+    """
 
     opened: str
     mirror: str
@@ -48,7 +51,8 @@ class EngineOffer:
     """An engine that makes partitions elsewhere, if `engine.kind` has its name.
 
     `make` is a function of the settings that returns the engine, `embedder` one of the settings and an embedder that returns
-    the embedder of many documents."""
+    the embedder of many documents.
+    """
 
     make: str
     embedder: str = ""
@@ -62,7 +66,8 @@ class ModelService:
     `language_model` one of the name, `[gemini]`, the tokens of an answer and the last three of these. `key` returns the
     environment variable with the key. `require_served`, if there is one, is a function of `[gemini]`, the names
     of embedding models and those of language models; it raises ServiceError for one that the service does not have.
-    `scorer` is a function of `[rerank]` that returns a `PassageScorer`. An extra has those of these that it offers."""
+    `scorer` is a function of `[rerank]` that returns a `PassageScorer`. An extra has those of these that it offers.
+    """
 
     embedder: str = ""
     language_model: str = ""
@@ -77,7 +82,8 @@ class Remote:
 
     `fetcher` is a function of the settings, the `Landing`, the `Credentials` and the folder that relative paths start from;
     it returns a fetcher. `log_in` is a function of the settings, the `Landing`, the storage root and a function that prints
-    a line, or None; it returns the `Credentials`, with that function after it led a person through a sign-in."""
+    a line, or None; it returns the `Credentials`, with that function after it led a person through a sign-in.
+    """
 
     model: str
     fetcher: str
@@ -89,7 +95,8 @@ class Remote:
 class Extra:
     """Additions of a folder of extras; its `__init__.py` assigns one to `EXTRA` and imports nothing that is slow to load.
 
-    Texts of the form `module:attribute` name objects that are loaded when they are needed."""
+    Texts of the form `module:attribute` name objects that are loaded when they are needed.
+    """
 
     commands: Mapping[str, Command] = field(default_factory=dict)
     """By their names."""
@@ -151,7 +158,9 @@ def store_part(attribute: str) -> Any:
     """The part of a lake on an object store that an extra names so; SettingsError if no extra has it."""
     if parts := extra_parts(attribute):
         return parts[0]
-    raise SettingsError("storage.lake is on an object store, and this installation has no extra for these")
+    raise SettingsError(
+        "storage.lake is on an object store, and this installation has no extra for these"
+    )
 
 
 def load(place: str) -> Any:
@@ -172,7 +181,9 @@ def offered(attribute: str) -> dict[str, Any]:
 
 def ranking_at(target: str) -> RankingOffer | None:
     """The service that ranks at an address; None if none has addresses of that kind."""
-    return next((offer for offer in offered("rankings").values() if re.fullmatch(offer.url, target)), None)
+    return next(
+        (offer for offer in offered("rankings").values() if re.fullmatch(offer.url, target)), None
+    )
 
 
 def model_service(name: str) -> ModelService:
@@ -206,5 +217,7 @@ def sections() -> dict[str, Any]:
 @cache
 def extras() -> tuple[Extra, ...]:
     """The extras that are there, by the names of their folders."""
-    folders = sorted(module.name for module in iter_modules([str(Path(__file__).parent)]) if module.ispkg)
+    folders = sorted(
+        module.name for module in iter_modules([str(Path(__file__).parent)]) if module.ispkg
+    )
     return tuple(import_module(f"{__package__}.{folder}").EXTRA for folder in folders)

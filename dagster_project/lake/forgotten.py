@@ -25,7 +25,8 @@ class Forgotten:
     """The list of forgotten things. It is in the lake, because every maker of partitions reads that.
 
     While it is `unfinished`, an earlier version, a cache or the history may still hold forgotten texts. A person who
-    knows an address can try out its hash; names are in none of them."""
+    knows an address can try out its hash; names are in none of them.
+    """
 
     def __init__(self, base: UPath):
         self._place = base / FILE
@@ -59,7 +60,10 @@ class Forgotten:
     def _read(self) -> dict[str, Any]:
         try:
             stored = json.loads(self._place.read_text())
-            content = {"unfinished": bool(stored["unfinished"]), "sha256": [str(h) for h in stored["sha256"]]}
+            content = {
+                "unfinished": bool(stored["unfinished"]),
+                "sha256": [str(h) for h in stored["sha256"]],
+            }
             # An earlier version wrote two entries.
             if len(stored) > len(content) and stored["checksum"] != _checksum(content):
                 raise ValueError("its checksum is another")
@@ -80,7 +84,11 @@ def _checksum(content: Mapping[str, Any]) -> str:
 def partitions_with(lake: ParquetLake, forgotten: Forgotten) -> Iterator[str]:
     """The partitions of mail and of documents whose tables hold forgotten texts."""
     names: dict[str, tuple[tuple[Kind, str], ...]] = {
-        "messages": (("mail", "message_id"), ("mail", "header_message_id"), ("address", "from_addr")),
+        "messages": (
+            ("mail", "message_id"),
+            ("mail", "header_message_id"),
+            ("address", "from_addr"),
+        ),
         "documents": (("document", "doc_id"),),
     }
     for table, columns in names.items():
@@ -95,4 +103,6 @@ def partitions_with(lake: ParquetLake, forgotten: Forgotten) -> Iterator[str]:
 
 
 def _hash(kind: Kind, name: str) -> str:
-    return bytes_sha256(f"{kind}:{name.lower() if kind == 'address' else name}".encode("utf-8", "replace"))
+    return bytes_sha256(
+        f"{kind}:{name.lower() if kind == 'address' else name}".encode("utf-8", "replace")
+    )

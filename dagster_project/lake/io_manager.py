@@ -25,7 +25,8 @@ class LakeIOManager(dg.IOManager):
     """Dagster's way into the lake.
 
     A partitioned asset hands over its staged partitions, and another one an Arrow or Ibis table. Inputs are Ibis tables,
-    over all partitions that exist where there are any."""
+    over all partitions that exist where there are any.
+    """
 
     own_events = ONLY_OWN_EVENTS
 
@@ -53,7 +54,9 @@ class LakeIOManager(dg.IOManager):
 
     def reader(self, table: str) -> Partitions:
         """The reader of the partitions of a table."""
-        return Partitions(table, lambda partition, columns: self.lake.read(table, partition, columns))
+        return Partitions(
+            table, lambda partition, columns: self.lake.read(table, partition, columns)
+        )
 
     def over_all(self, table: str, instance: dg.DagsterInstance) -> ibis.Table:
         """A table over all partitions that Dagster knows, or a table without partitions as a whole."""
@@ -65,7 +68,8 @@ class LakeIOManager(dg.IOManager):
     def table(self, name: str, partitions: Sequence[str | None]) -> ibis.Table:
         """An Ibis table over the stored files of `partitions` that are finished; empty if none is.
 
-        LakeDamageError if a file is missing of a table, of a part, or of a partition whose last table is there."""
+        LakeDamageError if a file is missing of a table, of a part, or of a partition whose last table is there.
+        """
         if self._backend is None:
             self._backend = LakeBackend(threads=1, memory_limit=MEMORY_LIMIT)
             self._backend.reconnect()
@@ -88,10 +92,17 @@ class LakeIOManager(dg.IOManager):
             self._backend.raw_sql("RESET threads")
         key = (name, *sizes)
         if key not in self._tables:
-            view, table = f"{name}_{sum(other[0] == name for other in self._tables)}", self.lake.tables[name]
+            view, table = (
+                f"{name}_{sum(other[0] == name for other in self._tables)}",
+                self.lake.tables[name],
+            )
             # A view reads its files at each query, so it stays right when they are written again.
-            files = f"{identifiers(table.names)} FROM read_parquet([{', '.join(map(literal, sizes))}])"
-            self._tables[key] = self._backend.view(view, files if sizes else f"{nulls(table)} LIMIT 0", table)
+            files = (
+                f"{identifiers(table.names)} FROM read_parquet([{', '.join(map(literal, sizes))}])"
+            )
+            self._tables[key] = self._backend.view(
+                view, files if sizes else f"{nulls(table)} LIMIT 0", table
+            )
         return self._tables[key]
 
     def close(self) -> None:

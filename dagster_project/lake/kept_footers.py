@@ -75,11 +75,15 @@ class KeptFooters:
 
     def _load(self) -> dict[str, _Row]:
         try:
-            with closing(sqlite3.connect(f"{self.file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            with closing(
+                sqlite3.connect(f"{self.file.absolute().as_uri()}?mode=ro", uri=True)
+            ) as connection:
                 rows = connection.execute("SELECT * FROM footers").fetchall()
         except sqlite3.DatabaseError:
             return {}
-        return {path: tuple(row) for path, *row, checksum in rows if checksum == _checksum(path, row)}
+        return {
+            path: tuple(row) for path, *row, checksum in rows if checksum == _checksum(path, row)
+        }
 
     def keep(self, paths: Iterable[str]) -> None:
         """Write the footers that were read, and forget the files that are gone; does nothing where it may not write."""
@@ -95,15 +99,21 @@ class KeptFooters:
                 self._write(new, paths)
             except sqlite3.OperationalError:
                 raise
-            except sqlite3.DatabaseError:  # another's file, or one cut off: its footers are read again
+            except (
+                sqlite3.DatabaseError
+            ):  # another's file, or one cut off: its footers are read again
                 self.file.unlink(missing_ok=True)
                 self._write(list(self.rows.items()), [])
 
     def _write(self, new: Iterable[tuple[str, _Row]], paths: Iterable[str]) -> None:
         with closing(sqlite3.connect(self.file)) as connection, connection:
-            connection.execute("PRAGMA synchronous = OFF")  # rows that a power cut spoils are read again
+            connection.execute(
+                "PRAGMA synchronous = OFF"
+            )  # rows that a power cut spoils are read again
             connection.execute(_KEPT)
-            connection.executemany("DELETE FROM footers WHERE path = ?", [(path,) for path in paths])
+            connection.executemany(
+                "DELETE FROM footers WHERE path = ?", [(path,) for path in paths]
+            )
             rows = [(path, *row, _checksum(path, row)) for path, row in new]
             connection.executemany("INSERT OR REPLACE INTO footers VALUES (?, ?, ?, ?, ?, ?)", rows)
 
@@ -127,7 +137,9 @@ class LocalFooters:
         last = self._answers.get((path, is_list))
         if last and last[0] == state and last[1] == table:
             return last[2]
-        footer = self.footers.footer(path, state, table, lambda: read_entries(Path(path)), is_list=is_list)
+        footer = self.footers.footer(
+            path, state, table, lambda: read_entries(Path(path)), is_list=is_list
+        )
         if isinstance(footer, ParquetFooter):
             self._answers[path, is_list] = (state, table, footer)
         return footer
@@ -138,7 +150,9 @@ class LocalFooters:
         yield
         if self.footers.new:
             paths = {path for path, _ in list(self._answers)}
-            self.footers.keep(path for path in self.footers.rows.keys() - paths if not Path(path).exists())
+            self.footers.keep(
+                path for path in self.footers.rows.keys() - paths if not Path(path).exists()
+            )
 
 
 local_footers = cache(LocalFooters)

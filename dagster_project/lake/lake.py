@@ -73,7 +73,8 @@ class ParquetLake:
     """Tables as Parquet files below a URI: `<table>/<source>/<partition>.parquet` or `<table>.parquet`.
 
     If a table is stored in parts, `<table>.parquet` has no rows: it lists the parts with their hashes. Read without a
-    partition, such a table is the union of its parts."""
+    partition, such a table is the union of its parts.
+    """
 
     def __init__(self, uri: str, tables: Mapping[str, Table], copies: Path | None = None):
         """`copies` is a local folder for copies of the files of a remote lake; a temporary folder by default."""
@@ -112,20 +113,29 @@ class ParquetLake:
     def local(self, table: str, partition: str | None = None) -> Path:
         """The path of the stored table on this machine; FileNotFoundError if it does not exist.
 
-        A remote file is copied once per content."""
+        A remote file is copied once per content.
+        """
         if self._folder is not None:
             return Path(self._folder, _name(table, partition))
         return FooterCopies(self.copies).of(self.path(table, partition))
 
     def stage(
-        self, table: str, partition: str | None, data: pa.Table | Iterable[pa.Table], *, code_version: str,
+        self,
+        table: str,
+        partition: str | None,
+        data: pa.Table | Iterable[pa.Table],
+        *,
+        code_version: str,
         inputs: Mapping[str, str],
-    ) -> StagedFile:  # fmt: skip
+    ) -> StagedFile:
         """Write `data`, conformed to the table's schema, beside its place; it is durable on return.
 
-        Equal tables have equal content hashes, whatever their inputs were."""
+        Equal tables have equal content hashes, whatever their inputs were.
+        """
         place = self.path(table, partition)
-        temporary = FooterCopies(Path(str(place.parent)) if is_local(place) else self.copies).temporary()
+        temporary = FooterCopies(
+            Path(str(place.parent)) if is_local(place) else self.copies
+        ).temporary()
         content_hash, rows = write_file(temporary, self.tables[table], data, code_version, inputs)
         return StagedFile(temporary, place, content_hash, rows, temporary.stat().st_size)
 
@@ -142,7 +152,9 @@ class ParquetLake:
                 hashes[name], rows = footer.content_hash, rows + footer.row_count
         for name in set(self.partitions(table)) - hashes.keys():
             self.discard(table, name)
-        listed = self.stage(table, None, self.tables[table].empty(), code_version=code_version, inputs=hashes)
+        listed = self.stage(
+            table, None, self.tables[table].empty(), code_version=code_version, inputs=hashes
+        )
         return replace(listed, content_hash=_hash_of_parts(sorted(hashes.items())), row_count=rows)
 
     def footer(self, table: str, partition: str | None = None) -> ParquetFooter | None:
@@ -159,7 +171,11 @@ class ParquetLake:
 
     def is_stored(self, table: str, partition: str | None = None) -> bool:
         """True if there is a file of the table, whatever is in it."""
-        return self._look.has(table, partition) if self._look else bool(self.path(table, partition).exists())
+        return (
+            self._look.has(table, partition)
+            if self._look
+            else bool(self.path(table, partition).exists())
+        )
 
     def code_versions(self, table: str) -> list[str]:
         """The versions of the code that made the partitions of a table, sorted; none of a table over the whole lake."""
@@ -193,7 +209,9 @@ class ParquetLake:
 
     def unusable(self, table: str, partition: str | None, fault: str = MISSING) -> LakeDamageError:
         """The error to raise for a stored file with a fault."""
-        return LakeDamageError(f"{self.path(table, partition)} is {fault}; `weft build` makes it again")
+        return LakeDamageError(
+            f"{self.path(table, partition)} is {fault}; `weft build` makes it again"
+        )
 
     def require_parts(self, table: str) -> ParquetFooter:
         """The sum of the footers of a table's parts; LakeDamageError unless all are those of their list."""
@@ -218,11 +236,14 @@ class ParquetLake:
         """True if a partition of all these tables is stored and can be read."""
         return all(self.footer(table, partition) for table in tables)
 
-    def read(self, table: str, partition: str | None = None, columns: Sequence[str] | None = None) -> Loaded:
+    def read(
+        self, table: str, partition: str | None = None, columns: Sequence[str] | None = None
+    ) -> Loaded:
         """The stored table, or some columns of it.
 
         FileNotFoundError without a file, LakeDamageError if its content differs from what was written, or a part of it is
-        missing."""
+        missing.
+        """
         if partition is None and table in IN_PARTS:
             footer = self.require_parts(table)
             parts = [self.read(table, part, columns).table for part in self.parts(table)]
@@ -245,7 +266,9 @@ class ParquetLake:
 
     def corrupt_files(self) -> list[tuple[str, str | None]]:
         """Table and partition of the stored files with a valid footer but corrupt content; reads the whole lake."""
-        return [place for place in self.places() if self.footer(*place) and self._is_corrupt(*place)]
+        return [
+            place for place in self.places() if self.footer(*place) and self._is_corrupt(*place)
+        ]
 
     def discard_corrupt(self) -> dict[str, str]:
         """Delete the `corrupt_files`, so that the next build makes them again; returns each path with its fault."""
@@ -282,7 +305,9 @@ class ParquetLake:
 
         return result_of(expression, *tables)
 
-    def stored(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
+    def stored(
+        self, table: str, columns: Sequence[str], partition: str | None = None
+    ) -> pa.Table | None:
         """Columns of a stored table, or of one partition of it; None if it does not exist or is corrupt."""
         if self.footer(table, partition) is None:
             return None
@@ -293,7 +318,9 @@ class ParquetLake:
             return None
         return pa.concat_tables(tables or [self.tables[table].empty().select(list(columns))])
 
-    def intact(self, table: str, columns: Sequence[str], partition: str | None = None) -> pa.Table | None:
+    def intact(
+        self, table: str, columns: Sequence[str], partition: str | None = None
+    ) -> pa.Table | None:
         """As `stored`, but LakeDamageError if there is a file that cannot be read."""
         rows = self.stored(table, columns, partition)
         if rows is None and self.is_stored(table, partition):
@@ -312,7 +339,9 @@ class ParquetLake:
         """The partitions that are stored for a table, sorted."""
         if self._look:
             names = self._look.below(table)
-            return sorted(name.removesuffix(".parquet") for name in names if name.endswith(".parquet"))
+            return sorted(
+                name.removesuffix(".parquet") for name in names if name.endswith(".parquet")
+            )
         folder = self.base / table
         if not folder.exists():
             return []
@@ -324,7 +353,9 @@ class ParquetLake:
 
     def places(self) -> list[tuple[str, str | None]]:
         """Table and partition of every stored file; the partition of a whole table is None."""
-        whole: list[tuple[str, str | None]] = [(t, None) for t in self.tables if self.path(t).exists()]
+        whole: list[tuple[str, str | None]] = [
+            (t, None) for t in self.tables if self.path(t).exists()
+        ]
         return whole + [(table, p) for table in self.tables for p in self.partitions(table)]
 
     def remove(self, partition: str) -> None:
@@ -345,7 +376,8 @@ class ParquetLake:
         """Delete the temporary files of killed runs; returns their number.
 
         To be called while this process stages nothing: temporary files with its own process id belong to
-        a killed process that had the same id, as happens in containers."""
+        a killed process that had the same id, as happens in containers.
+        """
         count = 0
         if not is_local(self.base):
             FooterCopies(self.copies).sweep()

@@ -55,7 +55,8 @@ def _memory() -> duckdb.DuckDBPyConnection:
 def _statement(expression: Callable[..., ibis.Table], *schemas: pa.Schema) -> tuple[str, pa.Schema]:
     """The SQL of `expression` over tables of these schemas and the schema of its rows, once in a process.
 
-    A stage evaluates it for each bucket, and to build the expression takes longer than to run it."""
+    A stage evaluates it for each bucket, and to build the expression takes longer than to run it.
+    """
     inputs = (ibis.Schema.from_pyarrow(schema) for schema in schemas)
     rows = expression(*(ibis.table(schema, name=f"input_{n}") for n, schema in enumerate(inputs)))
     return str(Backend().compile(rows)), rows.schema().to_pyarrow()

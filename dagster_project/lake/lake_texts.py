@@ -27,7 +27,8 @@ def show(connection: duckdb.DuckDBPyConnection, file: Path) -> LakeTexts | None:
     """Let a connection, whose default database is a published file, show its texts; None if the file has its own.
 
     Temporary views stand before the tables, also for its macros and views, and read a text for each row that simple
-    conditions leave; of rows that joins choose, see `show_stored`."""
+    conditions leave; of rows that joins choose, see `show_stored`.
+    """
     texts = texts_of(file, dict(connection.execute("SELECT key, value FROM manifest").fetchall()))
     if texts:
         texts.add_function(connection)
@@ -43,10 +44,13 @@ def show(connection: duckdb.DuckDBPyConnection, file: Path) -> LakeTexts | None:
 def show_stored(connection: duckdb.DuckDBPyConnection, texts: LakeTexts | None) -> None:
     """After `show`, which returned `texts`: let statements take `stored_<table>`, which has `rowid` and maybe references.
 
-    They apply `lake_text` to the rows that their joins leave; a view reads its columns before a join chooses."""
+    They apply `lake_text` to the rows that their joins leave; a view reads its columns before a join chooses.
+    """
     statements = [] if texts else ["CREATE TEMP MACRO lake_text(reference) AS reference"]
     schema = _schema(connection)
-    statements += [f"CREATE TEMP VIEW stored_{t} AS SELECT rowid, * FROM {schema}.{t}" for t in TEXTS]
+    statements += [
+        f"CREATE TEMP VIEW stored_{t} AS SELECT rowid, * FROM {schema}.{t}" for t in TEXTS
+    ]
     connection.execute(";".join(statements))
 
 

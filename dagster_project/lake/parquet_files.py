@@ -59,12 +59,17 @@ class ParquetFooter:
 
 
 def write_file(
-    file: Path, declared: Table, data: pa.Table | Iterable[pa.Table], code_version: str, inputs: Mapping[str, str],
-) -> tuple[str, int]:  # fmt: skip
+    file: Path,
+    declared: Table,
+    data: pa.Table | Iterable[pa.Table],
+    code_version: str,
+    inputs: Mapping[str, str],
+) -> tuple[str, int]:
     """Write `data`, conformed to the declared schema, durably; returns the content hash and the number of rows.
 
     Several tables are written one by one. The content hash covers the encoded columns and nothing of the file's
-    metadata, so equal tables have equal hashes whatever their inputs were. If writing fails, the file is deleted."""
+    metadata, so equal tables have equal hashes whatever their inputs were. If writing fails, the file is deleted.
+    """
     schema, rows = declared.empty().schema.remove_metadata(), 0
     tables = [declared.conform(data)] if isinstance(data, pa.Table) else map(declared.conform, data)
     with ExitStack() as cleanup, file.open("w+b") as raw:
@@ -160,7 +165,9 @@ class Entries:
         """The footer of a file of the lake, or its fault; `is_declared` if its columns are those of its table."""
         if not is_declared:
             return OTHER_SCHEMA
-        content, code, inputs = (self.written.get(name.decode()) for name in (_CONTENT, _CODE, _INPUTS))
+        content, code, inputs = (
+            self.written.get(name.decode()) for name in (_CONTENT, _CODE, _INPUTS)
+        )
         if content is None or code is None or inputs is None:
             return "not written by Weft"
         return ParquetFooter(content, code, json.loads(inputs), self.rows)
@@ -174,7 +181,9 @@ def read_entries(path: Path | UPath) -> Entries | str:
             facts = parquet.metadata.metadata or {}
             if is_local(path) and not _is_signed(file):
                 return OTHER_FOOTER
-            entries = {n.decode(): facts[n].decode() for n in (_CONTENT, _CODE, _INPUTS) if n in facts}
+            entries = {
+                n.decode(): facts[n].decode() for n in (_CONTENT, _CODE, _INPUTS) if n in facts
+            }
             return Entries(parquet.schema_arrow, entries, parquet.metadata.num_rows)
     except FileNotFoundError:
         return MISSING
@@ -241,7 +250,8 @@ def stored_file(path: Path | UPath) -> Iterator[pa.NativeFile | BinaryIO]:
     """Open a file for reading; only one thread may read a file that is not local.
 
     Arrow's threads release a file late. If it is a Python file object and the interpreter is shutting down, the
-    process hangs or aborts (https://github.com/apache/arrow/issues/33975)."""
+    process hangs or aborts (https://github.com/apache/arrow/issues/33975).
+    """
     with pa.OSFile(str(path)) if is_local(path) else path.open("rb") as file:
         yield file
 

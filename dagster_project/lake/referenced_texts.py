@@ -54,12 +54,15 @@ class LakeTexts:
         def lake_text(references: pa.Array) -> pa.Array:
             return pa.array(self.of(references.to_pylist()), pa.string())
 
-        connection.create_function("lake_text", lake_text, [VARCHAR], VARCHAR, type=PythonUDFType.ARROW)
+        connection.create_function(
+            "lake_text", lake_text, [VARCHAR], VARCHAR, type=PythonUDFType.ARROW
+        )
 
     def of(self, values: Sequence[str | None]) -> list[str | None]:
         """The texts that values refer to; a value that is not a reference is returned unchanged.
 
-        IndexUnavailableError if the lake cannot be read."""
+        IndexUnavailableError if the lake cannot be read.
+        """
         references = {value for value in values if value and value.startswith(MARK)}
         with self._lock:
             by_value = {value: self._cached[value] for value in references & self._cached.keys()}
@@ -79,8 +82,12 @@ class LakeTexts:
         source, _, name = partition.partition("/")
         path = self.lake.joinpath(table, source, f"{name}.parquet")
         try:
-            with stored_file(path) if is_local(path) else path.open("rb", cache_type="none") as file:
-                rows = list(_rows(checked(file), {reference.id for reference in references}, column))
+            with (
+                stored_file(path) if is_local(path) else path.open("rb", cache_type="none") as file
+            ):
+                rows = list(
+                    _rows(checked(file), {reference.id for reference in references}, column)
+                )
         except FileNotFoundError as error:
             if self.lake.exists():
                 return {}
@@ -112,7 +119,9 @@ class LakeTexts:
 
 def _rows(file: pq.ParquetFile, ids: set[str], column: str) -> Iterator[tuple[str, str]]:
     """Id and text of the rows with these ids, of the row groups that may have them; ids stand in the first column."""
-    key = next(k for k, columns in TEXTS.values() if column in columns and k in file.schema_arrow.names)
+    key = next(
+        k for k, columns in TEXTS.values() if column in columns and k in file.schema_arrow.names
+    )
     place, least, most = file.schema_arrow.names.index(key), min(ids), max(ids)
     for group in range(file.num_row_groups):
         limits = file.metadata.row_group(group).column(place).statistics

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping
 
 TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "messages": ("message_id", ("body",)), "attachments": ("attachment_id", ("text", "picture")),
-    "documents": ("doc_id", ("text",)), "conversation_windows": ("doc_id", ("markdown",)),
+    "messages": ("message_id", ("body",)),
+    "attachments": ("attachment_id", ("text", "picture")),
+    "documents": ("doc_id", ("text",)),
+    "conversation_windows": ("doc_id", ("markdown",)),
     "chunks": ("chunk_id", ("text_display", "text_embed")),
-}  # fmt: skip
+}
 """The texts of the published tables: the column that names a row in the lake, and those that stay there."""
 PLACE = "texts_in"
 """The entry of the manifest with the place of the lake: a path from the folder of the file, or an address."""

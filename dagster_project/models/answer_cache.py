@@ -55,7 +55,11 @@ class SQLiteCache(Generic[Value]):
                 part = list(keys[start : start + _AT_ONCE])
                 marks = ", ".join("?" * len(part))
                 rows = connection.execute(f"{_rows_of(connection)} WHERE key IN ({marks})", part)
-                answers |= {key: answer for key, answer, checksum in rows if _is_whole(key, answer, checksum)}
+                answers |= {
+                    key: answer
+                    for key, answer, checksum in rows
+                    if _is_whole(key, answer, checksum)
+                }
         return {key: answers[key] for key in keys if key in answers}
 
     def all_keys(self) -> list[str]:
@@ -75,7 +79,9 @@ class SQLiteCache(Generic[Value]):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         old = self.known(list(answers))
         rows = [
-            (key, text, _checksums(key, text)[0]) for key, text in sorted(answers.items()) if key not in old
+            (key, text, _checksums(key, text)[0])
+            for key, text in sorted(answers.items())
+            if key not in old
         ]
         with self._open() as connection, connection:
             connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", rows)
@@ -99,7 +105,9 @@ class SQLiteCache(Generic[Value]):
             with self._read() as connection:
                 lines = [row[0] for row in connection.execute("PRAGMA integrity_check")]
                 if lines == ["ok"] and (
-                    bad := sum(not _is_whole(*row) for row in connection.execute(_rows_of(connection)))
+                    bad := sum(
+                        not _is_whole(*row) for row in connection.execute(_rows_of(connection))
+                    )
                 ):
                     lines = [f"{bad:,} entries are not what was stored"]
         except AnswerCacheError as error:
@@ -154,7 +162,10 @@ class SQLiteCache(Generic[Value]):
             journal = file.with_name(f"{file.name}-journal")
             before = journal.stat()
             copies = [Path(shutil.copy(one, folder)) for one in (journal, file)]
-            if samestat(before, after := journal.stat()) and before.st_mtime_ns == after.st_mtime_ns:
+            if (
+                samestat(before, after := journal.stat())
+                and before.st_mtime_ns == after.st_mtime_ns
+            ):
                 return copies[1]
         return None
 
@@ -223,7 +234,9 @@ def _checksums(key: str, answer: str | bytes) -> tuple[bytes, str]:
 
 def _is_whole(key: str, answer: str | bytes, checksum: bytes | str | None) -> bool:
     """True if an answer is as it was stored, or of an earlier version, which did not say."""
-    return isinstance(answer, str | bytes) and (checksum is None or checksum in _checksums(key, answer))
+    return isinstance(answer, str | bytes) and (
+        checksum is None or checksum in _checksums(key, answer)
+    )
 
 
 def _is_half_written(connection: sqlite3.Connection) -> bool:

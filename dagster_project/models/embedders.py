@@ -12,9 +12,12 @@ from transforms.settings.models import BUNDLED, EmbeddingSettings, GeminiSetting
 
 
 def make_embedder(
-    settings: EmbeddingSettings, gemini: GeminiSettings | None = None, safety: SafetySettings = SafetySettings(),
-    budget: RunBudget | None = None, jobs: Path | None = None,
-) -> Embedder:  # fmt: skip
+    settings: EmbeddingSettings,
+    gemini: GeminiSettings | None = None,
+    safety: SafetySettings = SafetySettings(),
+    budget: RunBudget | None = None,
+    jobs: Path | None = None,
+) -> Embedder:
     """The embedder that the settings name; its requests to a service take from `budget`, and `jobs` notes its jobs."""
     if settings.model in BUNDLED:
         return StaticEmbedder(settings)
@@ -25,7 +28,8 @@ def make_embedder(
 def serving(embedder: Embedder, manifest: Mapping[str, str], place: object) -> Embedder:
     """`embedder`, or the table of tokens that the index at `place` is of: it answers until one of another model is complete.
 
-    ModelMismatchError if the index is of a model that is neither."""
+    ModelMismatchError if the index is of a model that is neither.
+    """
     model, dimensions = manifest["model"], int(manifest["dimensions"])
     tables = (EmbeddingSettings.model_validate({"model": name}) for name in BUNDLED)
     for candidate in (embedder, *map(StaticEmbedder, tables)):

@@ -47,7 +47,8 @@ class SQLiteEmbeddingCache:
 
     A claim is a lock on one byte of the file `.claims`, at an offset computed from the hash: the system
     releases it when the process ends, however it ends. One file for all models stores why texts were
-    refused, another one which texts were requested and have no answer yet."""
+    refused, another one which texts were requested and have no answer yet.
+    """
 
     def __init__(self, root: Path, shared: UPath | None = None):
         """`shared` is a place on an object store with the vectors of all machines; notes of requests stay here."""
@@ -70,7 +71,8 @@ class SQLiteEmbeddingCache:
     def store(self, key: Key, hashes: Sequence[str], vectors: np.ndarray) -> None:
         """Keep vectors, float32 of shape (hashes, dimensions); durable when the call returns.
 
-        EmbeddingError, and nothing kept, if one is not of unit length and of that width."""
+        EmbeddingError, and nothing kept, if one is not of unit length and of that width.
+        """
         require_usable(vectors, len(hashes), key[1])
         self._store(self._vectors(key), hashes, vectors)
         if self._shared and hashes:
@@ -94,7 +96,8 @@ class SQLiteEmbeddingCache:
     def begin(self, key: Key, hashes: Sequence[str]) -> set[str]:
         """Note texts, which this process claims, before they are sent; durable when the call returns.
 
-        Returns those that are noted already: a process sent them and ended before it saw the answer."""
+        Returns those that are noted already: a process sent them and ended before it saw the answer.
+        """
         unfinished = self.unfinished(key, hashes)
         self._requests.store({_entry(key, name): "" for name in hashes})
         return unfinished
@@ -164,7 +167,8 @@ class SQLiteEmbeddingCache:
         """Drop the vectors of texts that are not in `keep` and, if given, of models not in `models`.
 
         Returns how many were dropped. Their refusals and requests are forgotten, too. To be called while
-        nothing is embedded."""
+        nothing is embedded.
+        """
         used, allowed = set(keep), None if models is None else set(models)
         dropped = 0
         for key in self._keys():
@@ -189,7 +193,9 @@ class SQLiteEmbeddingCache:
 
     def _keys(self) -> list[Key]:
         """Model, dimensions and task of every folder, sorted."""
-        folders = sorted(f for f in self.root.glob("*/*/*") if f.is_dir() and f.parent.name.isdigit())
+        folders = sorted(
+            f for f in self.root.glob("*/*/*") if f.is_dir() and f.parent.name.isdigit()
+        )
         return [(unquote(f.parents[1].name), int(f.parent.name), f.name) for f in folders]
 
     def _folder(self, key: Key) -> Path:
@@ -216,7 +222,9 @@ class SQLiteEmbeddingCache:
         return cache
 
     def _store(self, cache: SQLiteCache[bytes], hashes: Sequence[str], vectors: np.ndarray) -> None:
-        cache.store({name: row.tobytes() for name, row in zip(hashes, fixed_point(vectors), strict=True)})
+        cache.store(
+            {name: row.tobytes() for name, row in zip(hashes, fixed_point(vectors), strict=True)}
+        )
 
     def _claims_file(self, key: Key) -> IO[bytes]:
         """The only open handle of the file: closing another one would release all claims."""

@@ -29,7 +29,8 @@ def service_of(name: str) -> str:
     """The service of the language model of that name: Google's, or one by OpenAI's protocol after `openai/`.
 
     >>> service_of("openai/llama3.1"), service_of("gemini-3.5-flash")
-    ('openai', 'gemini')"""
+    ('openai', 'gemini')
+    """
     return "openai" if name.startswith("openai/") else "gemini"
 
 
@@ -42,7 +43,9 @@ class NoLanguageModel:
         self, prompts: Sequence[Mapping[str, Any]], shape: type[Shape], instruction: str
     ) -> Iterator[Answer[Shape]]:
         """SettingsError: nobody is there to answer."""
-        raise SettingsError('no source says sentence = "gemini", so that no language model is set up')
+        raise SettingsError(
+            'no source says sentence = "gemini", so that no language model is set up'
+        )
 
     def most(self, prompts: Sequence[Mapping[str, Any]], instruction: str) -> tuple[int, float]:
         """Nothing: nobody is asked."""
@@ -50,9 +53,13 @@ class NoLanguageModel:
 
 
 def make_language_model(
-    name: str | None, prompts_chunks: int, gemini: GeminiSettings, safety: SafetySettings,
-    budget: RunBudget | None = None, jobs: Path | None = None,
-) -> LanguageModel:  # fmt: skip
+    name: str | None,
+    prompts_chunks: int,
+    gemini: GeminiSettings,
+    safety: SafetySettings,
+    budget: RunBudget | None = None,
+    jobs: Path | None = None,
+) -> LanguageModel:
     """The model of that name, with room for a sentence on each of so many chunks; NoLanguageModel for None."""
     if name is None:
         return NoLanguageModel()
@@ -61,9 +68,13 @@ def make_language_model(
 
 
 def language_model(
-    name: str, max_output_tokens: int, gemini: GeminiSettings, safety: SafetySettings,
-    budget: RunBudget | None = None, jobs: Path | None = None,
-) -> LanguageModel:  # fmt: skip
+    name: str,
+    max_output_tokens: int,
+    gemini: GeminiSettings,
+    safety: SafetySettings,
+    budget: RunBudget | None = None,
+    jobs: Path | None = None,
+) -> LanguageModel:
     """The model of that name."""
     make = load(model_service(service_of(name)).language_model)
     return make(name, gemini, max_output_tokens, safety, budget, jobs)
@@ -82,22 +93,30 @@ class Reranker:
     """Gives the first `settings.top` hits of each query a new order.
 
     Where the scorer fails, the features decide, and `reranker` of each hit says why. One that cannot
-    be asked is not asked for the other queries of the batch."""
+    be asked is not asked for the other queries of the batch.
+    """
 
     def __init__(self, settings: RerankSettings, scorer: PassageScorer | None = None):
         self.settings, self.scorer = settings, scorer
         self.name = scorer.name if scorer else _FEATURES
 
     def reranked(
-        self, ranked: pl.DataFrame, candidates: Sequence[Candidate], queries: Mapping[int, str],
-        diagnostic: Collection[int], limit: int,
-    ) -> pl.DataFrame:  # fmt: skip
+        self,
+        ranked: pl.DataFrame,
+        candidates: Sequence[Candidate],
+        queries: Mapping[int, str],
+        diagnostic: Collection[int],
+        limit: int,
+    ) -> pl.DataFrame:
         """`ranked` hits, the first `limit` of each query, with the columns of `transforms.retrieval.reranking.RERANKED`.
 
-        `queries` are by number; `diagnostic` has the numbers of those that look for the output of a program."""
+        `queries` are by number; `diagnostic` has the numbers of those that look for the output of a program.
+        """
         parts = reranking.features(candidates, queries, diagnostic)
         if self.scorer is None:
-            return reranking.reordered(ranked, reranking.feature_scores(candidates, parts, _FEATURES), limit)
+            return reranking.reordered(
+                ranked, reranking.feature_scores(candidates, parts, _FEATURES), limit
+            )
         scores: list[pl.DataFrame] = []
         fault, first = None, 0
         for query, of_query in groupby(candidates, key=attrgetter("query")):
@@ -109,7 +128,11 @@ class Reranker:
                 label = f"{_FEATURES} ({self.name}: {table.reason[:_REASON_CHARS]})"
                 table = reranking.feature_scores(hits, own, label)
             scores.append(table)
-        return reranking.reordered(ranked, pl.concat(scores), limit) if scores else reranking.unranked(ranked)
+        return (
+            reranking.reordered(ranked, pl.concat(scores), limit)
+            if scores
+            else reranking.unranked(ranked)
+        )
 
     def _from_scorer(
         self, scorer: PassageScorer, query: str, hits: Sequence[Candidate]

@@ -45,7 +45,9 @@ class SharedVectors:
         """Add the rows of a table; durable when the call returns."""
         path = (self._at(folder) / f"{secrets.token_hex(16)}.parquet").path
         data = BytesIO()
-        pq.write_table(table, data, compression="zstd", use_dictionary=False, write_page_checksum=True)
+        pq.write_table(
+            table, data, compression="zstd", use_dictionary=False, write_page_checksum=True
+        )
         self.place.fs.pipe_file(path, data.getvalue())
         self._read.store({path: ""})
 

@@ -32,11 +32,16 @@ class Cuts:
     """Where texts are cut into pieces: the kind of each byte, and whether a piece ends between two kinds.
 
     `kinds` has the bytes that are blanks, letters, signs and by themselves, `other` is the kind of the rest of ASCII;
-    others may belong to anything. A text that has one of `special` is not cut."""
+    others may belong to anything. A text that has one of `special` is not cut.
+    """
 
-    def __init__(self, kinds: Sequence[str], other: int, ends: Callable[[int, int], bool], *special: str):
+    def __init__(
+        self, kinds: Sequence[str], other: int, ends: Callable[[int, int], bool], *special: str
+    ):
         kind_of = {sign: kind for kind, signs in enumerate(kinds) for sign in signs}
-        self.kinds = bytes(_OTHER if byte > 127 else kind_of.get(chr(byte), other) for byte in range(256))
+        self.kinds = bytes(
+            _OTHER if byte > 127 else kind_of.get(chr(byte), other) for byte in range(256)
+        )
         self.ends = bytes(ends(pair >> _BITS, pair & (1 << _BITS) - 1) for pair in range(256))
         self.special = special
 
@@ -49,14 +54,22 @@ def _llama_ends(before: int, after: int) -> bool:
 
 _BLANKS = " \t\r\n"
 LLAMA = Cuts(
-    (" ", string.ascii_letters, "", string.digits + "\n\t"), _SIGN, _llama_ends, "\u2581", "<s>", "</s>", "<unk>",
-)  # fmt: skip
+    (" ", string.ascii_letters, "", string.digits + "\n\t"),
+    _SIGN,
+    _llama_ends,
+    "\u2581",
+    "<s>",
+    "</s>",
+    "<unk>",
+)
 BERT = Cuts(
     (_BLANKS, string.ascii_letters + string.digits, "", string.punctuation),
     _OTHER,  # control characters, which the tokenizer leaves out
     lambda before, after: _ALONE in (before, after) or (before == _BLANK) != (after == _BLANK),
 )
-_IN_VOCABULARY = re.compile(rf"[A-Za-z0-9]+|[{re.escape(string.punctuation)}]|[{_BLANKS}]+").fullmatch
+_IN_VOCABULARY = re.compile(
+    rf"[A-Za-z0-9]+|[{re.escape(string.punctuation)}]|[{_BLANKS}]+"
+).fullmatch
 """Whether a piece for BERT is a word of its vocabulary or consists of such words, or is blank, which has no token."""
 _MOST_KNOWN = 1 << 19
 """Pieces whose ids are remembered: some 80 MB."""
@@ -79,7 +92,8 @@ class PieceTokenizer:
     """The ids that a tokenizer gives, special tokens not added, at some six times its speed.
 
     The tokenizer merges bytes over the whole of a text, at 2 MB/s. Merging stops at the ends of `pieces`, so each
-    distinct piece is encoded once and remembered. Texts that spell a special token are left to the tokenizer whole."""
+    distinct piece is encoded once and remembered. Texts that spell a special token are left to the tokenizer whole.
+    """
 
     def __init__(self, load: Callable[[], Any], cuts: Cuts = LLAMA):
         """`load` reads the tokenizer at each call; no token of it reaches over the cuts."""
@@ -109,7 +123,9 @@ class PieceTokenizer:
 
     def encode(self, texts: Sequence[str]) -> TokenIds:
         """The token ids of each text."""
-        special = [n for n, text in enumerate(texts) if any(token in text for token in self._cuts.special)]
+        special = [
+            n for n, text in enumerate(texts) if any(token in text for token in self._cuts.special)
+        ]
         if special:
             return self._with_special(texts, special)
         first = " " if self._cuts is LLAMA else ""  # the tokenizer's own rule
@@ -136,9 +152,15 @@ class PieceTokenizer:
         plain = sorted(set(range(len(texts))) - set(special))
         ids, edges = self.encode([texts[place] for place in plain])
         ids_of = dict(zip(plain, np.split(ids, edges[1:-1]), strict=False))
-        encoded = self._whole.encode_batch_fast([texts[p] for p in special], add_special_tokens=False)
-        ids_of |= {place: np.array(e.ids, np.int64) for place, e in zip(special, encoded, strict=True)}
-        edges = np.concatenate([[0], np.cumsum([len(ids_of[place]) for place in range(len(texts))])])
+        encoded = self._whole.encode_batch_fast(
+            [texts[p] for p in special], add_special_tokens=False
+        )
+        ids_of |= {
+            place: np.array(e.ids, np.int64) for place, e in zip(special, encoded, strict=True)
+        }
+        edges = np.concatenate(
+            [[0], np.cumsum([len(ids_of[place]) for place in range(len(texts))])]
+        )
         return TokenIds(np.concatenate([ids_of[place] for place in range(len(texts))]), edges)
 
     def _ids(self, distinct: Sequence[str]) -> TokenIds:
@@ -148,11 +170,16 @@ class PieceTokenizer:
         new = [piece for piece in distinct if piece not in ids_of]
         if self._vocabulary:
             heads = self._heads if len(new) > _FEW else None
-            ids_of |= {w: self._of_word(w.strip(_BLANKS).lower(), heads) for w in new if _IN_VOCABULARY(w)}
+            ids_of |= {
+                w: self._of_word(w.strip(_BLANKS).lower(), heads) for w in new if _IN_VOCABULARY(w)
+            }
             new = [piece for piece in new if piece not in ids_of]
         if new:
             encoded = self._pieces.encode_batch_fast(new, add_special_tokens=False)
-            ids_of |= {p: np.array(e.ids, dtype=_STORED).tobytes() for p, e in zip(new, encoded, strict=True)}
+            ids_of |= {
+                p: np.array(e.ids, dtype=_STORED).tobytes()
+                for p, e in zip(new, encoded, strict=True)
+            }
         stored = [ids_of[piece] for piece in distinct]
         ids = np.frombuffer(b"".join(stored), dtype=_STORED).astype(np.int64)
         ends = np.cumsum([0, *map(len, stored)]) // _STORED.itemsize
@@ -176,7 +203,8 @@ class PieceTokenizer:
 def text_pieces(texts: Sequence[str], cuts: Cuts = LLAMA) -> tuple[pa.Array, np.ndarray]:
     """The pieces of all texts, one after the other, large_string, and the number of the first piece of each text.
 
-    The numbers, int64, have the number of all pieces at their end."""
+    The numbers, int64, have the number of all pieces at their end.
+    """
     data = [text.encode() for text in texts]
     ends = np.cumsum([0, *map(len, data)])
     joined = b"".join(data)
@@ -187,7 +215,9 @@ def text_pieces(texts: Sequence[str], cuts: Cuts = LLAMA) -> tuple[pa.Array, np.
     is_end[ends] = True
     edges = np.flatnonzero(is_end)
     buffers = [None, pa.py_buffer(edges), pa.py_buffer(joined)]
-    return pa.Array.from_buffers(pa.large_string(), len(edges) - 1, buffers), np.searchsorted(edges, ends)
+    return pa.Array.from_buffers(pa.large_string(), len(edges) - 1, buffers), np.searchsorted(
+        edges, ends
+    )
 
 
 _CAPITALS = string.ascii_uppercase.encode()
@@ -205,7 +235,8 @@ class StaticEmbedder:
     """Mean of the token vectors of a text, scaled to unit length (256 dimensions).
 
     The weights and the tokenizer are read from an installed package, never downloaded. `static`, wordllama's, is
-    case-sensitive, so text that is mostly upper-case is lower-cased first; `weft` knows no case."""
+    case-sensitive, so text that is mostly upper-case is lower-cased first; `weft` knows no case.
+    """
 
     is_paid = remembers = False
     price = 0.0
@@ -249,11 +280,15 @@ class StaticEmbedder:
         for row in range(len(texts)):
             ids = encoded[edges[row] : edges[row + 1]]
             if not texts[row]:
-                raise EmbeddingError(f"an empty text cannot be embedded: text {row} of {len(texts)}")
+                raise EmbeddingError(
+                    f"an empty text cannot be embedded: text {row} of {len(texts)}"
+                )
             truncated += self.max_tokens is not None and len(ids) > self.max_tokens
             ids = ids[: self.max_tokens] if len(ids) else _NO_TOKEN
             own = rows.take(ids, axis=0)
-            np.add.reduce(own if scale is None else own * scale.take(ids, axis=0), axis=0, out=vectors[row])
+            np.add.reduce(
+                own if scale is None else own * scale.take(ids, axis=0), axis=0, out=vectors[row]
+            )
             tokens += len(ids)
         return Embedded(number, unit_length(vectors), tokens, truncated)
 
@@ -280,7 +315,9 @@ def read_tokenizer(kind: str = "static") -> Any:
     from tokenizers import Tokenizer
 
     of_wordllama = _in_package("tokenizers/l2_supercat_tokenizer_config.json")
-    tokenizer = Tokenizer.from_file(str(_OWN / "tokenizer.json" if kind == "weft" else of_wordllama))
+    tokenizer = Tokenizer.from_file(
+        str(_OWN / "tokenizer.json" if kind == "weft" else of_wordllama)
+    )
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -312,4 +349,8 @@ def _cased(text: str) -> str:
     """`text` as `storable`, in lower case where most of its first letters are capitals (of those of ASCII)."""
     text = storable(text)
     head = text[:400].encode("ascii", "ignore")
-    return text.lower() if len(head.translate(None, _SMALL)) > len(head.translate(None, _CAPITALS)) else text
+    return (
+        text.lower()
+        if len(head.translate(None, _SMALL)) > len(head.translate(None, _CAPITALS))
+        else text
+    )

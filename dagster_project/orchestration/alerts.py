@@ -57,13 +57,19 @@ def alert_sources(
 def alert_interrupted(settings: AlertSettings, root: Path, runs: Iterable[Interrupted]) -> None:
     """Send an alert for each piece of work that was killed before it was done, as its successor finds it."""
     for run in runs:
-        send(settings, _payload("run_interrupted", root, run_id=run.run, begun=run.begun, tables=run.tables))
+        send(
+            settings,
+            _payload("run_interrupted", root, run_id=run.run, begun=run.begun, tables=run.tables),
+        )
 
 
-def send(settings: AlertSettings, payload: Mapping[str, Any], seconds: float = _TIMEOUT_SECONDS) -> list[str]:
+def send(
+    settings: AlertSettings, payload: Mapping[str, Any], seconds: float = _TIMEOUT_SECONDS
+) -> list[str]:
     """Hand the payload to the command and to the URL, each for some `seconds`; returns the faults.
 
-    An alert that cannot be delivered never fails the build or run that it reports."""
+    An alert that cannot be delivered never fails the build or run that it reports.
+    """
     body = json.dumps(payload, sort_keys=True).encode()
     by_command = _run(settings.command, body, seconds) if settings.command else None
     by_url = _post(settings, body, seconds) if settings.url else None
@@ -82,7 +88,13 @@ def _fault(fault: Exception) -> dict[str, object]:
     """The facts of a fault without its message, which may hold a line of somebody's mail."""
     kind = type(fault).__name__
     if not isinstance(fault, WeftError):
-        return {"kind": kind, "exit_code": 1, "step": None, "run_id": None, "see": "the output of the build"}
+        return {
+            "kind": kind,
+            "exit_code": 1,
+            "step": None,
+            "run_id": None,
+            "see": "the output of the build",
+        }
     see = "the run in Dagster, or the output of the build; `weft help exit-codes` lists them"
     codes = {"exit_code": fault.exit_code, "step": fault.step, "run_id": fault.run_id}
     return {"kind": kind, **codes, "see": see}
@@ -92,9 +104,14 @@ def _run(command: tuple[str, ...], body: bytes, seconds: float) -> str | None:
     """Why the command did not take the payload; None if it did."""
     try:
         done = subprocess.run(
-            command, input=body, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=seconds, check=False,
+            command,
+            input=body,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=seconds,
+            check=False,
             start_new_session=True,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         return f"alerts.command {command[0]} took more than {seconds:g} s"
     except OSError as error:
@@ -151,7 +168,9 @@ def failed_runs_sensor(settings: Settings) -> dg.SensorDefinition:
         failures = [event for event in context.get_step_failure_events() if failed_by_itself(event)]
         step = failures[0].step_key if failures else None
         facts = {"job": run.job_name, "run_id": run.run_id, "step": step}
-        send(settings.alerts, _payload("run_failed" if step else "run_lost", settings.root, **facts))
+        send(
+            settings.alerts, _payload("run_failed" if step else "run_lost", settings.root, **facts)
+        )
         return dg.SkipReason(f"the alert for run {run.run_id[:8]} was sent")
 
     return sensor
@@ -170,14 +189,20 @@ def warnings_sensor(settings: Settings) -> dg.SensorDefinition:
         run = context.dagster_run
         if COMMAND_TAG in run.tags:
             return dg.SkipReason("the command tells of its runs itself")
-        evaluated = context.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
-        results = (e.dagster_event.asset_check_evaluation_data for e in evaluated if e.dagster_event)
+        evaluated = context.instance.all_logs(
+            run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION
+        )
+        results = (
+            e.dagster_event.asset_check_evaluation_data for e in evaluated if e.dagster_event
+        )
         failed = [
             FailedCheck(c.asset_key.path[-1], c.check_name, numbers(c.metadata))
             for c in results
             if not c.passed
         ]
         alert_checks(settings.alerts, settings.root, failed)
-        return dg.SkipReason(f"{len(failed)} alerts were sent" if failed else "all its checks passed")
+        return dg.SkipReason(
+            f"{len(failed)} alerts were sent" if failed else "all its checks passed"
+        )
 
     return sensor

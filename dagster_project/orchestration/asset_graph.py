@@ -35,17 +35,24 @@ def make_fetch_assets(settings: Settings) -> list[dg.AssetsDefinition]:
 def make_source_assets(settings: Settings) -> list[dg.AssetSpec]:
     """The external assets of the configured sources, and of the partitions of each source type that has any."""
     sources = [
-        source_spec(s.name, s.kind, str(settings.place(s)), fetched=bool(s.remote)) for s in settings.sources
+        source_spec(s.name, s.kind, str(settings.place(s)), fetched=bool(s.remote))
+        for s in settings.sources
     ]
     names = {t: [s.name for s in settings.sources if s.source_type == t.name] for t in SOURCE_TYPES}
     return [*sources, *(partitions_spec(t, own) for t, own in names.items() if own)]
 
 
-def make_published_assets(settings: Settings) -> tuple[list[dg.AssetSpec], dg.AssetChecksDefinition]:
+def make_published_assets(
+    settings: Settings,
+) -> tuple[list[dg.AssetSpec], dg.AssetChecksDefinition]:
     """The external assets of the tables of the published file, and the checks on them, which no build runs."""
     outputs = {table for stage in added_stages(settings) for table in stage.outputs}
-    tables = {name: COMMENTS[name] for name in (*table_checks.KEYS, *(n for n in ADDED if n in outputs))}
-    specs = [published_spec(table, comment, columns) for table, (comment, columns) in tables.items()]
+    tables = {
+        name: COMMENTS[name] for name in (*table_checks.KEYS, *(n for n in ADDED if n in outputs))
+    }
+    specs = [
+        published_spec(table, comment, columns) for table, (comment, columns) in tables.items()
+    ]
     return specs, published_checks({name: columns for name, (_, columns) in tables.items()}, ADDED)
 
 
@@ -63,14 +70,17 @@ def added_stages(settings: Settings) -> list[Stage]:
 def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     """All assets that a build makes, in the order of the pipeline.
 
-    They hold no state, and those of equal settings are the same objects: planning and running ask for them often."""
+    They hold no state, and those of equal settings are the same objects: planning and running ask for them often.
+    """
     return list(_assets_of(_AsWritten(settings.model_dump_json(), settings)))
 
 
 def partition_stages(settings: Settings, kind: SourceType | None = None) -> list[Stage]:
     """The stages that make partitions, in order, or those of one kind."""
     by_type = _stages_of(_AsWritten(settings.model_dump_json(), settings))
-    return [s for stages in by_type for s in stages if s.source_type and kind in (None, s.source_type)]
+    return [
+        s for stages in by_type for s in stages if s.source_type and kind in (None, s.source_type)
+    ]
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,9 @@ def _stages_of(key: _AsWritten) -> tuple[list[Stage], list[Stage]]:
     published = [
         *source_stages(settings),
         *relation_stages(settings.threads, settings.people),
-        chunk_context_stage(settings.terms, settings.sentences, settings.safety, settings.sentence_kinds()),
+        chunk_context_stage(
+            settings.terms, settings.sentences, settings.safety, settings.sentence_kinds()
+        ),
         *measure_stages(),
     ]
     following = [readiness_stage(), *context_stages(settings.context, PackagedTokenCounter())]
@@ -100,15 +112,19 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
     settings, (published, following) = key.settings, _stages_of(key)
     outputs = {table for stage in following for table in stage.outputs}
     return (
-        *assets_of(published), embeddings_asset(settings.embedding, settings.safety),
-        search_index_asset(sorted(published_tables().keys() & outputs)), vector_index_asset(), *assets_of(following),
-    )  # fmt: skip
+        *assets_of(published),
+        embeddings_asset(settings.embedding, settings.safety),
+        search_index_asset(sorted(published_tables().keys() & outputs)),
+        vector_index_asset(),
+        *assets_of(following),
+    )
 
 
 def whole_phases(settings: Settings) -> tuple[list[str], list[str]]:
     """The assets over the whole lake in order: those before the published index, and those that publish.
 
-    Vectors are in both: the checks that may stop a publish are theirs."""
+    Vectors are in both: the checks that may stop a publish are theirs.
+    """
     before: list[str] = []
     after: list[str] = []
     for definition in make_assets(settings):

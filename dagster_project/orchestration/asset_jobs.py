@@ -32,19 +32,27 @@ def whole_assets(settings: Settings) -> set[str]:
     return {table for phase in asset_graph.whole_phases(settings) for table in phase}
 
 
-def asset_definitions(settings: Settings, resources: Mapping[str, Any] | None = None) -> dg.Definitions:
+def asset_definitions(
+    settings: Settings, resources: Mapping[str, Any] | None = None
+) -> dg.Definitions:
     """Assets, checks and asset jobs for `settings`; `resources` replaces resources by name."""
     fetching = asset_graph.make_fetch_assets(settings)
     assets = [
-        *fetching, *(_with_sources(definition, settings) for definition in asset_graph.make_assets(settings)),
-        *asset_graph.make_evaluation_assets(settings), operations_report_asset(), search_results_asset(),
-    ]  # fmt: skip
+        *fetching,
+        *(_with_sources(definition, settings) for definition in asset_graph.make_assets(settings)),
+        *asset_graph.make_evaluation_assets(settings),
+        operations_report_asset(),
+        search_results_asset(),
+    ]
     by_name = {**make_resources(settings), **(resources or {})}
     by_name["io_manager"] = _lake(settings, by_name["progress"])
     return dg.Definitions(
         assets=[
             *map(_with_owner, asset_graph.make_source_assets(settings)),
-            *(_with_code_references(definition.map_asset_specs(_with_owner)) for definition in assets),
+            *(
+                _with_code_references(definition.map_asset_specs(_with_owner))
+                for definition in assets
+            ),
         ],
         asset_checks=[
             publish_checks(settings.embedding),
@@ -85,22 +93,27 @@ def refresh_jobs(settings: Settings) -> list[Any]:
         dg.define_asset_job(
             names.partitions_job(kind.partitions),
             selection=dg.AssetSelection.assets(
-                *(table for each in types if each.partitions == kind.partitions for table in each.tables)
+                *(
+                    table
+                    for each in types
+                    if each.partitions == kind.partitions
+                    for table in each.tables
+                )
             ),
             description=f"Make the stale tables of partitions of {kind.name}: the plan says which, in ranges.",
         )
         for kind in SOURCE_TYPES
     ]
     whole = dg.define_asset_job(
-        names.WHOLE_LAKE, selection=dg.AssetSelection.assets(*sorted(whole_assets(settings))),
-        description="Relate, embed and publish the partitions.", tags={names.SCOPE_TAG: names.WHOLE},
-    )  # fmt: skip
+        names.WHOLE_LAKE,
+        selection=dg.AssetSelection.assets(*sorted(whole_assets(settings))),
+        description="Relate, embed and publish the partitions.",
+        tags={names.SCOPE_TAG: names.WHOLE},
+    )
     return [*jobs, whole]
 
 
-_BEGINS = (
-    "Refresh now: fetch from the remotes of the sources, if they have any; runs of changed tables follow."
-)
+_BEGINS = "Refresh now: fetch from the remotes of the sources, if they have any; runs of changed tables follow."
 
 
 @dg.op
@@ -125,14 +138,18 @@ def _other_jobs(*, fetches: bool) -> list[Any]:
         ),
     }
     return [
-        dg.define_asset_job(name, selection=dg.AssetSelection.groups(group), description=description)
+        dg.define_asset_job(
+            name, selection=dg.AssetSelection.groups(group), description=description
+        )
         for name, (group, description) in parts.items()
     ] + ([] if fetches else [refresh_without_remotes])
 
 
 def _with_sources(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:
     """`definition` below the partitions of its source type, if it reads sources and there are any."""
-    source_type = next((f for f in SOURCE_TYPES if definition.keys <= {*map(dg.AssetKey, f.tables)}), None)
+    source_type = next(
+        (f for f in SOURCE_TYPES if definition.keys <= {*map(dg.AssetKey, f.tables)}), None
+    )
     if source_type is None or definition.dependency_keys:
         return definition
     if not any(source.source_type == source_type.name for source in settings.sources):

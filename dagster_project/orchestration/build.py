@@ -19,7 +19,12 @@ from dagster_project.config.settings import Settings
 from dagster_project.extras.registry import declared_tables
 from dagster_project.lake.forgotten import Forgotten
 from dagster_project.orchestration import runs
-from dagster_project.orchestration.alerts import alert_checks, alert_interrupted, alert_sources, alerting
+from dagster_project.orchestration.alerts import (
+    alert_checks,
+    alert_interrupted,
+    alert_sources,
+    alerting,
+)
 from dagster_project.orchestration.asset_graph import make_assets, whole_phases
 from dagster_project.orchestration.asset_jobs import asset_definitions, whole_assets
 from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG
@@ -43,9 +48,14 @@ Tell = Callable[[str, str | None, int], None]
 
 
 def build(
-    settings: Settings, instance: dg.DagsterInstance, *, fetch: bool = True, verify: bool = False,
-    tell: Tell = lambda stage, partition, rows: None, on_plan: Callable[[Plan], None] = lambda plan: None,
-) -> BuildResult:  # fmt: skip
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    *,
+    fetch: bool = True,
+    verify: bool = False,
+    tell: Tell = lambda stage, partition, rows: None,
+    on_plan: Callable[[Plan], None] = lambda plan: None,
+) -> BuildResult:
     """Bring the published index up to date: fetch, discover, materialize changed tables, publish.
 
     Makes the runs that the schedule would ask for, one after the other in this process, and none if nothing changed.
@@ -56,7 +66,8 @@ def build(
     Raises BusyError while another build of the same storage runs, and WeftError when a run fails, with the step and the
     reason. Runs of Dagster that work on the same lake are waited for before anything over all of it is made; work that
     others wait to begin is done here, since nobody knows whether a daemon lives that would start them. Failures and
-    warning checks are sent to `[alerts]`."""
+    warning checks are sent to `[alerts]`.
+    """
     start = time.monotonic()
     behind = clock_behind(settings)
     with (
@@ -83,10 +94,15 @@ def build(
         for name, rows in of.rows.items()
     }
     result = replace(
-        result, fetched=fetched, stages=stages, seconds=time.monotonic() - start, interrupted=interrupted,
-        clock_behind=behind, erased=erased,
+        result,
+        fetched=fetched,
+        stages=stages,
+        seconds=time.monotonic() - start,
+        interrupted=interrupted,
+        clock_behind=behind,
+        erased=erased,
         left_out={**dict.fromkeys(result.plan.left_out, 0), **erasure.left_out(settings)},
-    )  # fmt: skip
+    )
     alert_checks(settings.alerts, settings.root, result.failed_checks)
     faulty = [name for name, outcome in fetched.items() if outcome.fault]
     alert_sources(settings.alerts, settings.root, faulty, "fetch_failed")
@@ -104,12 +120,16 @@ def fetch_only(
 
 
 def make_texts(
-    settings: Settings, instance: dg.DagsterInstance, *, tell: Tell = lambda stage, partition, rows: None,
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    *,
+    tell: Tell = lambda stage, partition, rows: None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
-) -> None:  # fmt: skip
+) -> None:
     """Bring the lake up to date as far as it costs nothing: all that the texts are made of is there.
 
-    On a storage that may not be written, UnwritableError unless all is made. Raises as `build` does."""
+    On a storage that may not be written, UnwritableError unless all is made. Raises as `build` does.
+    """
     if not may_be_written(settings.root):
         if make_plan(settings, objects.make_sources(settings), objects.make_lake(settings)).publish:
             require_writable(settings.root, settings.root)
@@ -125,7 +145,11 @@ def make_texts(
                     work.do([part])
             before, _ = whole_phases(settings)
             assets = make_assets(settings)
-            needed = dg.AssetSelection.assets("chunk_context").upstream(include_self=False).resolve(assets)
+            needed = (
+                dg.AssetSelection.assets("chunk_context")
+                .upstream(include_self=False)
+                .resolve(assets)
+            )
             names = {key.path[-1] for asset in assets if asset.keys & needed for key in asset.keys}
             work.do([Work(tuple(table for table in before if table in names))])
 
@@ -154,7 +178,9 @@ class _Build:
         """The assets that it makes: not put together where nothing is to do."""
         return asset_definitions(self.settings, {"progress": self.progress, "engine": self.engine})
 
-    def of_whole_files(self, on_plan: Callable[[Plan], None], spoiled: Mapping[str, str]) -> BuildResult:
+    def of_whole_files(
+        self, on_plan: Callable[[Plan], None], spoiled: Mapping[str, str]
+    ) -> BuildResult:
         """`run`, and once more if it fails for no reason of its own and files of the lake are damaged inside."""
         try:
             return self.run(on_plan, spoiled)
@@ -176,10 +202,14 @@ class _Build:
         tried: set[Tried] = set()
         with contextlib.ExitStack() as beside:
             stale = [partition for partition in plan.partitions if partition.key in plan.stale]
-            workers = beside.enter_context(workers_for(self.settings, self.instance, self.progress, stale))
+            workers = beside.enter_context(
+                workers_for(self.settings, self.instance, self.progress, stale)
+            )
             most = most_of_run(workers, len(stale)) if workers else self.engine.run_partitions
             # Work that others have begun counts for nothing: nobody knows whether a daemon lives that goes on with it.
-            while works := reconcile(self.settings, self.instance, plan, Runs(tried=tried), most)[0]:
+            while works := reconcile(self.settings, self.instance, plan, Runs(tried=tried), most)[
+                0
+            ]:
                 if works[0].phase not in (Phase.PARTITIONS, Phase.SLOW):
                     beside.close()  # their memory is needed
                     workers = None
@@ -188,11 +218,17 @@ class _Build:
                     of_run = runs.partitions_within(self.instance, work.tags)
                     tried |= tried_by(work.tags, work.tables, of_run)
                 plan = planned(self.settings, self.instance)
-        slow = sorted(partition for phase, partition, _ in tried if phase == Phase.SLOW and partition)
+        slow = sorted(
+            partition for phase, partition, _ in tried if phase == Phase.SLOW and partition
+        )
         return BuildResult(
-            first, self.published, embedding=self.figures, failed_checks=tuple(self.failed.values()),
-            slow=tuple(slow), after=plan,
-        )  # fmt: skip
+            first,
+            self.published,
+            embedding=self.figures,
+            failed_checks=tuple(self.failed.values()),
+            slow=tuple(slow),
+            after=plan,
+        )
 
     def do(self, works: Sequence[Work], workers: Workers | None = None) -> None:
         """Make the work of runs: that of partitions in the processes of `workers`, if there are any."""
@@ -208,7 +244,9 @@ class _Build:
     def make_whole(self, work: Work) -> None:
         """Make tables over the whole lake, and keep their metadata."""
         for table in declared_tables().keys() - whole_assets(self.settings):
-            objects.make_lake(self.settings).discard(table)  # nothing makes it again under these settings
+            objects.make_lake(self.settings).discard(
+                table
+            )  # nothing makes it again under these settings
         result = runs.run_here(self.definitions, self.instance, work, self.tags)
         for c in (c for c in result.get_asset_check_evaluations() if not c.passed):
             asset = c.asset_key.path[-1]
@@ -220,18 +258,23 @@ class _Build:
             # Names with a slash are Dagster's own.
             named = facts["embeddings"].items()
             own = {k: v for k, v in named if "/" not in k and isinstance(v, int | float)}
-            self.figures = own | {k: v + own.get(k, 0) for k, v in self.figures.items() if k in _ADDED_UP}
+            self.figures = own | {
+                k: v + own.get(k, 0) for k, v in self.figures.items() if k in _ADDED_UP
+            }
 
 
 def fetch_sources(
-    settings: Settings, instance: dg.DagsterInstance, names: Sequence[str] = (),
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    names: Sequence[str] = (),
     tell: Callable[[str, str | None, int], None] = lambda stage, partition, rows: None,
     tags: Mapping[str, str] = MappingProxyType({}),
-) -> dict[str, FetchOutcome]:  # fmt: skip
+) -> dict[str, FetchOutcome]:
     """Run the assets of all sources with `fetch`, or of those named; returns the outcome of each.
 
     A source that cannot be fetched keeps no other from it, and one that was forgotten is not fetched. The caller holds the
-    build lock. SettingsError for a name that is not a fetched source."""
+    build lock. SettingsError for a name that is not a fetched source.
+    """
     remote = {s.name: s for s in settings.sources if s.remote}
     if unknown := sorted(set(names) - set(remote)):
         choices = ", ".join(sorted(remote)) or "none"
@@ -242,7 +285,9 @@ def fetch_sources(
         return {}
     keys = [fetched_key(name) for name in sources]
     tags = {COMMAND_TAG: str(settings.root), **tags}
-    result = runs.run_here(asset_definitions(settings), instance, Work(()), tags, keys=keys, checked=False)
+    result = runs.run_here(
+        asset_definitions(settings), instance, Work(()), tags, keys=keys, checked=False
+    )
     outcomes = {name: _fetch_outcome(result, name, remote[name].fetch_step) for name in sources}
     for name, outcome in outcomes.items():
         tell(GROUP, name, outcome.added + outcome.changed)
@@ -256,7 +301,9 @@ def _fetch_outcome(result: dg.ExecuteInProcessResult, source: str, step: str) ->
         if event.is_step_materialization:
             metadata = event.step_materialization_data.materialization.metadata
             facts: dict[str, Any] = {k: v.value for k, v in metadata.items()}
-            return FetchOutcome(**{k: facts[k] for k in FetchOutcome.__dataclass_fields__ if k in facts})
+            return FetchOutcome(
+                **{k: facts[k] for k in FetchOutcome.__dataclass_fields__ if k in facts}
+            )
         if event.is_step_failure:
             data = event.step_failure_data
             if failure := data.user_failure_data:

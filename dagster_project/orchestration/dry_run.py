@@ -39,7 +39,8 @@ class Outlook:
 
     `broken` are sources that cannot be read, with the reason. With `is_full` the index is made from the lake alone, because
     the published one has another layout, tokenizer or model. `texts` have no vector, or may have another one after the
-    build: at most so many are embedded. `waiting_bytes` is of very long texts."""
+    build: at most so many are embedded. `waiting_bytes` is of very long texts.
+    """
 
     partitions: int
     pieces: tuple[Piece, ...]
@@ -64,7 +65,9 @@ class Outlook:
 
     def as_json(self) -> dict[str, Any]:
         """The output of `weft plan --json`."""
-        outcome = "BUILD" if self.pieces or self.removed or self.publishes or self.slow else "NOTHING"
+        outcome = (
+            "BUILD" if self.pieces or self.removed or self.publishes or self.slow else "NOTHING"
+        )
         return {"outcome": outcome, "reasons": self.reasons, **asdict(self)}
 
 
@@ -85,19 +88,30 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
     steps = _seconds(settings, pieces, plan.publish, texts, history)
     times = [seconds for seconds in steps.values() if seconds is not None]
     return Outlook(
-        partitions=len(plan.partitions), pieces=pieces, removed=plan.vanished, whole=whole, publishes=plan.publish,
-        slow=tuple(sorted(plan.slow)), waiting_bytes=waiting_bytes(lake, plan.slow), damaged=plan.damaged,
-        broken=plan.broken, is_full=plan.is_full, texts=texts, tokens=tokens,
+        partitions=len(plan.partitions),
+        pieces=pieces,
+        removed=plan.vanished,
+        whole=whole,
+        publishes=plan.publish,
+        slow=tuple(sorted(plan.slow)),
+        waiting_bytes=waiting_bytes(lake, plan.slow),
+        damaged=plan.damaged,
+        broken=plan.broken,
+        is_full=plan.is_full,
+        texts=texts,
+        tokens=tokens,
         price_usd=round(tokens * embedder.price / 1e6, 4),
         seconds=round(sum(times), 1) if times and history.last_seconds else None,
         seconds_by_step={name: round(s, 1) for name, s in sorted(steps.items()) if s is not None},
-    )  # fmt: skip
+    )
 
 
 class _Rows:
     """How many rows a table of a partition may have: those of now, or by the bytes of its source where it is new."""
 
-    def __init__(self, lake: ParquetLake, partitions: Iterable[SourcePartition], sizes: Mapping[str, int]):
+    def __init__(
+        self, lake: ParquetLake, partitions: Iterable[SourcePartition], sizes: Mapping[str, int]
+    ):
         self.lake, self.sizes = lake, sizes
         self.source_types = {u.key: u.source_type for u in partitions}
         self._rates: dict[tuple[str, str], float] = {}
@@ -110,7 +124,9 @@ class _Rows:
 
     def _rate(self, table: str, source_type: str) -> float:
         if (table, source_type) not in self._rates:
-            own = {p for p, kind in self.source_types.items() if kind == source_type and self.sizes[p]}
+            own = {
+                p for p, kind in self.source_types.items() if kind == source_type and self.sizes[p]
+            }
             sample = _sample([p for p in self.lake.partitions(table) if p in own])
             rows = sum(f.row_count for p in sample if (f := self.lake.footer(table, p)))
             self._rates[table, source_type] = rows / max(sum(self.sizes[p] for p in sample), 1)
@@ -121,7 +137,9 @@ def _sample(partitions: Sequence[str]) -> Sequence[str]:
     return partitions[:: max(1, len(partitions) // _SAMPLED_PARTITIONS)][:_SAMPLED_PARTITIONS]
 
 
-def _texts(plan: Plan, pieces: Iterable[Piece], why: Mapping[str, str], lake: ParquetLake) -> tuple[int, int]:
+def _texts(
+    plan: Plan, pieces: Iterable[Piece], why: Mapping[str, str], lake: ParquetLake
+) -> tuple[int, int]:
     """How many texts may be embedded, and their tokens by the mean length of stored ones."""
     source_types = {u.key: u.source_type for u in plan.partitions}
     stored = lake.footer("embeddings")

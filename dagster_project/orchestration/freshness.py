@@ -20,7 +20,9 @@ def freshness_checks(settings: Settings) -> dg.AssetChecksDefinition:
     limit = f"{settings.operations.fresh_hours:g} hours"
     of_source = f"No change of this source has waited for more than {limit}, and it can be read."
     specs = [
-        dg.AssetCheckSpec(CHECK, asset=ASSET, description=f"No change waited for more than {limit}."),
+        dg.AssetCheckSpec(
+            CHECK, asset=ASSET, description=f"No change waited for more than {limit}."
+        ),
         *(
             dg.AssetCheckSpec(OF_SOURCE, asset=source_key(s.name), description=of_source)
             for s in settings.sources
@@ -37,18 +39,24 @@ def freshness_checks(settings: Settings) -> dg.AssetChecksDefinition:
 
 
 def report_freshness(
-    settings: Settings, instance: dg.DagsterInstance, plan: Plan, but: Set[dg.AssetCheckKey] = frozenset()
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    plan: Plan,
+    but: Set[dg.AssetCheckKey] = frozenset(),
 ) -> None:
     """Report the outcomes of the checks for a look at the sources, `but` for those that a run evaluates.
 
-    Those that are as the last ones are left out: Dagster deletes no outcome with its run."""
+    Those that are as the last ones are left out: Dagster deletes no outcome with its run.
+    """
     results = {check_key(result): result for result in _results(settings, plan)}
     latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(results))
     for key in results.keys() - but:
         last, now = latest[key].evaluation if key in latest else None, results[key]
         if last is None or (last.passed, last.metadata) != (now.passed, now.metadata):
             facts = {"passed": now.passed, "severity": now.severity, "metadata": now.metadata}
-            evaluation = dg.AssetCheckEvaluation(asset_key=key.asset_key, check_name=key.name, **facts)
+            evaluation = dg.AssetCheckEvaluation(
+                asset_key=key.asset_key, check_name=key.name, **facts
+            )
             instance.report_runless_asset_event(evaluation)
 
 
@@ -67,7 +75,12 @@ def _results(settings: Settings, plan: Plan) -> Iterator[dg.AssetCheckResult]:
 
 
 def _result(
-    settings: Settings, asset: dg.AssetKey, check: str, waits: Mapping[str, float], *, unreadable: int
+    settings: Settings,
+    asset: dg.AssetKey,
+    check: str,
+    waits: Mapping[str, float],
+    *,
+    unreadable: int,
 ) -> dg.AssetCheckResult:
     """The outcome of one check, by the hours that partitions wait."""
     hours = max(waits.values(), default=0.0)

@@ -38,7 +38,9 @@ def instance_home(settings: Settings) -> Path:
     try:
         home.mkdir(parents=True, exist_ok=True)
         if not shipped.exists():
-            shipped.write_text(resources.files("dagster_project").joinpath("dagster.yaml").read_text())
+            shipped.write_text(
+                resources.files("dagster_project").joinpath("dagster.yaml").read_text()
+            )
     except OSError as error:
         raise SettingsError(
             f"{home} cannot be used as a folder ({error.strerror}); mend storage.root in the settings or DAGSTER_HOME"
@@ -80,7 +82,9 @@ def _damage(place: Path) -> str | None:
         with place.open("rb") as file:
             return None if file.read(len(_SQLITE)) == _SQLITE else "file is not a database"
     try:
-        with contextlib.closing(sqlite3.connect(f"{place.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
+        with contextlib.closing(
+            sqlite3.connect(f"{place.as_uri()}?mode=ro&immutable=1", uri=True)
+        ) as db:
             (result,) = db.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.DatabaseError as error:
         return str(error)
@@ -90,7 +94,8 @@ def _damage(place: Path) -> str | None:
 def open_history(settings: Settings) -> contextlib.AbstractContextManager[dg.DagsterInstance]:
     """The instance for a look at earlier runs: an empty one in memory where none is kept, or it may not be written.
 
-    SQLite cannot read Dagster's files without writing beside them."""
+    SQLite cannot read Dagster's files without writing beside them.
+    """
     home = instance_place(settings)
     is_kept = home.exists() and may_be_written(home)
     return open_instance(settings) if is_kept else dg.DagsterInstance.ephemeral()
@@ -101,7 +106,8 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """The instance in `instance_home`, closed on leaving.
 
     DiskFullError where its files find no room, UnwritableError where they cannot be written, HistoryError where SQLite
-    or Dagster cannot use them."""
+    or Dagster cannot use them.
+    """
     before = os.environ.get("DAGSTER_HOME")
     try:
         with translate_disk_faults(settings.root):

@@ -103,7 +103,9 @@ class BuildResult:
     @property
     def is_as_before(self) -> bool:
         """True if the build found nothing to do and nothing to say."""
-        is_silent = not (self.warnings() or self.faults() or any(f.is_change for f in self.fetched.values()))
+        is_silent = not (
+            self.warnings() or self.faults() or any(f.is_change for f in self.fetched.values())
+        )
         return self.published is None and self.plan.is_empty and is_silent
 
     def again(self) -> "BuildResult | None":
@@ -111,17 +113,24 @@ class BuildResult:
         if self.is_as_before or self.after is None or self.erased:
             return self if self.is_as_before else None
         left = BuildResult(
-            self.after, None, fetched=self.fetched, clock_behind=self.clock_behind, left_out=self.left_out
+            self.after,
+            None,
+            fetched=self.fetched,
+            clock_behind=self.clock_behind,
+            left_out=self.left_out,
         )
         return left if left.is_as_before else None
 
     def warnings(self) -> list[str]:
         """One line per interruption before the build, per source that holds forgotten texts, for texts paid twice, and
-        for a clock that is behind."""
+        for a clock that is behind.
+        """
         lines = [f"Recovered: {interrupted}." for interrupted in self.interrupted]
         for source, count in self.left_out.items():
             what = f"{count:,} mails or documents" if count else "chats, or all of it,"
-            lines.append(f"Source {source} still holds forgotten texts, {what} left out: delete it there.")
+            lines.append(
+                f"Source {source} still holds forgotten texts, {what} left out: delete it there."
+            )
         if twice := self.embedding.get(PAID_TWICE):
             lines.append(
                 f"{twice:,} texts were in requests whose answer an earlier run did not see: they were asked for again, "
@@ -136,21 +145,28 @@ class BuildResult:
 
     def faults(self) -> str:
         """One line per source that cannot be read or fetched, with the reason; empty if there is none."""
-        return "\n".join(line for line in [*self.plan.broken.values(), fetch_faults(self.fetched)] if line)
+        return "\n".join(
+            line for line in [*self.plan.broken.values(), fetch_faults(self.fetched)] if line
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The output of `weft build --json`."""
         return {
             "outcome": "PUBLISHED" if self.published else "UNCHANGED",
-            "partitions": len(self.plan.partitions), "made": sorted(self.plan.stale),
-            "removed": sorted(self.plan.vanished), "slow": sorted(self.slow),
-            "damaged": dict(self.plan.damaged), "broken": dict(self.plan.broken),
+            "partitions": len(self.plan.partitions),
+            "made": sorted(self.plan.stale),
+            "removed": sorted(self.plan.vanished),
+            "slow": sorted(self.slow),
+            "damaged": dict(self.plan.damaged),
+            "broken": dict(self.plan.broken),
             "interrupted": [asdict(interrupted) for interrupted in self.interrupted],
             "clock_behind_seconds": self.clock_behind.total_seconds() if self.clock_behind else 0.0,
-            "erased": dict(self.erased), "left_out": dict(self.left_out),
+            "erased": dict(self.erased),
+            "left_out": dict(self.left_out),
             "published": dict(self.published) if self.published else None,
-            "stages": {k: dict(v) for k, v in self.stages.items()}, "embedding": dict(self.embedding),
+            "stages": {k: dict(v) for k, v in self.stages.items()},
+            "embedding": dict(self.embedding),
             "fetched": {name: outcome.as_json() for name, outcome in self.fetched.items()},
             "failed_checks": {f"{c.asset}.{c.check}": dict(c.figures) for c in self.failed_checks},
             "seconds": round(self.seconds, 3),
-        }  # fmt: skip
+        }

@@ -50,9 +50,11 @@ def sync_partitions(instance: dg.DagsterInstance, partitions: Sequence[SourcePar
 
 
 def partition_runs(
-    instance: dg.DagsterInstance, stale: Mapping[str, tuple[str, ...]],
-    source_types: Sequence[SourceType] = SOURCE_TYPES, limit: int = PARTITIONS_OF_RUN,
-) -> list[Work]:  # fmt: skip
+    instance: dg.DagsterInstance,
+    stale: Mapping[str, tuple[str, ...]],
+    source_types: Sequence[SourceType] = SOURCE_TYPES,
+    limit: int = PARTITIONS_OF_RUN,
+) -> list[Work]:
     """The runs that make the stale tables of partitions: neighbours with equal needs together, at most `limit` each."""
     groups: list[tuple[list[str], tuple[str, ...]]] = []
     for source_type in source_types:
@@ -74,15 +76,24 @@ def report_restored(
     """Report those partitions as made whose last run failed, and which the lake has as they are to be nevertheless.
 
     A source that could not be read for a while leaves them: no run has to make them, and they would be shown as failed.
-    Partitions `busy` in runs under way are left out. Returns table and partition of each."""
+    Partitions `busy` in runs under way are left out. Returns table and partition of each.
+    """
     tables = {table for source_type in SOURCE_TYPES for table in source_type.tables}
     failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED])
-    tried = {k for run in instance.get_runs(failed, limit=_FAILED_RUNS) for k in run.asset_selection or ()}
+    tried = {
+        k
+        for run in instance.get_runs(failed, limit=_FAILED_RUNS)
+        for k in run.asset_selection or ()
+    }
     right = {u.key for u in plan.partitions if u.source not in plan.broken} - set(busy)
     result = []
     for key in sorted(key for key in tried if key.path[-1] in tables and len(key.path) == 1):
         storage, table = instance.event_log_storage, key.path[-1]
-        attempts = storage.get_latest_asset_partition_materialization_attempts_without_materializations(key)
+        attempts = (
+            storage.get_latest_asset_partition_materialization_attempts_without_materializations(
+                key
+            )
+        )
         for partition in sorted(attempts.keys() & right):
             footer = lake.footer(table, partition)
             if footer and table not in plan.stale.get(partition, ()):
@@ -91,7 +102,9 @@ def report_restored(
     return result
 
 
-def _report_again(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, version: str) -> None:
+def _report_again(
+    instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, version: str
+) -> None:
     """Report a partition with the facts of its last materialization, if that was of this version."""
     record = instance.get_latest_data_version_record(key, partition_key=partition)
     last = record.asset_materialization if record else None
@@ -119,11 +132,14 @@ class BackfillRequest:
         return {"outcome": "REQUESTED" if self.backfill else "UNCHANGED", **asdict(self)}
 
 
-def backfill(settings: Settings, instance: dg.DagsterInstance, names: Sequence[str] = ()) -> BackfillRequest:
+def backfill(
+    settings: Settings, instance: dg.DagsterInstance, names: Sequence[str] = ()
+) -> BackfillRequest:
     """Ask for a backfill of the stale partitions of all sources, or of those named.
 
     Runs of every hour go on meanwhile; when it ends, one publish follows.
-    SettingsError for a name that is not a source, WeftError where no daemon runs that would work it off."""
+    SettingsError for a name that is not a source, WeftError where no daemon runs that would work it off.
+    """
     if unknown := sorted(set(names) - {s.name for s in settings.sources}):
         raise SettingsError(f"no source is called {unknown[0]!r}")
     beat = instance.get_daemon_heartbeats().get(_DAEMON)
@@ -136,7 +152,9 @@ def backfill(settings: Settings, instance: dg.DagsterInstance, names: Sequence[s
     plan = planned(settings, instance, run_partitions(instance, under_way(instance)))
     source_of = {partition.key: partition.source for partition in plan.partitions}
     stale = {p: t for p, t in plan.stale.items() if not names or source_of[p] in names}
-    broken = {source: fault for source, fault in plan.broken.items() if not names or source in names}
+    broken = {
+        source: fault for source, fault in plan.broken.items() if not names or source in names
+    }
     if not stale:
         return BackfillRequest(None, (), broken)
     ranges: dict[dg.AssetKey, list[tuple[str, str]]] = {}

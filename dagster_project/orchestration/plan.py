@@ -33,7 +33,8 @@ class Plan:
     the sources in the lake. `damaged` has the fault of each corrupt file, which is rebuilt; `reasons` why the first
     stale table of a partition is stale. With `is_full` the published version has another layout, tokenizer or model, and a
     build reuses nothing of it. `broken` has the fault of each source that cannot be read; the lake keeps its tables of it.
-    `left_out` names the sources that were forgotten, in whole or some chats."""
+    `left_out` names the sources that were forgotten, in whole or some chats.
+    """
 
     partitions: tuple[SourcePartition, ...]
     stale: Mapping[str, tuple[str, ...]]
@@ -67,39 +68,62 @@ def make_plan(
     """Compare the sources, the lake and the published index, without stale partitions `busy` in runs under way.
 
     A table of a partition is stale if it is missing, corrupt, of another code version, or made from other inputs
-    than the current ones, and so is every table that depends on it."""
+    than the current ones, and so is every table that depends on it.
+    """
     with lake.one_look():
         partitions = sources.discover()
         broken = dict(sources.broken)
         reasons = _stale_partitions(settings, sources, partitions, lake, busy)
         _leave_broken(partitions, reasons, broken, settings, lake)
-        stale = {p: tables for p, why in reasons.items() if (tables := _stale_for(why, long_texts=False))}
-        slow = {p: _stale_for(why, long_texts=True) for p, why in reasons.items() if why and p not in stale}
-        stored = sorted({p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])})
+        stale = {
+            p: tables for p, why in reasons.items() if (tables := _stale_for(why, long_texts=False))
+        }
+        slow = {
+            p: _stale_for(why, long_texts=True)
+            for p, why in reasons.items()
+            if why and p not in stale
+        }
+        stored = sorted(
+            {p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])}
+        )
         vanished = tuple(p for p in stored if p not in {u.key for u in partitions})
         publisher = make_publisher(settings, lake)
         state = staleness.state_of(partitions, lake)
         whole = _whole(settings, partitions, publisher, state, is_smaller=bool(vanished))
         publish = bool(stale or whole)
         return Plan(
-            tuple(partitions), stale, vanished, publish, whole=whole,
-            context=staleness.stale_context(settings, partitions, lake), slow=slow, state=state,
+            tuple(partitions),
+            stale,
+            vanished,
+            publish,
+            whole=whole,
+            context=staleness.stale_context(settings, partitions, lake),
+            slow=slow,
+            state=state,
             damaged=_damages(settings, stale, publisher, lake) if publish else {},
-            reasons={partition: reasons[partition][tables[0]] for partition, tables in stale.items()},
-            is_full=publish and publisher.damage() is None and not publisher.fits_settings(), broken=broken,
+            reasons={
+                partition: reasons[partition][tables[0]] for partition, tables in stale.items()
+            },
+            is_full=publish and publisher.damage() is None and not publisher.fits_settings(),
+            broken=broken,
             left_out=tuple(sorted(sources.left_out)),
-        )  # fmt: skip
+        )
 
 
 def _stale_for(reasons: Mapping[str, str], *, long_texts: bool) -> tuple[str, ...]:
     """The tables that are stale because of very long texts alone, or the others."""
-    return tuple(table for table, why in reasons.items() if (why == staleness.LONG_TEXTS) == long_texts)
+    return tuple(
+        table for table, why in reasons.items() if (why == staleness.LONG_TEXTS) == long_texts
+    )
 
 
 def _stale_partitions(
-    settings: Settings, sources: RememberedSources, partitions: Sequence[SourcePartition], lake: ParquetLake,
+    settings: Settings,
+    sources: RememberedSources,
+    partitions: Sequence[SourcePartition],
+    lake: ParquetLake,
     busy: Collection[str],
-) -> dict[str, dict[str, str]]:  # fmt: skip
+) -> dict[str, dict[str, str]]:
     """By partition that is not `busy` its stale tables, and why each is that."""
     orders = {kind.name: partition_stages(settings, kind) for kind in SOURCE_TYPES}
     types = {u.key: orders[u.source_type] for u in partitions if u.key not in busy}
@@ -115,12 +139,17 @@ def _stale_partitions(
 
 
 def _whole(
-    settings: Settings, partitions: Sequence[SourcePartition], publisher: DuckDBPublisher, state: str, *,
+    settings: Settings,
+    partitions: Sequence[SourcePartition],
+    publisher: DuckDBPublisher,
+    state: str,
+    *,
     is_smaller: bool,
-) -> tuple[str, ...]:  # fmt: skip
+) -> tuple[str, ...]:
     """The tables over the whole lake that are next; none if the index is right.
 
-    Content decides: their footers have their inputs, the name of the version the published ones."""
+    Content decides: their footers have their inputs, the name of the version the published ones.
+    """
     lake, (relations, publishing) = publisher.lake, whole_phases(settings)
     kinds = {partition.key: partition.source_type for partition in partitions}
     there = {key: kind for key, kind in kinds.items() if lake.has_tables(TABLES_OF_TYPE[kind], key)}
@@ -145,11 +174,19 @@ def _whole(
 
 
 def _leave_broken(
-    partitions: Sequence[SourcePartition], stale: dict[str, dict[str, str]], broken: Mapping[str, str],
-    settings: Settings, lake: ParquetLake,
-) -> None:  # fmt: skip
+    partitions: Sequence[SourcePartition],
+    stale: dict[str, dict[str, str]],
+    broken: Mapping[str, str],
+    settings: Settings,
+    lake: ParquetLake,
+) -> None:
     """Take partitions of broken sources out of `stale`; SourceError where the lake has not all of them."""
-    reading = {table for stage in partition_stages(settings) if stage.reads_sources for table in stage.tables}
+    reading = {
+        table
+        for stage in partition_stages(settings)
+        if stage.reads_sources
+        for table in stage.tables
+    }
     for partition in partitions:
         if partition.source in broken and reading & stale.get(partition.key, {}).keys():
             if not lake.has_tables(TABLES_OF_TYPE[partition.source_type], partition.key):
@@ -158,11 +195,15 @@ def _leave_broken(
 
 
 def _damages(
-    settings: Settings, stale: Mapping[str, Sequence[str]], publisher: DuckDBPublisher, lake: ParquetLake
+    settings: Settings,
+    stale: Mapping[str, Sequence[str]],
+    publisher: DuckDBPublisher,
+    lake: ParquetLake,
 ) -> dict[str, str]:
     """By path, the faults of files of the lake and of the published one, beside those not made yet.
 
-    Files with the columns of another version of Weft are none of them."""
+    Files with the columns of another version of Weft are none of them.
+    """
     published = publisher.published_partitions()
     # A file that was never made is not damage: a published one was there once.
     places = [(table, p, p in published) for p in sorted(stale) for table in stale[p]]

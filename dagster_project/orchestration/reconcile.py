@@ -1,7 +1,8 @@
 """The one function that decides the next runs. It compares the plan with Dagster's runs, and remembers nothing.
 
 Its callers are the sensors, which request the work from Dagster's daemon, and `weft build`, which does it itself. Whoever
-asks late, twice or after a crash gets the right answer, because no event is stored."""
+asks late, twice or after a crash gets the right answer, because no event is stored.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -44,7 +45,9 @@ class Runs:
 
     def taken(self, tables: Collection[str]) -> set[str]:
         """The partitions where runs or backfills under way make some of `tables`."""
-        return {partition for table, partition in self.making if table in tables} | {*self.backfilled}
+        return {partition for table, partition in self.making if table in tables} | {
+            *self.backfilled
+        }
 
     @property
     def awaited(self) -> dg.DagsterRun | None:
@@ -61,7 +64,9 @@ class Runs:
 def runs_of_dagster(settings: Settings, instance: dg.DagsterInstance, refresh: str) -> Runs:
     """The state of the runs of an instance, for a refresh to go on by."""
     going = under_way(instance)
-    making = {(t, p) for run in going for p in run_partitions(instance, [run]) for t in run_tables(run)}
+    making = {
+        (t, p) for run in going for p in run_partitions(instance, [run]) for t in run_tables(run)
+    }
     tried: set[Tried] = set()
     for run in instance.get_runs(dg.RunsFilter(tags={REFRESH_TAG: refresh})):
         tried |= tried_by(run.tags, run_tables(run), run_partitions(instance, [run]))
@@ -69,24 +74,33 @@ def runs_of_dagster(settings: Settings, instance: dg.DagsterInstance, refresh: s
     return Runs(tuple(going), making, backfilled, tried)
 
 
-def tried_by(tags: Mapping[str, str], tables: Collection[str], partitions: Iterable[str]) -> set[Tried]:
+def tried_by(
+    tags: Mapping[str, str], tables: Collection[str], partitions: Iterable[str]
+) -> set[Tried]:
     """The attempts of a run with those tags; one that relates and publishes has both."""
     phase, state = tags.get(PHASE_TAG), tags.get(STATE_TAG, "")
     if phase is None:
         return set()
-    attempts: set[Tried] = {(phase, partition, state) for partition in partitions} or {(phase, None, state)}
+    attempts: set[Tried] = {(phase, partition, state) for partition in partitions} or {
+        (phase, None, state)
+    }
     return attempts | ({(Phase.PUBLISH.value, None, state)} if "search_index" in tables else set())
 
 
 def reconcile(
-    settings: Settings, instance: dg.DagsterInstance, plan: Plan, runs: Runs, limit: int = PARTITIONS_OF_RUN,
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    plan: Plan,
+    runs: Runs,
+    limit: int = PARTITIONS_OF_RUN,
     broken: Sequence[Work] = (),
-) -> tuple[list[Work], str]:  # fmt: skip
+) -> tuple[list[Work], str]:
     """The next work, in runs of at most `limit` partitions, all of it independent; or why none is next.
 
     That is the first phase with work left in the plan. It begins when nothing before it is stale or under way; a
     refresh does not repeat its attempts, so that a partition that cannot be made keeps no other from the index.
-    `broken` are runs that report the fault of a source."""
+    `broken` are runs that report the fault of a source.
+    """
     steps = _Steps(settings, instance, plan, runs, limit)
     fresh = [work for work in broken if (Phase.PARTITIONS, work.first, "") not in runs.tried]
     if works := [*steps.partitions(plan.stale, Phase.PARTITIONS), *fresh]:
@@ -104,7 +118,10 @@ def reconcile(
             return works, f"run {runs.later.run_id[:8]} comes before other very long texts"
         works += slow
     is_left = plan.stale or plan.publish or plan.slow or plan.broken
-    return works, "all that is left was tried: the next refresh tries again" if is_left else UNCHANGED
+    return (
+        works,
+        "all that is left was tried: the next refresh tries again" if is_left else UNCHANGED,
+    )
 
 
 _TABLES = {
@@ -128,9 +145,15 @@ class _Steps:
         types, tables = _TABLES[phase]
         busy = self.runs.taken(tables)
         state = self.plan.state if phase is Phase.CONTEXT else ""
-        untried = {p: t for p, t in stale.items() if not (p in busy or (phase, p, state) in self.runs.tried)}
+        untried = {
+            p: t
+            for p, t in stale.items()
+            if not (p in busy or (phase, p, state) in self.runs.tried)
+        }
         works = partition_runs(self.instance, untried, types, self.limit)
-        return [replace(work, phase=phase, state=state, later=phase is Phase.SLOW) for work in works]
+        return [
+            replace(work, phase=phase, state=state, later=phase is Phase.SLOW) for work in works
+        ]
 
     def whole(self) -> list[Work]:
         """The run over the whole lake."""
@@ -157,27 +180,37 @@ class _Steps:
 
 
 def next_requests(
-    settings: Settings, instance: dg.DagsterInstance, refresh: str, partitions: Collection[str] | None = None
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    refresh: str,
+    partitions: Collection[str] | None = None,
 ) -> tuple[Sequence[dg.RunRequest] | dg.SkipReason, bool]:
     """The runs that Dagster's daemon is to begin next for a refresh, or why none; and if nothing is left or under way.
 
     Dagster knows the partitions of now afterwards. A source that cannot be read gets a run, which fails with the remedy,
     and keeps no other from its own. After `partitions` that people made these are completed and published, unless their
     code or settings are others; other stale tables wait for the next refresh. Runs of very long texts begin one at a
-    time, so that a publish waits for no more than that."""
+    time, so that a publish waits for no more than that.
+    """
     runs = runs_of_dagster(settings, instance, refresh)
     if is_held(settings.root / BUILD_LOCK):
         return dg.SkipReason(f"a build of {settings.root} from the command line is running"), False
     try:
         plan = planned(settings, instance, runs.taken(_SOURCE_TABLES))
     except SourceError as fault:  # none can be read
-        plan = Plan((), {}, (), publish=False, broken={s.name: str(fault) for s in settings.sources})
+        plan = Plan(
+            (), {}, (), publish=False, broken={s.name: str(fault) for s in settings.sources}
+        )
     broken = _of_broken(settings, instance, plan.broken)
     is_settled = not (runs.going or runs.backfilled)
     if plan.broken and not plan.partitions and not broken:
         return dg.SkipReason("; ".join(set(plan.broken.values()))), is_settled
     if partitions is not None:
-        own = {p: t for p, t in plan.stale.items() if p in partitions and plan.reasons[p] in _OF_CONTENT}
+        own = {
+            p: t
+            for p, t in plan.stale.items()
+            if p in partitions and plan.reasons[p] in _OF_CONTENT
+        }
         plan, broken = replace(plan, stale=own), []
     works, reason = reconcile(settings, instance, plan, runs, broken=broken)
     works = [work for work in works if not work.later] + [work for work in works if work.later][:1]
@@ -193,7 +226,9 @@ def next_requests(
     return [work.request(refresh) for work in works], False
 
 
-def _of_broken(settings: Settings, instance: dg.DagsterInstance, names: Collection[str]) -> list[Work]:
+def _of_broken(
+    settings: Settings, instance: dg.DagsterInstance, names: Collection[str]
+) -> list[Work]:
     """A run of the first partition that Dagster knows of each source of `names`; it fails, with the remedy."""
     works = []
     for source in (source for source in settings.sources if source.name in names):

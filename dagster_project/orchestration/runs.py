@@ -26,14 +26,18 @@ UNFINISHED = [s for s in dg.DagsterRunStatus if s not in (*FINISHED, dg.DagsterR
 
 @contextlib.contextmanager
 def held_by_run(
-    context: dg.InitResourceContext, root: Path, lake: str, whole: Collection[str],
+    context: dg.InitResourceContext,
+    root: Path,
+    lake: str,
+    whole: Collection[str],
     tell: Callable[[str | None], None],
-) -> Iterator[None]:  # fmt: skip
+) -> Iterator[None]:
     """While a run lasts: the lock that says that it lives, and its hold on the lake.
 
     It has the lake alone if it makes one of the tables `whole`, which are read and published together. It shares it
     while it makes partitions that these are made of; fetches and context need no hold. `tell` hears of
-    those for whom it waits, and of None when it has waited. Without a run nothing is held."""
+    those for whom it waits, and of None when it has waited. Without a run nothing is held.
+    """
     run, instance = context.run, context.instance
     if run is None or instance is None:
         yield
@@ -118,7 +122,8 @@ def close_dead_runs(
     """Report runs whose process is gone as failed, and free their places in pools: a killed daemon leaves them open.
 
     The only command that works on a storage, since it holds the build lock, knows that those before it are gone, also
-    one that was killed as it began or ended a run."""
+    one that was killed as it began or ended a run.
+    """
     result, lives = [], runs_of(root)
     dead = [run_id for run_id in lives if not lives[run_id]]
     if only_command:
@@ -128,7 +133,9 @@ def close_dead_runs(
         record = instance.get_run_record_by_id(run_id)
         if record and not record.dagster_run.is_finished:
             instance.report_run_failed(record.dagster_run, "its process ended before the run did")
-            start = datetime.fromtimestamp(record.start_time or record.create_timestamp.timestamp(), UTC)
+            start = datetime.fromtimestamp(
+                record.start_time or record.create_timestamp.timestamp(), UTC
+            )
             begun = start.isoformat(timespec="seconds")
             result.append(Interrupted(run_id, begun, tuple(_targets(record.dagster_run))))
         forget_run(root, run_id)
@@ -141,12 +148,18 @@ def close_dead_runs(
 
 
 def run_here(
-    definitions: dg.Definitions, instance: dg.DagsterInstance, work: Work, tags: Mapping[str, str], *,
-    keys: Sequence[dg.AssetKey] | None = None, checked: bool = True,
-) -> dg.ExecuteInProcessResult:  # fmt: skip
+    definitions: dg.Definitions,
+    instance: dg.DagsterInstance,
+    work: Work,
+    tags: Mapping[str, str],
+    *,
+    keys: Sequence[dg.AssetKey] | None = None,
+    checked: bool = True,
+) -> dg.ExecuteInProcessResult:
     """Make some tables, or the assets of `keys`, by a run in this process, which Dagster lists like any other.
 
-    The fault of the first failed step is raised as the WeftError that it is, unless the run is not `checked`."""
+    The fault of the first failed step is raised as the WeftError that it is, unless the run is not `checked`.
+    """
     selected = list(keys or work.keys)
     job = definitions.resolve_job_def(job_of(selected))
     result = run_job_here(job, instance, {**work.tags, **tags}, selected)
@@ -182,7 +195,9 @@ def root_cause(error: Any) -> Any:
 def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
     """Why a run failed, as the kind of fault it is: a check, or the first failed step with the root of its error."""
     blocking = dg.AssetCheckSeverity.ERROR
-    if failed := [c for c in result.get_asset_check_evaluations() if not c.passed and c.severity == blocking]:
+    if failed := [
+        c for c in result.get_asset_check_evaluations() if not c.passed and c.severity == blocking
+    ]:
         rules = "; ".join(
             f"check {c.check_name} failed for {c.metadata['rows'].value} rows, such as {c.metadata['examples'].value}"
             for c in failed
@@ -216,7 +231,8 @@ def prune_runs(instance: dg.DagsterInstance, limit: int | None = None) -> int:
     """Delete the runs that ended more than 30 days ago, at most `limit`; their number.
 
     A run stays as long as it is the last that made some partition of some asset: the UI would show that as missing. Results
-    of checks stay, too: Dagster deletes no evaluation with its run, and offers no way to."""
+    of checks stay, too: Dagster deletes no evaluation with its run, and offers no way to.
+    """
     before = datetime.now(UTC) - _KEPT
     old = instance.get_run_ids(filters=dg.RunsFilter(statuses=FINISHED, updated_before=before))
     if not old:
@@ -235,10 +251,15 @@ def _runs_that_made_what_is_there(instance: dg.DagsterInstance) -> set[str]:
     kind = dg.DagsterEventType.ASSET_MATERIALIZATION
     ids: set[str] = set()
     for asset in instance.all_asset_keys():
-        latest = list(instance.event_log_storage.get_latest_storage_id_by_partition(asset, kind).values())
+        latest = list(
+            instance.event_log_storage.get_latest_storage_id_by_partition(asset, kind).values()
+        )
         records = dg.AssetRecordsFilter(asset_key=asset, storage_ids=latest)
         if latest:
-            ids |= {r.run_id for r in instance.fetch_materializations(records, limit=len(latest)).records}
+            ids |= {
+                r.run_id
+                for r in instance.fetch_materializations(records, limit=len(latest)).records
+            }
         if event := instance.get_latest_materialization_event(asset):
             ids.add(event.run_id)
     return ids

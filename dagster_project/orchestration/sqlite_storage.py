@@ -2,7 +2,8 @@
 
 Dagster makes a SQLAlchemy engine for every event it stores, which compiles every statement again: most of the time
 of a run over many partitions. No setting or public name offers another way; the files and their layout are Dagster's
-own, so that every Dagster tool reads them."""
+own, so that every Dagster tool reads them.
+"""
 
 from __future__ import annotations
 
@@ -69,13 +70,16 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
         """The engine of a file, with one connection that stays open; the longest unused is closed.
 
         A commit reaches the operating system but not yet the disk: after a power cut the last events may be missing,
-        and the file is whole (https://www.sqlite.org/pragma.html#pragma_synchronous)."""
+        and the file is whole (https://www.sqlite.org/pragma.html#pragma_synchronous).
+        """
         engines: OrderedDict[str, Engine] = self.__dict__.setdefault("_engines", OrderedDict())
         if shard not in engines:
             engine = engines[shard] = create_engine(
-                self.conn_string_for_shard(shard), poolclass=QueuePool, pool_size=1,
+                self.conn_string_for_shard(shard),
+                poolclass=QueuePool,
+                pool_size=1,
                 connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False},
-            )  # fmt: skip
+            )
             event.listen(engine, "connect", lambda db, _: db.execute("PRAGMA synchronous = NORMAL"))
             if shard not in self._initialized_dbs:
                 self._begin(shard, engine)

@@ -30,7 +30,8 @@ def stale_context(
     """By window of a conversation the tables of its context that are missing, of other code or of other queries.
 
     The last window of each conversation, which more messages may follow, asks each published version; the others stay
-    with their first context. To be asked when something is published."""
+    with their first context. To be asked when something is published.
+    """
     current = make_publisher(settings, lake).current()
     if current is None:
         return {}
@@ -43,13 +44,21 @@ def stale_context(
     open_windows = last_windows(windows)
     stale = {}
     for window in windows:
-        queries, context = (lake.footer(t, window) for t in ("conversation_query_chunks", CONTEXT.tables[0]))
+        queries, context = (
+            lake.footer(t, window) for t in ("conversation_query_chunks", CONTEXT.tables[0])
+        )
         if queries is None:
             continue
         stays = context and not (window in open_windows and queries.row_count)
-        version = context.inputs.get("search_index", "") if context and stays else version_of(current)
+        version = (
+            context.inputs.get("search_index", "") if context and stays else version_of(current)
+        )
         hashes = {"conversation_query_chunks": queries.content_hash, "search_index": version}
-        cited = lake.stored(CONTEXT.tables[0], ["chunk_id"], window) if ids is not None and context else None
+        cited = (
+            lake.stored(CONTEXT.tables[0], ["chunk_id"], window)
+            if ids is not None and context
+            else None
+        )
         if ids is not None and cited and set(cited.column("chunk_id").to_pylist()) - ids:
             stale[window] = CONTEXT.tables
         elif tables := stale_reasons(window, order, hashes, lake):
@@ -68,7 +77,8 @@ def stale_reasons(
 ) -> dict[str, str]:
     """The reason for each stale table of a partition; `source_hashes` are of tables that the stages of `order` do not make.
 
-    A table that leaves out very long texts, or follows from that alone, is stale for `LONG_TEXTS`."""
+    A table that leaves out very long texts, or follows from that alone, is stale for `LONG_TEXTS`.
+    """
     stale: dict[str, str] = {}
     hashes = dict(source_hashes)
     for stage in order:
@@ -78,7 +88,9 @@ def stale_reasons(
         before = {stale[table] for table in inputs if table in stale}
         if before - {LONG_TEXTS}:
             stale |= dict.fromkeys(stage.tables, FOLLOWS)
-        elif not all(f and (f.code_version, f.made_of) == (stage.declared_version, due) for f in footers):
+        elif not all(
+            f and (f.code_version, f.made_of) == (stage.declared_version, due) for f in footers
+        ):
             stale |= dict.fromkeys(stage.tables, _reason(stage, partition, footers, lake))
         elif before or any(f and f.waiting for f in footers):
             stale |= dict.fromkeys(stage.tables, LONG_TEXTS)
@@ -86,12 +98,17 @@ def stale_reasons(
     return stale
 
 
-def _reason(stage: Stage, partition: str, footers: Sequence[ParquetFooter | None], lake: ParquetLake) -> str:
+def _reason(
+    stage: Stage, partition: str, footers: Sequence[ParquetFooter | None], lake: ParquetLake
+) -> str:
     """Why a stage has to run, by the files that it made."""
     there = [footer for footer in footers if footer]
     if not there and not any(lake.is_stored(table, partition) for table in stage.tables):
         return NEW if not stage.inputs else MISSING_TABLES.format(stage.tables[0])
-    made_by = {lake.code_version(table, partition) for table in stage.tables} - {None, stage.declared_version}
+    made_by = {lake.code_version(table, partition) for table in stage.tables} - {
+        None,
+        stage.declared_version,
+    }
     if other := min(filter(None, made_by), default=None):
         return _of_version(other, stage.declared_version).format(stage.tables[0])
     if len(there) < len(footers):
@@ -136,10 +153,13 @@ def state_of(partitions: Iterable[SourcePartition], lake: ParquetLake) -> str:
     return lake_state(lake, of_type)
 
 
-def whole_are_right(settings: Settings, names: Iterable[str], state: str, lake: ParquetLake) -> bool:
+def whole_are_right(
+    settings: Settings, names: Iterable[str], state: str, lake: ParquetLake
+) -> bool:
     """True if tables over the whole lake are there, made by the code of now from the lake in this state.
 
-    The parts of a table in parts name their inputs; tables made from it, or beside it, have the state."""
+    The parts of a table in parts name their inputs; tables made from it, or beside it, have the state.
+    """
     versions = whole_tables(settings, lake)
     footers = {table: lake.footer(table) for table in set(names) & versions.keys()}
     return all(

@@ -11,9 +11,13 @@ from assets.partitions import CONTEXT, SOURCE_TYPES
 from dagster_project.orchestration import names
 
 PARTITION, RANGE_START, RANGE_END = (
-    "dagster/partition", "dagster/asset_partition_range_start", "dagster/asset_partition_range_end",
-)  # fmt: skip
-_PARTITIONS_OF = {table: kind.partitions for kind in (*SOURCE_TYPES, CONTEXT) for table in kind.tables}
+    "dagster/partition",
+    "dagster/asset_partition_range_start",
+    "dagster/asset_partition_range_end",
+)
+_PARTITIONS_OF = {
+    table: kind.partitions for kind in (*SOURCE_TYPES, CONTEXT) for table in kind.tables
+}
 
 
 class Phase(StrEnum):
@@ -30,7 +34,8 @@ class Phase(StrEnum):
 class Work:
     """The work of one run: tables, of a partition or of neighbouring ones, or over the whole lake.
 
-    `state` is a hash of its inputs, where a phase may come twice in a refresh. Work that may wait is `later`."""
+    `state` is a hash of its inputs, where a phase may come twice in a refresh. Work that may wait is `later`.
+    """
 
     tables: tuple[str, ...]
     first: str | None = None
@@ -43,7 +48,9 @@ class Work:
     def tags(self) -> dict[str, str]:
         """The tags by which Dagster knows the partitions, and people the phase."""
         own = {names.PHASE_TAG: self.phase.value if self.phase else "", names.STATE_TAG: self.state}
-        tags = {tag: value for tag, value in own.items() if value} | (names.LATER if self.later else {})
+        tags = {tag: value for tag, value in own.items() if value} | (
+            names.LATER if self.later else {}
+        )
         if self.first is None or self.last is None:
             return tags
         if self.first == self.last:

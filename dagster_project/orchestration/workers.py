@@ -40,7 +40,11 @@ class Workers:
     """Processes that run jobs beside each other; those that this one starts end with it, however it ends."""
 
     def __init__(
-        self, settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress, count: int
+        self,
+        settings: Settings,
+        instance: dg.DagsterInstance,
+        progress: CountedProgress,
+        count: int,
     ):
         self.count, self.progress = count, progress
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -54,7 +58,8 @@ class Workers:
     def run(self, runs: Sequence[Work], tags: Mapping[str, str]) -> None:
         """Do the work of runs; after a failure no other begins, and its fault is raised.
 
-        WeftError if a process was ended from outside."""
+        WeftError if a process was ended from outside.
+        """
         telling = threading.Thread(target=self._tell)
         telling.start()
         under_way: list[Future[None]] = []
@@ -83,9 +88,11 @@ class Workers:
 
 @contextlib.contextmanager
 def workers_for(
-    settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress,
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    progress: CountedProgress,
     partitions: Sequence[SourcePartition],
-) -> Iterator[Workers | None]:  # fmt: skip
+) -> Iterator[Workers | None]:
     """Processes to make the partitions of `partitions` in; None where there is too little to make, or one is wanted."""
     tasks = settings.engine.tasks
     count = min(tasks or _PROCESSES, os.cpu_count() or 1, len(partitions))
@@ -125,7 +132,9 @@ _state: dict[str, Any] = {}
 """The objects that a worker process was begun with; empty in any other."""
 
 
-def _begin(settings: Settings, instance: Any, steps: multiprocessing.SimpleQueue[_Step | None]) -> None:
+def _begin(
+    settings: Settings, instance: Any, steps: multiprocessing.SimpleQueue[_Step | None]
+) -> None:
     unasked_pandas.keep_out()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _state["instance"] = dg.DagsterInstance.from_ref(instance)

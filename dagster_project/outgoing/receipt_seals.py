@@ -41,7 +41,8 @@ class ReceiptKey:
     def current(self, announced: str | None = None) -> Ed25519PrivateKey:
         """The key, made if there is none; ReceiptError if the file holds another text.
 
-        `announced` is the public key that the newest receipt names as the next: a kill may have come before its file was."""
+        `announced` is the public key that the newest receipt names as the next: a kill may have come before its file was.
+        """
         if announced and self.next.exists() and public(_loaded(self.next)) == announced:
             put(self.next, self.file)
         elif not self.file.exists():
@@ -62,13 +63,23 @@ class ReceiptKey:
 
     def faults(self, expected: str) -> list[str]:
         """The reasons why the file is not the owner's key with this public key."""
-        file = self.next if self.next.exists() and public(_loaded(self.next)) == expected else self.file
+        file = (
+            self.next
+            if self.next.exists() and public(_loaded(self.next)) == expected
+            else self.file
+        )
         if not file.exists():
-            return [f"{file} is gone: restore it, or the next receipt has a key that none announced"]
+            return [
+                f"{file} is gone: restore it, or the next receipt has a key that none announced"
+            ]
         if public(_loaded(file)) != expected:
             return [f"{file} was exchanged: the chain ends with the key {expected}"]
         is_open = file.stat().st_mode & 0o077
-        return [f"others than the owner can use {file}: chmod 600, then take a new key"] if is_open else []
+        return (
+            [f"others than the owner can use {file}: chmod 600, then take a new key"]
+            if is_open
+            else []
+        )
 
 
 def public(key: Ed25519PrivateKey) -> str:
@@ -78,7 +89,10 @@ def public(key: Ed25519PrivateKey) -> str:
 
 def is_place(value: Any) -> bool:
     """Whether a value of JSON has the number and the hash of a receipt."""
-    return isinstance(value, dict) and (type(value.get("number")), type(value.get("hash"))) == (int, str)
+    return isinstance(value, dict) and (type(value.get("number")), type(value.get("hash"))) == (
+        int,
+        str,
+    )
 
 
 def is_signed(receipt: Mapping[str, Any]) -> bool:
@@ -108,7 +122,8 @@ class Heads:
 
     That is one of the user's folder of states, or the one that `HEAD_VARIABLE` names. If that names a command in its place,
     the command gets each head, too, as a line of JSON on standard input; its note has `sent`, or the reason as `not_sent`.
-    A note takes the place of the one before as long as the chain holds that; else both stay, as evidence."""
+    A note takes the place of the one before as long as the chain holds that; else both stay, as evidence.
+    """
 
     def __init__(self, root: Path):
         """SettingsError if the variable names no place."""
@@ -117,7 +132,9 @@ class Heads:
         if place.startswith("command:"):
             with suppress(ValueError):  # a quotation without an end
                 self.command = shlex.split(place.removeprefix("command:"))
-        is_folder = Path(place).is_absolute() and not Path(place).resolve().is_relative_to(self.root)
+        is_folder = Path(place).is_absolute() and not Path(place).resolve().is_relative_to(
+            self.root
+        )
         if place and not self.command and not is_folder:
             raise SettingsError(
                 f"{HEAD_VARIABLE} names no place: set it to the absolute path of a folder outside of {root}, to `syslog`, "
@@ -128,9 +145,15 @@ class Heads:
 
     def read(self) -> list[dict[str, Any]]:
         """The notes, oldest first; ReceiptError if they are not as they were written."""
-        return parsed_heads(self.file.read_text("utf-8", "replace"), self.file) if self.file.exists() else []
+        return (
+            parsed_heads(self.file.read_text("utf-8", "replace"), self.file)
+            if self.file.exists()
+            else []
+        )
 
-    def note(self, receipt: Mapping[str, Any], heads: list[dict[str, Any]], *, is_continued: bool) -> None:
+    def note(
+        self, receipt: Mapping[str, Any], heads: list[dict[str, Any]], *, is_continued: bool
+    ) -> None:
         """Note a receipt as the last one behind `heads`, in place of their last one if the chain continues it."""
         earlier = heads[:-1] if is_continued else heads[-_MOST_HEADS:]
         head = {name: receipt[name] for name in ("number", "hash", "key", "dropped")}
@@ -148,8 +171,14 @@ class Heads:
             return f"the one before could not be sent in the last {_PAUSE} s"
         silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         try:
-            ended = subprocess.run(self.command, input=f"{line}\n".encode(), timeout=_SECONDS, **silent)
-            why = f"{self.command[0]} ended with exit code {ended.returncode}" if ended.returncode else None
+            ended = subprocess.run(
+                self.command, input=f"{line}\n".encode(), timeout=_SECONDS, **silent
+            )
+            why = (
+                f"{self.command[0]} ended with exit code {ended.returncode}"
+                if ended.returncode
+                else None
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             why = f"{self.command[0]}: {getattr(error, 'strerror', None) or f'no end in {_SECONDS} s'}"
         self._pause_ends = time.monotonic() + _PAUSE if why else 0.0
@@ -166,6 +195,8 @@ def parsed_heads(text: str, name: object) -> list[dict[str, Any]]:
         except (ValueError, TypeError, AttributeError, RecursionError):
             is_whole = False
         if not is_whole:
-            raise ReceiptError(f"line {number} of {name}, notes of receipts, is damaged: delete the line")
+            raise ReceiptError(
+                f"line {number} of {name}, notes of receipts, is damaged: delete the line"
+            )
         heads.append(head)
     return heads

@@ -3,7 +3,8 @@
 Each line has its number, the hash of the line before it, its own hash, and the signature of that. So the chain shows a line
 that was changed by a byte, taken out between others, put in or signed by somebody else. The notes of `Heads` show lines
 that were cut off at the end, and a chain that somebody wrote over. A file that is begun while there are more than
-`_MOST_FILES` begins with a receipt of the numbers that are dropped with the oldest files, and the hash of the last."""
+`_MOST_FILES` begins with a receipt of the numbers that are dropped with the oldest files, and the hash of the last.
+"""
 
 import json
 import os
@@ -68,17 +69,25 @@ class Receipts:
         self.path = root / FOLDER / FILE
         self.key, self.heads = ReceiptKey(self.path.parent), Heads(root)
 
-    def add(self, tool: str, query: str, view: Seen, texts: Sequence[Disclosed], masked: Counter[str]) -> str:
+    def add(
+        self, tool: str, query: str, view: Seen, texts: Sequence[Disclosed], masked: Counter[str]
+    ) -> str:
         """Append the receipt of one answer and return its hash; ReceiptError if that is impossible.
 
         It has the SHA-256 of the question and of the shown texts, not the texts. An answer with many passages has a receipt
-        for each part of them."""
+        for each part of them.
+        """
         content = {
-            "tool": tool, "asked_sha256": bytes_sha256(query.encode("utf-8", "replace")),
-            "index_version": view.version, "lens": view.lens, "masked": dict(sorted(masked.items())),
-        } | ({"asker": asker} if (asker := ASKER.get()) else {})  # fmt: skip
+            "tool": tool,
+            "asked_sha256": bytes_sha256(query.encode("utf-8", "replace")),
+            "index_version": view.version,
+            "lens": view.lens,
+            "masked": dict(sorted(masked.items())),
+        } | ({"asker": asker} if (asker := ASKER.get()) else {})
         passages = [_passage(passage) for passage in texts]
-        parts = [passages[n : n + _MOST_PASSAGES] for n in range(0, len(passages), _MOST_PASSAGES)] or [[]]
+        parts = [
+            passages[n : n + _MOST_PASSAGES] for n in range(0, len(passages), _MOST_PASSAGES)
+        ] or [[]]
         contents = [content | {"passages": part} for part in parts]
         for number, part in enumerate(contents if parts[1:] else [], 1):
             part |= {"part": number, "parts": len(parts)} | ({"masked": {}} if number > 1 else {})
@@ -158,19 +167,25 @@ class Receipts:
             heads, files = self.heads.read(), self.files()
             last, dropped = heads[-1] if heads else {"hash": before}, _dropped(files)[-1:]
             noted = f'"hash":"{last["hash"]}"'.encode()
-            is_continued = last["hash"] == before or any(last["number"] <= end["number"] for end in dropped)
+            is_continued = last["hash"] == before or any(
+                last["number"] <= end["number"] for end in dropped
+            )
             is_continued = is_continued or any(noted in path.read_bytes() for path in files)
             self.heads.note({**receipt, "dropped": dropped}, heads, is_continued=is_continued)
 
     def _end(self) -> tuple[int, str, dict[str, Any]]:
         """The number of receipts, the hash that the next one names as the one before, and the last one.
 
-        That is the hash of the last receipt; of any other line the hash of its bytes, which `read` then names."""
+        That is the hash of the last receipt; of any other line the hash of its bytes, which `read` then names.
+        """
         for path in reversed(self.files()):
             if last := _last_line(path):
                 receipt, files = _read(last) or {}, self.files()
                 if not (number := receipt.get("number")):
-                    number = sum(p.read_bytes().count(b"\n") for p in files) + _start(files, ())["number"]
+                    number = (
+                        sum(p.read_bytes().count(b"\n") for p in files)
+                        + _start(files, ())["number"]
+                    )
                 return number, receipt.get("hash", bytes_sha256(last)), receipt
         return 0, GENESIS, {}
 
@@ -178,7 +193,8 @@ class Receipts:
         """The receipts, oldest first; ReceiptError names the first line at which the chain is broken.
 
         The first may be one behind those that were dropped. Behind the last one ReceiptError names each difference from
-        the notes of its head, from `others` of another place, and from its key."""
+        the notes of its head, from `others` of another place, and from its key.
+        """
         has_writers = self.path.parent.exists() and may_be_written(self.path.parent)
         lock = self.locked if has_writers else nullcontext
         with ExitStack() as opened:
@@ -201,24 +217,38 @@ class Receipts:
                 for at, line in enumerate(BytesIO(text), 1):
                     number, receipt = number + 1, _read(line) or {}
                     if fault := _fault(line, receipt, number, before, last):
-                        raise ReceiptError("; ".join([f"line {at} of {file.name} {fault}", *faults]))
+                        raise ReceiptError(
+                            "; ".join([f"line {at} of {file.name} {fault}", *faults])
+                        )
                     before, last = receipt["hash"], receipt
                     faults += [
                         f"receipt {number} is not the one noted at {head.get('at')}: the chain was written over"
-                        + ("" if head.get("key") == receipt.get("key") else ", and signed with another key")
+                        + (
+                            ""
+                            if head.get("key") == receipt.get("key")
+                            else ", and signed with another key"
+                        )
                         for head in noted.get(number, ())
                         if head["hash"] != before
                     ]
                     yield receipt
         if (most := max(noted, default=0)) > number:
             left = self.path.stat().st_size if self.path.exists() else -1
-            how = "has lines cut off at its end" if left > 0 else "was deleted" if left else "was emptied"
+            how = (
+                "has lines cut off at its end"
+                if left > 0
+                else "was deleted"
+                if left
+                else "was emptied"
+            )
             faults.append(f"{self.path} {how}: receipts {number + 1} to {most} are gone")
         elif expected := last.get("new_key", last.get("key")):
             with lock():
                 faults += self.key.faults(expected) if self._size() == size else []
         if last.get("part") != last.get("parts"):
-            faults.append(f"{self.path} ends within an answer: a kill, or its last parts were cut off")
+            faults.append(
+                f"{self.path} ends within an answer: a kill, or its last parts were cut off"
+            )
         if faults:
             raise ReceiptError(
                 f"{'; '.join(faults)}. {self.heads.file} {'and --heads have' if others else 'has'} the notes"
@@ -233,10 +263,14 @@ class Receipts:
         if not (heads := self.heads.read()):
             reasons.append(f"whether the end was cut off: {self.heads.file} has no note of it")
         elif heads[-1]["number"] < count:
-            reasons.append(f"whether the end was cut off behind receipt {heads[-1]['number']}, the last note")
+            reasons.append(
+                f"whether the end was cut off behind receipt {heads[-1]['number']}, the last note"
+            )
         elif "not_sent" in heads[-1] or self.heads.command and "sent" not in heads[-1]:
             why = heads[-1].get("not_sent", f"{HEAD_VARIABLE} was not set then")
-            reasons.append(f"what the second place has of receipt {count}: its head was not sent ({why})")
+            reasons.append(
+                f"what the second place has of receipt {count}: its head was not sent ({why})"
+            )
         return reasons
 
 
@@ -247,7 +281,11 @@ def _first(path: Path) -> dict[str, Any]:
 
 def _dropped(files: Sequence[Path]) -> list[dict[str, Any]]:
     """The last dropped receipts (`number`, `hash`, and the `key` behind it) that files begin with, oldest first."""
-    return [one["dropped"] for one in map(_first, files) if is_place(one.get("dropped")) and is_signed(one)]
+    return [
+        one["dropped"]
+        for one in map(_first, files)
+        if is_place(one.get("dropped")) and is_signed(one)
+    ]
 
 
 def _start(files: Sequence[Path], heads: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -255,7 +293,9 @@ def _start(files: Sequence[Path], heads: Sequence[Mapping[str, Any]]) -> dict[st
     noted = chain.from_iterable(head.get("dropped", ()) for head in heads)
     ends = [{"number": 0, "hash": GENESIS}, *_dropped(files), *noted]
     before = _first(files[0]).get("before") if files else None
-    return next((end for end in ends if end["hash"] == before), max(ends, key=lambda end: end["number"]))
+    return next(
+        (end for end in ends if end["hash"] == before), max(ends, key=lambda end: end["number"])
+    )
 
 
 def _passage(passage: Disclosed) -> dict[str, Any]:
@@ -310,8 +350,13 @@ def _fault(
 
 
 def _hashed(receipt: Mapping[str, Any]) -> str:
-    return bytes_sha256(receipt_line({k: v for k, v in receipt.items() if k not in ("hash", "signature")}))
+    return bytes_sha256(
+        receipt_line({k: v for k, v in receipt.items() if k not in ("hash", "signature")})
+    )
 
 
 def receipt_line(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return (
+        json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+        + b"\n"
+    )

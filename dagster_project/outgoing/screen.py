@@ -25,13 +25,31 @@ from transforms.settings.search import LensSettings
 from transforms.text.finds import FIND_KINDS
 
 _NAMES = {
-    "id", "path", "place", "slug", "citation", "source", "source_kind", "chunk_kind", "kind", "reason", "stands_for",
-    "reranker", "label",
-}  # fmt: skip
+    "id",
+    "path",
+    "place",
+    "slug",
+    "citation",
+    "source",
+    "source_kind",
+    "chunk_kind",
+    "kind",
+    "reason",
+    "stands_for",
+    "reranker",
+    "label",
+}
 """Columns that name things, beside those that end with _id."""
 _SHOWN_OF_HITS = (
-    "subject", "title", "from_name", "from_addr", "breadcrumb", "filename", "thread_subject", "answered_name",
-)  # fmt: skip
+    "subject",
+    "title",
+    "from_name",
+    "from_addr",
+    "breadcrumb",
+    "filename",
+    "thread_subject",
+    "answered_name",
+)
 Ask = Callable[[str, Mapping[str, object]], pa.Table]
 """Gives the rows of a statement with named parameters on one published file."""
 _MARK = re.compile(rf"\[({'|'.join(FIND_KINDS)})\]")
@@ -41,7 +59,8 @@ _MARK = re.compile(rf"\[({'|'.join(FIND_KINDS)})\]")
 class Screen:
     """The screen for texts of one answer; `finds` counts by kind what it masked or held back.
 
-    Addresses that a pattern of `clear` matches stay as they are."""
+    Addresses that a pattern of `clear` matches stay as they are.
+    """
 
     settings: SafetySettings
     for_assistant: bool = False
@@ -89,7 +108,9 @@ class Screen:
             for number, name in enumerate(rows.column_names):
                 if _is_text(name, rows.schema.field(number).type):
                     texts = self._masked_values(rows.column(number).to_pylist())
-                    rows = rows.set_column(number, name, pa.array(texts, rows.schema.field(number).type))
+                    rows = rows.set_column(
+                        number, name, pa.array(texts, rows.schema.field(number).type)
+                    )
             return rows
 
         return masked
@@ -107,7 +128,9 @@ class Screen:
         if self.is_open or not rows:
             return rows
         for name in ("text_display", "answered_text"):
-            for row, text in zip(rows, self._masked_values([row[name] for row in rows]), strict=True):
+            for row, text in zip(
+                rows, self._masked_values([row[name] for row in rows]), strict=True
+            ):
                 row[name] = text
         for row in rows:
             row |= {name: self.optional(row[name]) for name in _SHOWN_OF_HITS}
@@ -130,7 +153,7 @@ class Screen:
                 text=self.text(passage.text),
                 title=self.text(passage.title),
                 around=self.optional(passage.around),
-            )  # fmt: skip
+            )
             for chunk, passage in passages.items()
         }
 
@@ -141,7 +164,13 @@ def _is_text(name: str, kind: pa.DataType) -> bool:
     return is_string and name not in _NAMES and not name.endswith("_id")
 
 
-_OF_THE_QUESTION = (QueryError, UnknownIdError, LensError, DisclosureLimitError, QueryInterruptedError)
+_OF_THE_QUESTION = (
+    QueryError,
+    UnknownIdError,
+    LensError,
+    DisclosureLimitError,
+    QueryInterruptedError,
+)
 """Faults whose texts are made of the question and of shown texts."""
 
 
@@ -176,14 +205,21 @@ class Disclosures:
         self._lock = threading.Lock()
 
     def add(
-        self, passages: Sequence[Disclosed], count: Callable[[Sequence[str]], list[int]], sizes: Sizes
+        self,
+        passages: Sequence[Disclosed],
+        count: Callable[[Sequence[str]], list[int]],
+        sizes: Sizes,
     ) -> list[Disclosure]:
         """Note the texts of an answer and return the new ones; DisclosureLimitError, and none noted, if that is too much."""
         if not self.lens.is_limited:
             return []
         entries = [
-            Disclosure(passage.doc_id, bytes_sha256(data := passage.text.encode()), tokens, len(data))
-            for passage, tokens in zip(passages, count([passage.text for passage in passages]), strict=True)
+            Disclosure(
+                passage.doc_id, bytes_sha256(data := passage.text.encode()), tokens, len(data)
+            )
+            for passage, tokens in zip(
+                passages, count([passage.text for passage in passages]), strict=True
+            )
         ]
         with self._lock:
             before = len(self._entries), sum(entry.tokens for entry in self._entries.values())
@@ -204,7 +240,9 @@ class Disclosures:
                 f"answer has {more:,} new ones: ask for less, or begin another session"
             )
 
-    def _require_share(self, entries: Iterable[Disclosure], sizes: Mapping[str, int | None]) -> None:
+    def _require_share(
+        self, entries: Iterable[Disclosure], sizes: Mapping[str, int | None]
+    ) -> None:
         """A thing without a size of its own, as a thread, is shown by its parts alone."""
         share = self.lens.share or 1
         bytes_of = dict.fromkeys(sizes, 0)

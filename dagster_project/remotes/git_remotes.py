@@ -1,7 +1,8 @@
 """Repositories of a public-inbox: cloned once as mirrors, then fetched; nothing of a remote's configuration is run.
 
 git is started without the configuration of system and user, without hooks, templates, prompts and submodules, for the
-protocol of the address alone. Credentials reach it through its environment, not its command line."""
+protocol of the address alone. Credentials reach it through its environment, not its command line.
+"""
 
 import asyncio
 import os
@@ -36,7 +37,9 @@ _REFUSED = re.compile(
     re.IGNORECASE,
 )
 _TOO_LARGE = re.compile("file too large", re.IGNORECASE)
-_REDIRECTED = re.compile(r"returned error: 30[0-9]|unable to update url base from redirection", re.IGNORECASE)
+_REDIRECTED = re.compile(
+    r"returned error: 30[0-9]|unable to update url base from redirection", re.IGNORECASE
+)
 _KEPT_BYTES = 1 << 16
 """Last bytes of git's output that are kept: a server can have it say any number of them."""
 _STALLED_BYTES = 1000
@@ -82,14 +85,29 @@ class GitRepositories:
                 lock.unlink()  # of a killed fetch; this one is alone
             # By address and not by name: the origin in the mirror's configuration does not matter.
             self._git(
-                url, "--git-dir", str(mirror), "fetch", "--quiet", "--prune", "--no-recurse-submodules",
-                "--no-write-fetch-head", url, "+refs/*:refs/*",
-            )  # fmt: skip
+                url,
+                "--git-dir",
+                str(mirror),
+                "fetch",
+                "--quiet",
+                "--prune",
+                "--no-recurse-submodules",
+                "--no-write-fetch-head",
+                url,
+                "+refs/*:refs/*",
+            )
         else:
             # A folder of this process alone: the git of a fetch that was killed may still write into its own.
             unfinished = self.landing.partial(f"{mirror.name}.{os.getpid()}.{time.time_ns()}")
             self._git(
-                url, "clone", "--quiet", "--mirror", "--template=", "--no-hardlinks", url, str(unfinished)
+                url,
+                "clone",
+                "--quiet",
+                "--mirror",
+                "--template=",
+                "--no-hardlinks",
+                url,
+                str(unfinished),
             )
             put(unfinished, mirror)
         now = _state(mirror)
@@ -146,14 +164,22 @@ class GitRepositories:
 
     def _fault(self, url: str, complaint: str) -> FetchError:
         """The fault in git's words: absent, refused, too large, or a fault that may pass."""
-        lines = [line for line in complaint.splitlines() if line.startswith(("fatal:", "error:", "remote:"))]
+        lines = [
+            line
+            for line in complaint.splitlines()
+            if line.startswith(("fatal:", "error:", "remote:"))
+        ]
         some = "; ".join(lines[-3:] or complaint.splitlines()[-1:]).replace(url, shown_address(url))
         words = self.credentials.hidden(some)
         message = f"{shown_address(url)}: git says: {words or 'nothing'}"
         if _TOO_LARGE.search(complaint):
-            return FetchError(f"{message}; a file has more than {self.remote.max_bytes:,} bytes (max_bytes)")
+            return FetchError(
+                f"{message}; a file has more than {self.remote.max_bytes:,} bytes (max_bytes)"
+            )
         if _REDIRECTED.search(complaint):
-            return FetchError(f"{message}; redirects are not followed: give the address that it leads to")
+            return FetchError(
+                f"{message}; redirects are not followed: give the address that it leads to"
+            )
         if _REFUSED.search(complaint):
             return FetchError(f"{message}; check address and credentials")
         if _ABSENT.search(complaint):
@@ -165,11 +191,15 @@ def _environment(scheme: str, settings: dict[str, str], timeout: float) -> dict[
     """git's environment: the inherited one without git's own variables, and our configuration."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     own = {
-        "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "true", "GIT_ALLOW_PROTOCOL": scheme,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "true",
+        "GIT_ALLOW_PROTOCOL": scheme,
         "GIT_SSH_COMMAND": f"ssh -oBatchMode=yes -oConnectTimeout={max(1, int(timeout))}",
-        "GIT_CONFIG_COUNT": str(len(settings)), "LC_ALL": "C",
-    }  # fmt: skip
+        "GIT_CONFIG_COUNT": str(len(settings)),
+        "LC_ALL": "C",
+    }
     for number, (key, value) in enumerate(settings.items()):
         own |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     return inherited | own
@@ -195,14 +225,18 @@ def _complaint(process: subprocess.Popen[bytes], ends_at: float) -> bytes:
 def _state(mirror: Path) -> list[tuple[str, str, str]] | None:
     """Commit time, object and name of every branch of a mirror; None where there is none.
 
-    A folder that is not a repository any more is removed, so that the next fetch clones it again."""
+    A folder that is not a repository any more is removed, so that the next fetch clones it again.
+    """
     if not mirror.exists():
         return None
     command = ["for-each-ref", "--format=%(committerdate:unix) %(objectname) %(refname)"]
     process = subprocess.Popen(
-        ["git", "--git-dir", str(mirror), *command], env=_environment("", {}, 1), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        ["git", "--git-dir", str(mirror), *command],
+        env=_environment("", {}, 1),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     printed, complaint = output_of(process)
     if process.returncode:
         message = complaint.decode(errors="replace").strip()

@@ -2,7 +2,8 @@
 
 A month is asked for with the validators of the answer before, so that an unchanged one costs a few
 bytes. An unfinished download is continued (RFC 9110, sections 13.1.5 and 14.2). An answer that is not an mbox,
-such as a login page, never becomes a file."""
+such as a login page, never becomes a file.
+"""
 
 import asyncio
 import bz2
@@ -35,7 +36,9 @@ _CHECKED_AGAIN_DAYS = 30
 _FIRST_BYTES = 1 << 12
 _MEMBERS: dict[str, Callable[[], Any]] = {
     ".gz": partial(zlib.decompressobj, 31),
-    ".xz": partial(lzma.LZMADecompressor, memlimit=256 << 20),  # its header says how much memory it wants
+    ".xz": partial(
+        lzma.LZMADecompressor, memlimit=256 << 20
+    ),  # its header says how much memory it wants
     ".bz2": bz2.BZ2Decompressor,
 }
 _MOST_VALIDATOR_CHARS = 1000
@@ -62,7 +65,9 @@ def archives(remote: HttpRemote, list_id: str, now: datetime) -> list[Archive]:
     while f"{year}-{month:02}" >= first:
         ends_at = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
         for name in remote.lists or (list_id,):
-            url = remote.url.format(list=name, year=year, month=month, month_name=calendar.month_name[month])
+            url = remote.url.format(
+                list=name, year=year, month=month, month_name=calendar.month_name[month]
+            )
             result.append(Archive(f"{name}.{year}-{month:02}", url, ends_at))
         year, month = (year, month - 1) if month > 1 else (year - 1, 12)
     return result
@@ -93,7 +98,12 @@ class MonthlyArchives:
     """One fetch of a remote's monthly archives."""
 
     def __init__(
-        self, remote: HttpRemote, landing: Landing, credentials: Credentials, list_id: str, now: datetime
+        self,
+        remote: HttpRemote,
+        landing: Landing,
+        credentials: Credentials,
+        list_id: str,
+        now: datetime,
     ):
         self.remote, self.landing, self.credentials, self.now = remote, landing, credentials, now
         self.wanted = archives(remote, list_id, now)
@@ -110,13 +120,17 @@ class MonthlyArchives:
             self.landing.save()
         if not faults and not any(item.get("file") for item in self.landing.items.values()):
             faults.append(
-                FetchError( f"{shown_address(self.wanted[0].url)}: no month has an archive; mend `url` or `since`" )
-            )  # fmt: skip
+                FetchError(
+                    f"{shown_address(self.wanted[0].url)}: no month has an archive; mend `url` or `since`"
+                )
+            )
         if faults:
             passing = [f for f in faults if isinstance(f, FetchInterruptedError)]
             more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
             if passing:
-                raise FetchInterruptedError(f"{passing[0]}{more}", max(f.pause or 0 for f in passing) or None)
+                raise FetchInterruptedError(
+                    f"{passing[0]}{more}", max(f.pause or 0 for f in passing) or None
+                )
             raise FetchError(f"{faults[0]}{more}")
 
     async def _fetch(self, faults: list[FetchError]) -> None:
@@ -124,7 +138,10 @@ class MonthlyArchives:
         for stem in sorted(set(self.landing.items) - named):
             if file := self.landing.items.pop(stem).get("file"):
                 self.landing.drop(file)
-        async with asyncio.timeout(self.remote.time_limit_seconds), self.requests.client() as client:
+        async with (
+            asyncio.timeout(self.remote.time_limit_seconds),
+            self.requests.client() as client,
+        ):
             in_a_row = 0
             for archive in self.wanted:
                 if not is_due(archive, self._entry(archive), self.now):
@@ -133,7 +150,9 @@ class MonthlyArchives:
                 try:
                     entry = self._entry(archive)
                     receive = partial(self._receive_any, archive, entry)
-                    await self.requests.result(client, archive.url, receive, self._headers(archive, entry))
+                    await self.requests.result(
+                        client, archive.url, receive, self._headers(archive, entry)
+                    )
                     in_a_row = 0
                 except FetchError as fault:
                     faults.append(fault)
@@ -150,7 +169,9 @@ class MonthlyArchives:
         is_same = entry.get("address") == text_hash(archive.url)
         return entry if is_same else {k: entry[k] for k in entry if k == "file"}
 
-    async def _receive_any(self, archive: Archive, entry: dict[str, Any], response: httpx2.Response) -> None:
+    async def _receive_any(
+        self, archive: Archive, entry: dict[str, Any], response: httpx2.Response
+    ) -> None:
         status = response.status_code
         checked = {"address": text_hash(archive.url), "checked_at": self.now.isoformat()}
         if status in (200, 206):
@@ -177,11 +198,18 @@ class MonthlyArchives:
         partial = self.landing.partial(archive.stem)
         if entry.get("resume") and partial.is_file() and partial.stat().st_size:
             return {"Range": f"bytes={partial.stat().st_size}-", "If-Range": entry["resume"]}
-        names = {"If-None-Match": entry.get("etag"), "If-Modified-Since": entry.get("last_modified")}
+        names = {
+            "If-None-Match": entry.get("etag"),
+            "If-Modified-Since": entry.get("last_modified"),
+        }
         return {name: value for name, value in names.items() if value}
 
     async def _receive(
-        self, response: httpx2.Response, archive: Archive, entry: dict[str, Any], checked: dict[str, Any]
+        self,
+        response: httpx2.Response,
+        archive: Archive,
+        entry: dict[str, Any],
+        checked: dict[str, Any],
     ) -> None:
         """Write the body beside, look whether it is an mbox, and give it its place."""
         partial = self.landing.partial(archive.stem)
@@ -215,13 +243,20 @@ class MonthlyArchives:
         name = f"{archive.stem}{ending}"
         is_new = self.landing.put(partial, name)
         # A fetch that was killed may have left one without a note.
-        for other in {f"{archive.stem}.mbox{compression}" for compression in ("", *_MAGIC.values())} - {name}:
+        for other in {
+            f"{archive.stem}.mbox{compression}" for compression in ("", *_MAGIC.values())
+        } - {name}:
             self.landing.drop(other)
         modified = self._validator(response, "last-modified")
-        changed_at = self.now.isoformat() if is_new else entry.get("changed_at") or self.now.isoformat()
+        changed_at = (
+            self.now.isoformat() if is_new else entry.get("changed_at") or self.now.isoformat()
+        )
         self.landing.items[archive.stem] = checked | {
-            "file": name, "etag": self._validator(response, "etag"), "last_modified": modified, "changed_at": changed_at
-        }  # fmt: skip
+            "file": name,
+            "etag": self._validator(response, "etag"),
+            "last_modified": modified,
+            "changed_at": changed_at,
+        }
         at = http_time(modified) or parsed_time(changed_at) or self.now
         self.landing.saw(min(at, self.now, archive.ends_at))
 
@@ -241,7 +276,11 @@ class MonthlyArchives:
                     raise self._too_large(archive)
                 stream.write(block)
                 first += block[: _FIRST_BYTES - len(first)]
-                if ending is None and len(first) == _FIRST_BYTES and (ending := mbox_ending(first)) is None:
+                if (
+                    ending is None
+                    and len(first) == _FIRST_BYTES
+                    and (ending := mbox_ending(first)) is None
+                ):
                     break
         if not size:
             return None
@@ -260,20 +299,28 @@ class MonthlyArchives:
     def _no_mbox(self, response: httpx2.Response, first: bytes, archive: Archive) -> FetchError:
         kind = self.credentials.hidden(response.headers.get("content-type", "no type"))
         if "content-encoding" in response.headers:
-            kind += f" in the encoding {self.credentials.hidden(response.headers['content-encoding'])}"
+            kind += (
+                f" in the encoding {self.credentials.hidden(response.headers['content-encoding'])}"
+            )
         start = first.lstrip()[:100].lower()
         is_page = "html" in kind or start.startswith((b"<!doctype html", b"<html"))
         what = (
             f"a web page ({kind}), as a login page is; name the variables of a login by `credentials`, or mend "
-            "the address" if is_page else f"no mbox ({kind}); mend the address"
-        )  # fmt: skip
+            "the address"
+            if is_page
+            else f"no mbox ({kind}); mend the address"
+        )
         return FetchError(f"{shown_address(archive.url)} gives {what}")
 
     def _validator(self, response: httpx2.Response, header: str) -> str | None:
         """A validator that can be sent back; None for one that cannot, or that echoes a secret."""
         value = response.headers.get(header, "")
         is_sound = value.isascii() and value.isprintable() and len(value) <= _MOST_VALIDATOR_CHARS
-        return value if value and is_sound and self.credentials.hidden(value, len(value)) == value else None
+        return (
+            value
+            if value and is_sound and self.credentials.hidden(value, len(value)) == value
+            else None
+        )
 
     def _keep(self, archive: Archive, item: dict[str, Any], why: str) -> None:
         """Remember that an archive was asked for; one that was there stays, because a fault looks the same."""

@@ -19,7 +19,9 @@ _Result = TypeVar("_Result")
 class HttpRequests:
     """Sends the requests of one fetch of a remote."""
 
-    def __init__(self, remote: RemoteSettings, landing: Landing, credentials: Credentials, now: datetime):
+    def __init__(
+        self, remote: RemoteSettings, landing: Landing, credentials: Credentials, now: datetime
+    ):
         self.remote, self.landing, self.credentials, self.now = remote, landing, credentials, now
         self.quota = Quota(remote.requests_per_minute, 1)
 
@@ -28,12 +30,17 @@ class HttpRequests:
         return httpx2.AsyncClient(timeout=httpx2.Timeout(self.remote.timeout_seconds))
 
     async def result(
-        self, client: httpx2.AsyncClient, url: str, receive: Callable[[httpx2.Response], Awaitable[_Result]],
-        headers: Mapping[str, str] | None = None, body: bytes | None = None,
-    ) -> _Result:  # fmt: skip
+        self,
+        client: httpx2.AsyncClient,
+        url: str,
+        receive: Callable[[httpx2.Response], Awaitable[_Result]],
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> _Result:
         """The result of `receive` for the answer to a GET, or to a POST of a `body`, with the credentials.
 
-        FetchInterruptedError for a fault of the network, FetchError for an address that cannot be right."""
+        FetchInterruptedError for a fault of the network, FetchError for an address that cannot be right.
+        """
         await self.quota.take(1, 0)
         self.landing.requests += 1
         own = {"Accept-Encoding": "identity", "User-Agent": "weft"}
@@ -66,7 +73,9 @@ class HttpRequests:
             pause = requested_pause(response.headers.get("retry-after", ""), self.now)
             if pause is not None:
                 if pause > self.remote.time_limit_seconds:
-                    return FetchError(f"{text} and asks to wait {pause:g} s, longer than a fetch may take")
+                    return FetchError(
+                        f"{text} and asks to wait {pause:g} s, longer than a fetch may take"
+                    )
                 self.quota.hold(pause)
             return FetchInterruptedError(text, pause)
         return FetchError(f"{text}; mend the address")

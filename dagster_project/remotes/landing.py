@@ -18,7 +18,8 @@ _SAVED_EVERY = 1.0
 class Landing:
     """The folder of a source's fetched files; unfinished ones and the memory lie in a folder of their own.
 
-    Both are on one file system, so that a finished file gets its place by a rename."""
+    Both are on one file system, so that a finished file gets its place by a rename.
+    """
 
     def __init__(self, fetched: Path, source: str):
         self.source, self.folder = source, fetched / source
@@ -115,7 +116,9 @@ class Landing:
             return
         if isinstance(facts, dict):
             self.is_complete = bool(facts.get("complete"))
-            self.items = {k: v for k, v in (facts.get("items") or {}).items() if isinstance(v, dict)}
+            self.items = {
+                k: v for k, v in (facts.get("items") or {}).items() if isinstance(v, dict)
+            }
             self.newest_at = parsed_time(facts.get("newest_at"))
 
 
@@ -129,6 +132,12 @@ def parsed_time(text: object) -> datetime | None:
 
 
 MALFORMED = (
-    AssertionError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError,
-)  # fmt: skip
+    AssertionError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
 """To be caught around the call of a library alone, where no fault of our own can hide among them."""

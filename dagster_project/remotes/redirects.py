@@ -1,6 +1,7 @@
 """Where a redirect may lead: to the host that the settings name, or from a public host to a public address.
 
-The address that was looked at is the one that is connected to, so that a name cannot stand for another one by then."""
+The address that was looked at is the one that is connected to, so that a name cannot stand for another one by then.
+"""
 
 import asyncio
 import socket
@@ -40,7 +41,11 @@ class Hop:
 
     def is_of(self, other: httpx2.URL) -> bool:
         """True if both are the same server, which may see the same credentials."""
-        return (self.url.scheme, self.url.host, self.url.port) == (other.scheme, other.host, other.port)
+        return (self.url.scheme, self.url.host, self.url.port) == (
+            other.scheme,
+            other.host,
+            other.port,
+        )
 
 
 @asynccontextmanager
@@ -50,7 +55,8 @@ async def answered(
     """The answer at the end of the redirects, its body unread; bodies on the way are not read at all.
 
     A request with a `body` is a POST, whose redirect is the answer.
-    FetchError for a redirect that may not be followed. `Authorization` is sent to the server of `url` alone."""
+    FetchError for a redirect that may not be followed. `Authorization` is sent to the server of `url` alone.
+    """
     first = httpx2.URL(url)
     hop = Hop(first)
     without = {name: value for name, value in headers.items() if name != "Authorization"}
@@ -79,10 +85,14 @@ async def next_hop(first: httpx2.URL, current: httpx2.URL, location: str) -> Hop
     if url.host == first.host:
         return Hop(url)
     if not all(map(is_public, await _ips(first))):
-        raise FetchError(f"{message}, another host than the private one that is configured; mend the address")
+        raise FetchError(
+            f"{message}, another host than the private one that is configured; mend the address"
+        )
     ips = await _ips(url)
     if not all(map(is_public, ips)):
-        raise FetchError(f"{message}, a host in a private network; name it in the settings if it is meant")
+        raise FetchError(
+            f"{message}, a host in a private network; name it in the settings if it is meant"
+        )
     return Hop(url, ips[0])
 
 
@@ -100,7 +110,9 @@ def is_public(ip: str) -> bool:
 async def _ips(url: httpx2.URL) -> list[str]:
     """The IP addresses of a host, the preferred one first."""
     try:
-        addresses = await asyncio.get_running_loop().getaddrinfo(url.host, None, type=socket.SOCK_STREAM)
+        addresses = await asyncio.get_running_loop().getaddrinfo(
+            url.host, None, type=socket.SOCK_STREAM
+        )
     except (OSError, UnicodeError):
         raise FetchInterruptedError(f"the host of {shown_address(str(url))} is not known") from None
     return [str(address[0]) for *_, address in addresses]

@@ -51,16 +51,24 @@ class SourceRemotes:
             )
         else:
             return Fetched(
-                landing.added, landing.changed, landing.unchanged, landing.removed, landing.bytes, landing.requests,
-                landing.newest_at, self._lag(landing), tuple(map(credentials.hidden, landing.notes)),
-            )  # fmt: skip
+                landing.added,
+                landing.changed,
+                landing.unchanged,
+                landing.removed,
+                landing.bytes,
+                landing.requests,
+                landing.newest_at,
+                self._lag(landing),
+                tuple(map(credentials.hidden, landing.notes)),
+            )
         # Outside of the handlers: an exception holds requests, and those the credentials.
         raise fault
 
     def log_in(self, source: str, say: Callable[[str], None] | None = None) -> Credentials:
         """The credentials of a fetch; with `say`, those after a person signed in as the lines say that it is called with.
 
-        SettingsError if the source has no remote, or with `say` none that people sign in to; FetchError if that fails."""
+        SettingsError if the source has no remote, or with `say` none that people sign in to; FetchError if that fails.
+        """
         quiet_wire_logs()
         remote = next((one.remote for one in self.settings.sources if one.name == source), None)
         offer = offered("remotes").get(remote.kind) if remote else None
@@ -68,7 +76,9 @@ class SourceRemotes:
             landing, function = Landing(self.settings.fetched, source), load(offer.log_in)
             return function(remote, landing, self.settings.root, say)
         if say or not remote:
-            raise SettingsError(f"{source!r} is not a source that fetches a mailbox; name one that does")
+            raise SettingsError(
+                f"{source!r} is not a source that fetches a mailbox; name one that does"
+            )
         return Credentials.of(remote, source)
 
     def lag_seconds(self, source: str) -> float | None:

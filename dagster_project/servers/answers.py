@@ -41,7 +41,9 @@ class Hit(BaseModel):
     source_kind: str
     list_id: str | None
     title: str | None = Field(description=_OTHERS)
-    breadcrumb: str | None = Field(description="titles from the document down to the section, by others")
+    breadcrumb: str | None = Field(
+        description="titles from the document down to the section, by others"
+    )
     author: str | None = Field(description=_OTHERS)
     at: datetime | None
     thread_id: str | None
@@ -84,7 +86,9 @@ class Text(BaseModel):
     id: str
     doc_id: str
     title: str | None = Field(description=_OTHERS)
-    text: str = Field(description=f"{_OTHERS}; a mark takes as many bytes as the text that it masks")
+    text: str = Field(
+        description=f"{_OTHERS}; a mark takes as many bytes as the text that it masks"
+    )
     byte_start: int
     byte_end: int
     is_cut: bool
@@ -97,7 +101,9 @@ class Block(BaseModel):
     index_version: str
     tokens: int
     budget_tokens: int
-    stopped: str = Field(description="budget: the next passage does not fit; evidence: no more bears it out")
+    stopped: str = Field(
+        description="budget: the next passage does not fit; evidence: no more bears it out"
+    )
     block: str = Field(description="text by others, under headings that cite it")
     completeness: Completeness
 
@@ -152,7 +158,9 @@ class SourceList(BaseModel):
 def within(name: str, number: int | None, usual: int, most: int, least: int = 1) -> int:
     """The number that a question names, else the usual one or the most; QueryError for one that is not given."""
     if number is not None and number > most:
-        raise QueryError(f"{name} is {number}, and this server gives {most} at most: ask for less, or parts")
+        raise QueryError(
+            f"{name} is {number}, and this server gives {most} at most: ask for less, or parts"
+        )
     if number is not None and number < least:
         raise QueryError(f"{name} is {number}, and begins at {least}")
     return min(usual, most) if number is None else number
@@ -178,20 +186,37 @@ def hits(index: SearchIndex, result: SearchResult) -> Shown[Hits]:
     ]
     understood = result.understood[0]
     answer = Hits(
-        outcome="HITS" if items else "NO_RESULTS", label=result.labels[0], nearest=understood.nearest,
-        meant=list(understood.meant), index_version=index.manifest["version"], hits=items, completeness=result.completeness,
-    )  # fmt: skip
+        outcome="HITS" if items else "NO_RESULTS",
+        label=result.labels[0],
+        nearest=understood.nearest,
+        meant=list(understood.meant),
+        index_version=index.manifest["version"],
+        hits=items,
+        completeness=result.completeness,
+    )
     passages = list[Disclosed]()
     for hit in items:
         passages.append(Disclosed(hit.citation, hit.snippet, hit.doc_id))
-        passages += [Disclosed(around.citation, around.text, around.doc_id) for around in hit.expansions]
+        passages += [
+            Disclosed(around.citation, around.text, around.doc_id) for around in hit.expansions
+        ]
     return Shown(answer, passages)
 
 
 _SAME = (
-    "rank", "snippet", "breadcrumb", "citation", "doc_id", "source", "source_kind", "list_id", "thread_id", "score",
-    "lexical_score", "vector_score",
-)  # fmt: skip
+    "rank",
+    "snippet",
+    "breadcrumb",
+    "citation",
+    "doc_id",
+    "source",
+    "source_kind",
+    "list_id",
+    "thread_id",
+    "score",
+    "lexical_score",
+    "vector_score",
+)
 
 
 def text(index: SearchIndex, name: str, byte_start: int, most: int) -> Shown[Text]:
@@ -199,18 +224,26 @@ def text(index: SearchIndex, name: str, byte_start: int, most: int) -> Shown[Tex
     item = reading(index.ask, name)
     stored = index.screen.text(item.text).encode()
     if byte_start > len(stored):
-        raise QueryError(f"byte_start {byte_start} is not in {item.id}, which has {len(stored)} bytes here")
+        raise QueryError(
+            f"byte_start {byte_start} is not in {item.id}, which has {len(stored)} bytes here"
+        )
     excerpt = stored[byte_start:].decode(errors="replace")[:most]
     end = byte_start + len(excerpt.encode())
     answer = Text(
-        **{n: getattr(item, n) for n in ("kind", "id", "doc_id")}, title=index.screen.optional(item.title),
-        text=excerpt, byte_start=byte_start, byte_end=end, is_cut=end < len(stored),
-    )  # fmt: skip
+        **{n: getattr(item, n) for n in ("kind", "id", "doc_id")},
+        title=index.screen.optional(item.title),
+        text=excerpt,
+        byte_start=byte_start,
+        byte_end=end,
+        is_cut=end < len(stored),
+    )
     of = item.id if item.kind == "thread" else item.doc_id
     return Shown(answer, [Disclosed(f"{item.id}:{byte_start}-{end}", excerpt, of)])
 
 
-def block(settings: Settings, index: SearchIndex, question: str, budget: int, where: str) -> Shown[Block]:
+def block(
+    settings: Settings, index: SearchIndex, question: str, budget: int, where: str
+) -> Shown[Block]:
     """The context of a text; `where` narrows the sources of the settings."""
     usual = settings.context.where
     both = f"({usual}) ({where})" if usual.strip() and where.strip() else usual + where
@@ -218,17 +251,22 @@ def block(settings: Settings, index: SearchIndex, question: str, budget: int, wh
     conversation = read_conversation(settings, None, question)
     context = context_of(settings.model_copy(update={"context": narrowed}), conversation, index)
     answer = Block(
-        outcome=context.outcome, index_version=index.manifest["version"],
-        tokens=int(context.manifest["block_tokens"]), budget_tokens=budget, stopped=context.manifest["stopped"],
-        block=context.block, completeness=context.completeness,
-    )  # fmt: skip
+        outcome=context.outcome,
+        index_version=index.manifest["version"],
+        tokens=int(context.manifest["block_tokens"]),
+        budget_tokens=budget,
+        stopped=context.manifest["stopped"],
+        block=context.block,
+        completeness=context.completeness,
+    )
     return Shown(answer, context.disclosed())
 
 
 def thread(index: SearchIndex, name: str, limit: int, start: int = 0) -> Shown[Thread]:
     """Mails of the thread that `name` means, or that the mail of that name is in, from the place `start` on.
 
-    QueryError if it means neither, or if the thread has no mail there."""
+    QueryError if it means neither, or if the thread has no mail there.
+    """
     kind, id_ = resolved_name(index.ask, name)
     if kind not in ("thread", "message"):
         raise QueryError(f"{name!r} is a {kind}, which is in no thread: name a thread or a mail")
@@ -246,22 +284,33 @@ def thread(index: SearchIndex, name: str, limit: int, start: int = 0) -> Shown[T
         for row in rows[:limit]
     ]
     answer = Thread(
-        thread_id=rows[0]["thread_id"], subject=index.screen.optional(rows[0]["thread_subject"]), mails=mails,
-        is_cut=len(rows) > limit, next=start + limit if len(rows) > limit else None,
-    )  # fmt: skip
-    return Shown(answer, [Disclosed(mail.message_id, mail.subject or "", mail.message_id) for mail in mails])
+        thread_id=rows[0]["thread_id"],
+        subject=index.screen.optional(rows[0]["thread_subject"]),
+        mails=mails,
+        is_cut=len(rows) > limit,
+        next=start + limit if len(rows) > limit else None,
+    )
+    return Shown(
+        answer, [Disclosed(mail.message_id, mail.subject or "", mail.message_id) for mail in mails]
+    )
 
 
 def sources(index: SearchIndex) -> Shown[SourceList]:
     """The sources of the index."""
-    rows: list[dict[str, Any]] = index.connection.execute(_SQL("sources")).to_arrow_table().to_pylist()
-    answer = SourceList(index_version=index.manifest["version"], sources=[Source(**row) for row in rows])
+    rows: list[dict[str, Any]] = (
+        index.connection.execute(_SQL("sources")).to_arrow_table().to_pylist()
+    )
+    answer = SourceList(
+        index_version=index.manifest["version"], sources=[Source(**row) for row in rows]
+    )
     return Shown(answer, [])
 
 
 def rows(index: SearchIndex, statement: str, most: int, most_characters: int) -> Shown[Rows]:
     """The rows of one SELECT on the shown index, with every text masked, up to so many rows and characters."""
-    table = bounded_rows(index.path, statement, most + 1, most_characters, on_start=index.further.append)
+    table = bounded_rows(
+        index.path, statement, most + 1, most_characters, on_start=index.further.append
+    )
     lines: list[list[str | int | float | bool | None]] = []
     room = most_characters
     for row in zip(*(column.to_pylist() for column in table.slice(0, most).columns), strict=True):
@@ -272,11 +321,17 @@ def rows(index: SearchIndex, statement: str, most: int, most_characters: int) ->
         lines.append(cells)
     answer = Rows(columns=table.column_names, rows=lines, is_cut=len(lines) < table.num_rows)
     texts = [json.dumps(cells, ensure_ascii=False) for cells in lines]
-    return Shown(answer, [Disclosed(f"row {number}", text, "sql") for number, text in enumerate(texts, 1)])
+    return Shown(
+        answer, [Disclosed(f"row {number}", text, "sql") for number, text in enumerate(texts, 1)]
+    )
 
 
 def _cell(value: Any, index: SearchIndex) -> str | int | float | bool | None:
     """A value as JSON has it: numbers as they are, all else as a masked text."""
-    if value is None or isinstance(value, bool | int) or (isinstance(value, float) and isfinite(value)):
+    if (
+        value is None
+        or isinstance(value, bool | int)
+        or (isinstance(value, float) and isfinite(value))
+    ):
         return value
     return index.screen.text(str(value))

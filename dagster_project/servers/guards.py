@@ -43,7 +43,8 @@ _HEADERS = {
 class SafeHeaders:
     """ASGI middleware: no script, style, frame or form but the server's own, no address for others, no stored copy.
 
-    An answer that brings such a header itself keeps it: the page of a mail's HTML has a stricter policy."""
+    An answer that brings such a header itself keeps it: the page of a mail's HTML has a stricter policy.
+    """
 
     def __init__(self, app: ASGIApp):
         self.app = app
@@ -64,7 +65,8 @@ class SafeHeaders:
 class WholeBody:
     """ASGI middleware that hands on requests with their whole body: 408 to one that takes too long, 413 to a long one.
 
-    A request whose sender is gone before that is dropped."""
+    A request whose sender is gone before that is dropped.
+    """
 
     def __init__(self, app: ASGIApp, seconds: float = BODY_SECONDS):
         self.app, self.seconds = app, seconds
@@ -83,10 +85,14 @@ class WholeBody:
         except ClientDisconnect:
             return
         except TimeoutError:
-            await _refused(408, f"the request was not there in {self.seconds:g} s")(scope, receive, send)
+            await _refused(408, f"the request was not there in {self.seconds:g} s")(
+                scope, receive, send
+            )
             return
         if len(body) > _MOST_BODY:
-            await _refused(413, f"the request is longer than {_MOST_BODY:,} bytes")(scope, receive, send)
+            await _refused(413, f"the request is longer than {_MOST_BODY:,} bytes")(
+                scope, receive, send
+            )
             return
         first: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
@@ -106,7 +112,8 @@ class TokenRequired:
 
     It is taken as the password of any user (RFC 7617), which browsers and feed readers ask for, or as a bearer (RFC 6750).
     Who sends many wrong ones gets 429, and for a moment nothing from that address is compared, unless the right token came
-    from there before."""
+    from there before.
+    """
 
     refusal = "this server asks for its token"
 
@@ -116,12 +123,18 @@ class TokenRequired:
         self._addresses: dict[str, None] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        authorization = Headers(scope=scope).get("authorization", "") if scope["type"] == "http" else ""
+        authorization = (
+            Headers(scope=scope).get("authorization", "") if scope["type"] == "http" else ""
+        )
         address = _address(scope)
-        wait = self._paid.get(address, 0.0) - time.monotonic() - (_FREE_GUESSES - 1) * _GUESS_SECONDS
+        wait = (
+            self._paid.get(address, 0.0) - time.monotonic() - (_FREE_GUESSES - 1) * _GUESS_SECONDS
+        )
         if authorization and wait > 0 and address not in self._addresses:
             headers = {"Retry-After": str(int(wait) + 1)}
-            refused = PlainTextResponse("too many wrong tokens came from this address", 429, headers)
+            refused = PlainTextResponse(
+                "too many wrong tokens came from this address", 429, headers
+            )
             await refused(scope, receive, send)
         elif scope["type"] != "http" or self.admits(scope, _secret(authorization)):
             if authorization:
@@ -181,7 +194,8 @@ class OwnPages:
     (DNS rebinding) read the answers. So a request must name this server as `Host`, and where a browser sent it, come from
     a page of this server or of a named origin.
 
-    `hosts` are further values of `Host`, as `docs.example.org`; `origins` pages that may ask, `*` is every page."""
+    `hosts` are further values of `Host`, as `docs.example.org`; `origins` pages that may ask, `*` is every page.
+    """
 
     def __init__(self, app: ASGIApp, hosts: Collection[str] = (), origins: Collection[str] = ()):
         self.app = app
@@ -201,10 +215,15 @@ class OwnPages:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         if host not in self._own(scope):
-            return PlainTextResponse("not a name of this server: start it with --name HOST:PORT", 421)
+            return PlainTextResponse(
+                "not a name of this server: start it with --name HOST:PORT", 421
+            )
         if origin is None:
             by_page = headers.get("sec-fetch-site") in _OTHER_PAGES
-            foreign = by_page and (headers.get("sec-fetch-mode"), scope.get("method")) != ("navigate", "GET")
+            foreign = by_page and (headers.get("sec-fetch-mode"), scope.get("method")) != (
+                "navigate",
+                "GET",
+            )
         else:
             foreign = origin not in {*self.origins, f"http://{host}", f"https://{host}"}
         if not foreign or "*" in self.origins:

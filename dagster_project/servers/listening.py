@@ -34,13 +34,16 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        raise SettingsError(f"{host}:{port}: {error.strerror or error}; take another port") from error
+        raise SettingsError(
+            f"{host}:{port}: {error.strerror or error}; take another port"
+        ) from error
 
 
 def make_server(app: ASGIApp, head_seconds: float = HEAD_SECONDS) -> uvicorn.Server:
     """A server of an application; run it with the sockets that it listens on.
 
-    A connection whose request has no whole head within `head_seconds` is closed."""
+    A connection whose request has no whole head within `head_seconds` is closed.
+    """
 
     class Timed(_TimedProtocol):
         seconds = head_seconds
@@ -115,7 +118,9 @@ class _AsideHandler(logging.Handler):
     def flush(self) -> None:
         """Wait a moment until all lines are written."""
         with self._lines.all_tasks_done:
-            self._lines.all_tasks_done.wait_for(lambda: not self._lines.unfinished_tasks, _LAST_SECONDS)
+            self._lines.all_tasks_done.wait_for(
+                lambda: not self._lines.unfinished_tasks, _LAST_SECONDS
+            )
 
     def _write(self) -> None:
         while True:

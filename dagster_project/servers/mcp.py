@@ -2,7 +2,8 @@
 
 Texts of mails and documents were written by strangers. They are returned as fields of structured results, never as
 instructions; secrets and personal data in them are masked; every answer says how much of a text it left out, and leaves
-a receipt."""
+a receipt.
+"""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -64,8 +65,12 @@ _Name = Annotated[
         description="a citation, Message-ID, or the id of a chunk, thread, document or path",
     ),
 ]
-_Limit = Annotated[int | None, Field(ge=1, description="how many at most, up to the server's limit")]
-_Day = Annotated[str | None, Field(description="a day, month or year in UTC, as 2024-05-31, with both ends")]
+_Limit = Annotated[
+    int | None, Field(ge=1, description="how many at most, up to the server's limit")
+]
+_Day = Annotated[
+    str | None, Field(description="a day, month or year in UTC, as 2024-05-31, with both ends")
+]
 
 
 def tool(method: _Method) -> _Method:
@@ -74,17 +79,23 @@ def tool(method: _Method) -> _Method:
     return method
 
 
-def mcp_server(settings: Settings, lens: str | None = None, *, has_sql: bool = False) -> MCPServer[Any]:
+def mcp_server(
+    settings: Settings, lens: str | None = None, *, has_sql: bool = False
+) -> MCPServer[Any]:
     """The server for these settings, under a lens if there is one; faults name their kind.
 
-    Every answer keeps to the limits of `[mcp]`. The tool `sql` is there with `has_sql` alone."""
+    Every answer keeps to the limits of `[mcp]`. The tool `sql` is there with `has_sql` alone.
+    """
     tools = _Tools(settings, lens, has_sql=has_sql)
     server: MCPServer[Any] = _Server(
         "weft", version=version("weft"), instructions=_INSTRUCTIONS, log_level="WARNING"
     )
     for tool in tools.all():
         server.add_tool(tool, annotations=_READ_ONLY)
-    for uri, read in (("weft://document/{+id}", tools.document), ("weft://thread/{+id}", tools.discussion)):
+    for uri, read in (
+        ("weft://document/{+id}", tools.document),
+        ("weft://thread/{+id}", tools.discussion),
+    ):
         server.resource(uri, mime_type="text/plain")(read)
     return server
 
@@ -136,7 +147,9 @@ class _Tools:
             index.screen.finds.clear()
             result = work(index)
             if self.disclosures:
-                self.disclosures.add(result.passages, self.count, partial(document_bytes, index.ask))
+                self.disclosures.add(
+                    result.passages, self.count, partial(document_bytes, index.ask)
+                )
             if self.limits.receipts:
                 view = Seen(index.version, self.lens)
                 self.receipts.add(tool, question, view, result.passages, index.screen.finds)
@@ -154,14 +167,25 @@ class _Tools:
 
     @tool
     async def search(
-        self, query: _Query, limit: _Limit = None,
-        list_id: Annotated[str | None, Field(description="mailing list; `list_sources` names them")] = None,
-        source: Annotated[str | None, Field(description="source; `list_sources` has the names")] = None,
-        kind: Literal["message", "attachment", "document", "conversation"] | None = None, since: _Day = None,
+        self,
+        query: _Query,
+        limit: _Limit = None,
+        list_id: Annotated[
+            str | None, Field(description="mailing list; `list_sources` names them")
+        ] = None,
+        source: Annotated[
+            str | None, Field(description="source; `list_sources` has the names")
+        ] = None,
+        kind: Literal["message", "attachment", "document", "conversation"] | None = None,
+        since: _Day = None,
         until: _Day = None,
-        plain: Annotated[bool, Field(description="take the query as words alone, without syntax")] = False,
-        options: Annotated[SearchOptions, Field(description="how to rank, and what to add")] = _AS_SET,
-    ) -> answers.Hits:  # fmt: skip
+        plain: Annotated[
+            bool, Field(description="take the query as words alone, without syntax")
+        ] = False,
+        options: Annotated[
+            SearchOptions, Field(description="how to rank, and what to add")
+        ] = _AS_SET,
+    ) -> answers.Hits:
         """Find passages by words or a question; `label` says how far the hits can be trusted."""
         most = self._results(limit, 10)
 
@@ -175,21 +199,32 @@ class _Tools:
 
     @tool
     async def get(
-        self, id: _Name, byte_start: Annotated[int, Field(ge=0, description="where in the text to begin")] = 0,
-        max_characters: Annotated[int | None, Field(ge=1, description="characters of a part")] = None,
-    ) -> answers.Text:  # fmt: skip
+        self,
+        id: _Name,
+        byte_start: Annotated[int, Field(ge=0, description="where in the text to begin")] = 0,
+        max_characters: Annotated[
+            int | None, Field(ge=1, description="characters of a part")
+        ] = None,
+    ) -> answers.Text:
         """The text of a citation, Message-ID, chunk, thread, document or path; long ones in parts."""
         most = answers.within("max_characters", max_characters, 20_000, self.limits.max_characters)
-        return await self.answered("get", id, lambda index: answers.text(index, id, byte_start, most))
+        return await self.answered(
+            "get", id, lambda index: answers.text(index, id, byte_start, most)
+        )
 
     @tool
     async def context(
         self,
         text: Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS)],
-        budget_tokens: Annotated[int | None, Field(ge=64, description="tokens of the block")] = None,
+        budget_tokens: Annotated[
+            int | None, Field(ge=64, description="tokens of the block")
+        ] = None,
         where: Annotated[
             str,
-            Field(max_length=1_000, description="only texts that meet this: `source:notes OR kind:message`"),
+            Field(
+                max_length=1_000,
+                description="only texts that meet this: `source:notes OR kind:message`",
+            ),
         ] = "",
     ) -> answers.Block:
         """Find context for a longer text or conversation: cited passages under a budget of tokens."""
@@ -203,18 +238,24 @@ class _Tools:
     async def similar(self, id: _Name, limit: _Limit = None) -> answers.Hits:
         """Find the nearest texts to a mail, thread, document, section, chunk or window of a chat, itself left out."""
         most = self._results(limit, 10)
-        return await self.answered("similar", id, lambda index: answers.hits(index, similar(index, id, most)))
+        return await self.answered(
+            "similar", id, lambda index: answers.hits(index, similar(index, id, most))
+        )
 
     @tool
     async def thread(
         self,
-        id: Annotated[str, Field(min_length=1, max_length=1_000, description="a thread, or a mail in it")],
+        id: Annotated[
+            str, Field(min_length=1, max_length=1_000, description="a thread, or a mail in it")
+        ],
         limit: _Limit = None,
         start: Annotated[int, Field(ge=0, description="mails to pass over; next page: `next`")] = 0,
     ) -> answers.Thread:
         """The mails of a discussion in their order, without texts: who wrote when, in answer to what."""
         most = self._results(limit, 50)
-        return await self.answered("thread", id, lambda index: answers.thread(index, id, most, start))
+        return await self.answered(
+            "thread", id, lambda index: answers.thread(index, id, most, start)
+        )
 
     @tool
     async def list_sources(self) -> answers.SourceList:
@@ -224,13 +265,17 @@ class _Tools:
     @tool
     async def sql(
         self,
-        statement: Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS, description="one SELECT")],
+        statement: Annotated[
+            str, Field(min_length=1, max_length=MAX_CHARACTERS, description="one SELECT")
+        ],
         limit: _Limit = None,
     ) -> answers.Rows:
         """The rows of a statement of DuckDB's SQL on the index; `FROM information_schema.columns` lists its tables."""
         most = self._results(limit, 50)
         return await self.answered(
-            "sql", statement, lambda index: answers.rows(index, statement, most, self.limits.max_characters)
+            "sql",
+            statement,
+            lambda index: answers.rows(index, statement, most, self.limits.max_characters),
         )
 
     async def document(self, id: str) -> str:
@@ -248,7 +293,9 @@ class _Tools:
         def read(index: SearchIndex) -> answers.Shown[answers.Text]:
             result = answers.text(index, name, 0, self.limits.max_characters)
             if result.answer.kind in refused:
-                raise QueryError(f"{name!r} is a {result.answer.kind}: read it as weft://thread/{name}")
+                raise QueryError(
+                    f"{name!r} is a {result.answer.kind}: read it as weft://thread/{name}"
+                )
             return result
 
         try:
@@ -257,10 +304,13 @@ class _Tools:
             raise ResourceError(str(fault)) from fault
 
 
-def mcp_app(server: MCPServer[Any], port: int, token: str | None, origins: Sequence[str] = ()) -> Starlette:
+def mcp_app(
+    server: MCPServer[Any], port: int, token: str | None, origins: Sequence[str] = ()
+) -> Starlette:
     """The server over HTTP at /mcp on a port of the loopback interface; with a `token` for those who know it alone.
 
-    Pages of `origins` may ask, too."""
+    Pages of `origins` may ask, too.
+    """
     # The library would take pages of every port for its own, as it must here for a free port, which is 0.
     own = [f"{name}:{port or '*'}" for name in ("127.0.0.1", "localhost", "[::1]")]
     pages = [*(f"http://{name}" for name in own), *origins]
@@ -272,9 +322,12 @@ def mcp_app(server: MCPServer[Any], port: int, token: str | None, origins: Seque
     app.add_middleware(SafeHeaders)
     if origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=list(origins), allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["*"], expose_headers=["Mcp-Session-Id"],
-        )  # fmt: skip
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["Mcp-Session-Id"],
+        )
     return app
 
 

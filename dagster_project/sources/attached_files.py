@@ -37,7 +37,9 @@ class AttachedFiles:
     def located(self, file: NamedFile) -> NamedFile:
         """`file` with its place, and with a hash of its bytes if it is read."""
         place = next((p for p in file.places if self._is_there(p)), "")
-        return file._replace(place=place, digest=self._hash(place) if place and self.is_read(file) else "")
+        return file._replace(
+            place=place, digest=self._hash(place) if place and self.is_read(file) else ""
+        )
 
     def is_read(self, file: NamedFile) -> bool:
         """True if a file of that name has text that is read."""
@@ -48,7 +50,9 @@ class AttachedFiles:
 
     def state(self, places: Iterable[str]) -> str:
         """A hash that changes when one of the files at these places comes, changes or goes."""
-        return parts_hash(part for p in places for part in (p, self._hash(p) if self._is_there(p) else ""))
+        return parts_hash(
+            part for p in places for part in (p, self._hash(p) if self._is_there(p) else "")
+        )
 
     def text(self, file: NamedFile, convert: Convert) -> FileText:
         """The text of a file that was looked for, or the reason for none."""
@@ -59,11 +63,17 @@ class AttachedFiles:
         try:
             content = self.content(file.place)
             cap = self.settings.max_file_bytes
-            data = bounded(content, cap, "the cap") if isinstance(content, Path) else b"".join(content)
+            data = (
+                bounded(content, cap, "the cap") if isinstance(content, Path) else b"".join(content)
+            )
         except (TooLargeError, ChatFormatError, OSError) as error:
-            return FileText(None, str(error) if isinstance(error, ChatFormatError) else why_unreadable(error))
+            return FileText(
+                None, str(error) if isinstance(error, ChatFormatError) else why_unreadable(error)
+            )
         if document := document_text(data, file.name, file.declared_type, convert):
-            return FileText(document.text, document.reason, document.page_starts, len(data), document.picture)
+            return FileText(
+                document.text, document.reason, document.page_starts, len(data), document.picture
+            )
         if DOCUMENT_FORMATS.get(file.name.rpartition(".")[2].lower()) not in _TEXTS:
             return FileText(None, "binary: not what its name says", None, len(data))
         text = decode_text(data, None).text.replace("\r\n", "\n").replace("\r", "\n")
@@ -87,7 +97,9 @@ class AttachedFiles:
             with contextlib.suppress(ChatFormatError, OSError), self._archive() as archive:
                 tops = {name.partition("/")[0] for name in archive.names}
                 top = f"{next(iter(tops))}/" if len(tops) == 1 else ""
-                self._inside = {n.removeprefix(top): (n, archive.checksum(n)) for n in archive.names}
+                self._inside = {
+                    n.removeprefix(top): (n, archive.checksum(n)) for n in archive.names
+                }
         return self._inside
 
     def _archive(self) -> ZippedExport:
@@ -95,7 +107,9 @@ class AttachedFiles:
 
     def _hash(self, place: str) -> str:
         return (
-            self._members()[place][1] if self.export.format == "zip" else self._digest(self._folder / place)
+            self._members()[place][1]
+            if self.export.format == "zip"
+            else self._digest(self._folder / place)
         )
 
     def content(self, place: str) -> Path | Iterator[bytes]:

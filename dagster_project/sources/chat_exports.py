@@ -21,7 +21,15 @@ from dagster_project.extras.registry import load, offered
 from dagster_project.sources.reading_files import TooLargeError, bounded
 from dagster_project.sources.zip_exports import ZippedExport
 from dagster_project.system.globs import is_file, is_folder
-from transforms.conversations.exports import Chat, Entry, Fault, decoded, json_lines, json_list, read_table
+from transforms.conversations.exports import (
+    Chat,
+    Entry,
+    Fault,
+    decoded,
+    json_lines,
+    json_list,
+    read_table,
+)
 from transforms.conversations.programs import PROGRAMS, Program, ProgramOfFolders, program_of
 from transforms.conversations.slack import read_slack
 from transforms.conversations.whatsapp import looks_like_whatsapp, read_whatsapp
@@ -34,13 +42,20 @@ from transforms.settings.mail import MailSettings, ThreadSettings
 _TABLES = (".parquet", ".jsonl", ".ndjson", ".csv")
 _BY_CONTENT = "by content"
 _ADDED = {name: load(place) for name, place in offered("chats").items()}
-_IN_FOLDERS = {name: program for name, program in _ADDED.items() if isinstance(program, ProgramOfFolders)}
-FILE_PROGRAMS = PROGRAMS | {name: program for name, program in _ADDED.items() if isinstance(program, Program)}
+_IN_FOLDERS = {
+    name: program for name, program in _ADDED.items() if isinstance(program, ProgramOfFolders)
+}
+FILE_PROGRAMS = PROGRAMS | {
+    name: program for name, program in _ADDED.items() if isinstance(program, Program)
+}
 """Programs whose export is one file, by the name of the format."""
 _FORMATS = {
     **{suffix: _BY_CONTENT for program in FILE_PROGRAMS.values() for suffix in program.suffixes},
-    **dict.fromkeys(_TABLES, "table"), ".txt": "whatsapp", ".json": "discord", ".mbox": "mbox",
-}  # fmt: skip
+    **dict.fromkeys(_TABLES, "table"),
+    ".txt": "whatsapp",
+    ".json": "discord",
+    ".mbox": "mbox",
+}
 _SUFFIXES = (*_FORMATS, ".zip")
 _PREFIXES = ("WhatsApp Chat with ", "WhatsApp Chat - ", "WhatsApp-Chat mit ")
 _SLACK_FILES = ("users.json", "channels.json")
@@ -48,9 +63,16 @@ _CLOSED = "closed"
 _HEAD = 1 << 12
 """Bytes by which a file is recognised."""
 BROKEN = (
-    ChatFormatError, OSError, pa.ArrowException, ValueError, TypeError, LookupError, ArithmeticError, RecursionError,
+    ChatFormatError,
+    OSError,
+    pa.ArrowException,
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
     MemoryError,
-)  # fmt: skip
+)
 """Exceptions of readers of chats and the libraries below them for broken files."""
 
 
@@ -59,7 +81,8 @@ class Export:
     """One export: its name in the source, its format, its files, and a hash of all that decides the reading.
 
     `chat` names its chat, or begins the names of its chats; no other export of the source has it. `format` is
-    one of those that a source can name, or `zip`, whose content tells its format."""
+    one of those that a source can name, or `zip`, whose content tells its format.
+    """
 
     source: ConversationSourceSettings
     name: str
@@ -94,10 +117,13 @@ def _members(folder: Path, program: ProgramOfFolders) -> tuple[Path, ...]:
     return (mark, *sorted(p for p in folder.iterdir() if re.fullmatch(program.others, p.name)))
 
 
-def exports_at(top: Path, source: ConversationSourceSettings) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
+def exports_at(
+    top: Path, source: ConversationSourceSettings
+) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
     """Place, format and files of each export at or below `top`, without files that only accompany exports.
 
-    A folder that cannot be listed is an export of the format `closed`."""
+    A folder that cannot be listed is an export of the format `closed`.
+    """
     places = [top]
     while places:
         place = places.pop()
@@ -121,7 +147,9 @@ def exports_at(top: Path, source: ConversationSourceSettings) -> Iterator[tuple[
                 continue
         beside = _beside({path.name for path in inside})
         for path in reversed(inside):
-            is_known = is_folder(path) or source.format != "auto" or path.suffix.lower() in _SUFFIXES
+            is_known = (
+                is_folder(path) or source.format != "auto" or path.suffix.lower() in _SUFFIXES
+            )
             if is_known and path.name not in beside and not (path.is_symlink() and is_folder(path)):
                 places.append(path)
 
@@ -133,7 +161,9 @@ def _beside(names: Collection[str]) -> set[str]:
     }
 
 
-def _slack_channels(root: Path, inside: Sequence[Path]) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
+def _slack_channels(
+    root: Path, inside: Sequence[Path]
+) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
     """The channels of a Slack export that lie in its folder, and the zips there."""
     users = tuple(p for p in inside if p.name == "users.json")
     for place in inside:
@@ -153,7 +183,8 @@ def chat_names(exports: Sequence[tuple[str, str]]) -> list[str]:
     """For the name and format of each export of a source a name for its chats that no other one has.
 
     It is the name without the ending, and without the words that WhatsApp puts before it. Exports that differ in the
-    ending alone keep it, and so does a zip beside the folder that was unpacked from it."""
+    ending alone keep it, and so does a zip beside the folder that was unpacked from it.
+    """
     plain = [_plain_name(name) for name, _ in exports]
     count, folders = Counter(plain), {str(p) for name in plain for p in PurePosixPath(name).parents}
     return [
@@ -173,22 +204,32 @@ class ExportReader:
         if export.format == "zip":
             yield from self._zipped(export)
         elif export.format == "slack":
-            yield self._slack(export.chat, [(file.name, partial(self._bytes, file)) for file in export.files])
+            yield self._slack(
+                export.chat, [(file.name, partial(self._bytes, file)) for file in export.files]
+            )
         elif export.format in _IN_FOLDERS and len(export.files) > 1:
             mark, *files = ((file.name, self._bytes(file)) for file in export.files)
             for chat in _IN_FOLDERS[export.format].read(mark[1], files, export.chat):
                 yield replace(chat, name=chat.name.removeprefix("./"))
         elif export.format == _CLOSED:
             list(export.files[0].iterdir())
-            raise ChatFormatError("unreadable: the folder could not be listed when it was looked for chats")
+            raise ChatFormatError(
+                "unreadable: the folder could not be listed when it was looked for chats"
+            )
         else:
             (file,) = export.files
-            yield from self._file(export, export.format, export.chat, self._bytes(file), file.suffix)
+            yield from self._file(
+                export, export.format, export.chat, self._bytes(file), file.suffix
+            )
 
-    def _file(self, export: Export, format_: str, name: str, data: bytes, suffix: str) -> Iterator[Chat]:
+    def _file(
+        self, export: Export, format_: str, name: str, data: bytes, suffix: str
+    ) -> Iterator[Chat]:
         """The chats of one file, whose names are or begin with `name`."""
         source, program = export.source, format_ if format_ in FILE_PROGRAMS else None
-        if source.format == "auto" and not (format_ == "whatsapp" and looks_like_whatsapp(decoded(data))):
+        if source.format == "auto" and not (
+            format_ == "whatsapp" and looks_like_whatsapp(decoded(data))
+        ):
             known = program_of(FILE_PROGRAMS, data[:_HEAD], suffix.lower())
             program = known or (program if b'"messages"' in data else None)
         if program:
@@ -216,7 +257,9 @@ class ExportReader:
             if archive.repeated:
                 why = "duplicate: the archive has several files of that name; the first is read"
                 yield Chat(
-                    export.chat, [], faults=[Fault(f"{export.chat}/{n}", why, b"") for n in archive.repeated]
+                    export.chat,
+                    [],
+                    faults=[Fault(f"{export.chat}/{n}", why, b"") for n in archive.repeated],
                 )
             format_, names = _contents(archive.names, export.source.format)
             if format_ == "slack":
@@ -233,7 +276,9 @@ class ExportReader:
                     except BROKEN as error:
                         yield unread(str(place), error)
 
-    def _zipped_slack(self, export: Export, archive: ZippedExport, names: Sequence[str]) -> Iterator[Chat]:
+    def _zipped_slack(
+        self, export: Export, archive: ZippedExport, names: Sequence[str]
+    ) -> Iterator[Chat]:
         users = [n for n in names if PurePosixPath(n).name == "users.json"]
         days = [n for n in names if PurePosixPath(n).name not in _SLACK_FILES]
         for channel, listed in groupby(days, key=lambda n: PurePosixPath(n).parent.name):
@@ -293,7 +338,8 @@ def _plain_name(name: str) -> str:
 def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
     """The format of a zip with these files, and those of them that are read; ChatFormatError if it holds no chat.
 
-    From a WhatsApp export it reads one text, from Slack `users.json` and the days, from others (`files`) all."""
+    From a WhatsApp export it reads one text, from Slack `users.json` and the days, from others (`files`) all.
+    """
     folders = [PurePosixPath(n).parent for n in names if PurePosixPath(n).name in _SLACK_FILES]
     if folders and format_ in ("auto", "slack"):
         top = min(folders, key=lambda f: (len(f.parts), str(f)))
@@ -305,13 +351,19 @@ def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
     for place in map(PurePosixPath, names):
         inside.setdefault(str(place.parent), set()).add(place.name)
     beside = {str(PurePosixPath(f, n)) for f, own in inside.items() for n in _beside(own)}
-    names = [n for n in names if beside.isdisjoint(map(str, (PurePosixPath(n), *PurePosixPath(n).parents)))]
+    names = [
+        n
+        for n in names
+        if beside.isdisjoint(map(str, (PurePosixPath(n), *PurePosixPath(n).parents)))
+    ]
     kinds = {n: _FORMATS.get(PurePosixPath(n).suffix.lower()) for n in names}
     texts = [n for n in names if kinds[n] == "whatsapp"]
     texts.sort(key=lambda n: (not n.endswith("_chat.txt"), "WhatsApp" not in n, n))
     if texts and (format_ == "whatsapp" or "_chat.txt" in texts[0] or "WhatsApp" in texts[0]):
         return "whatsapp", texts[:1]
-    files = [n for n in names if kinds[n] and (format_ in ("auto", kinds[n])) and kinds[n] != "whatsapp"]
+    files = [
+        n for n in names if kinds[n] and (format_ in ("auto", kinds[n])) and kinds[n] != "whatsapp"
+    ]
     if files:
         return "files", files
     if texts and format_ == "auto":
@@ -320,7 +372,9 @@ def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
     raise ChatFormatError(f"no_chat: the archive holds no export of a chat{format_note}")
 
 
-def _threads(data: bytes, name: str, settings: MailSettings, rules: ThreadSettings) -> Iterator[Chat]:
+def _threads(
+    data: bytes, name: str, settings: MailSettings, rules: ThreadSettings
+) -> Iterator[Chat]:
     """Each discussion of two and more mails in an mbox file as a chat."""
     mails, refused = messages.split_mbox(data, name=name)
     tables = messages.read_mail(
@@ -331,11 +385,20 @@ def _threads(data: bytes, name: str, settings: MailSettings, rules: ThreadSettin
     thread_tables = threads.build_threads(frame.to_arrow(), lists, rules)
     place = pl.DataFrame(thread_tables.tree.select(["message_id", "thread_id"]))
     tree = frame.join(place, on="message_id").filter(pl.col("effective_at").is_not_null())
-    people = frozenset(p for c in ("from_name", "from_addr") for p in frame.get_column(c).to_list() if p)
-    for (thread,), rows in tree.sort("effective_at", "message_id").group_by("thread_id", maintain_order=True):
+    people = frozenset(
+        p for c in ("from_name", "from_addr") for p in frame.get_column(c).to_list() if p
+    )
+    for (thread,), rows in tree.sort("effective_at", "message_id").group_by(
+        "thread_id", maintain_order=True
+    ):
         if len(rows) > 1:
             entries = [
-                Entry(r["effective_at"], r["from_name"] or r["from_addr"] or "unknown", r["body"], "message")
+                Entry(
+                    r["effective_at"],
+                    r["from_name"] or r["from_addr"] or "unknown",
+                    r["body"],
+                    "message",
+                )
                 for r in rows.iter_rows(named=True)
             ]
             yield Chat(f"{name}: {rows['subject'][0]} {str(thread)[:8]}", entries, people)
@@ -359,4 +422,6 @@ def _table(data: bytes, suffix: str, name: str) -> tuple[pa.Table, list[Fault]]:
 
 
 def _plain(value: object) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return (
+        value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    )

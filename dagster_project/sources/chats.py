@@ -36,7 +36,8 @@ class ChatFiles:
     """The chats of the configured sources, cut into windows.
 
     The file `memory`, which may be deleted at any time, has the windows of unchanged exports, but no
-    forgotten one: an export with such a window is read again. The chats read last are kept in memory."""
+    forgotten one: an export with such a window is read again. The chats read last are kept in memory.
+    """
 
     def __init__(self, settings: Settings, memory: Path):
         self.settings, self._memory_file = settings, memory
@@ -66,7 +67,9 @@ class ChatFiles:
             used[export.digest] = listed
             for partition, fingerprint in listed["windows"]:
                 others = by_partition.get(partition)
-                by_partition[partition] = parts_hash([others, fingerprint]) if others else fingerprint
+                by_partition[partition] = (
+                    parts_hash([others, fingerprint]) if others else fingerprint
+                )
             faults += [export.digest] if listed["faults"] else []
         if faults:
             by_partition[UNREAD] = parts_hash(faults)
@@ -109,11 +112,17 @@ class ChatFiles:
     ) -> Iterator[chat_exports.Export]:
         """The exports of a source in order of name; SourceError if there is none."""
         pattern = self.settings.place(source)
-        roots = [pattern] if globs.is_there(pattern) else globs.matching_paths(pattern, self.settings.base)
+        roots = (
+            [pattern]
+            if globs.is_there(pattern)
+            else globs.matching_paths(pattern, self.settings.base)
+        )
         is_around = globs.is_folder(pattern) and not chat_exports.is_slack(pattern)
         base = pattern if is_around else globs.fixed_folder(pattern)
         places = (export for root in roots for export in chat_exports.exports_at(root, source))
-        named = ((globs.valid_text(p.relative_to(base)), format_, files) for p, format_, files in places)
+        named = (
+            (globs.valid_text(p.relative_to(base)), format_, files) for p, format_, files in places
+        )
         own = (export for export in named if not any(map(self.settings.is_generated, export[2])))
         exports = sorted(own, key=itemgetter(0))
         if not exports:
@@ -126,16 +135,27 @@ class ChatFiles:
         version = f"{conversations.VERSION}-{self.settings.conversations.reading_digest()}-{key}"
         chats = chat_exports.chat_names([(name, format_) for name, format_, _ in exports])
         for chat, (name, format_, files) in zip(chats, exports, strict=True):
-            parts = (part for f in files for part in (globs.valid_text(f.relative_to(base)), digest(f)))
+            parts = (
+                part for f in files for part in (globs.valid_text(f.relative_to(base)), digest(f))
+            )
             yield chat_exports.Export(
-                source, name, chat, format_, files, parts_hash([version, how, name, chat, format_, *parts])
+                source,
+                name,
+                chat,
+                format_,
+                files,
+                parts_hash([version, how, name, chat, format_, *parts]),
             )
 
     def _listed(self, export: chat_exports.Export) -> dict[str, Any]:
         chats = self.chats(export)
-        windows = [[name, w.fingerprint] for chat in chats for name, w in self.windows(chat, export.source)]
+        windows = [
+            [name, w.fingerprint] for chat in chats for name, w in self.windows(chat, export.source)
+        ]
         files = self.files(export)
-        named_files = (f for chat in chats for entry in chat.entries for f in entry.files if files.is_read(f))
+        named_files = (
+            f for chat in chats for entry in chat.entries for f in entry.files if files.is_read(f)
+        )
         places = sorted({place for file in named_files for place in file.places})
         faults = sum(len(chat.faults) for chat in chats)
         return {"windows": windows, "faults": faults, "files": places, "state": files.state(places)}
@@ -159,7 +179,9 @@ class ChatFiles:
                 self._read.pop(next(iter(self._read)))
             pseudonym = self._pseudonyms()[0] if export.source.pseudonyms else None
             settings = self.settings
-            reader = chat_exports.ExportReader(settings.conversations, settings.mail, settings.threads)
+            reader = chat_exports.ExportReader(
+                settings.conversations, settings.mail, settings.threads
+            )
             try:
                 chats = list(reader.chats(export))
             except chat_exports.BROKEN as error:
@@ -179,15 +201,23 @@ class ChatFiles:
 
     def _remember(self) -> None:
         current = {e.digest: e.source.name for exports in self._exports.values() for e in exports}
-        configured = {s.name for s in self.settings.sources if isinstance(s, ConversationSourceSettings)}
+        configured = {
+            s.name for s in self.settings.sources if isinstance(s, ConversationSourceSettings)
+        }
         assert self._listings is not None
         if configured <= set(self._exports):
             self._listings = {k: v for k, v in self._listings.items() if k in current}
         stored = {}
         for digest, listed in self._listings.items():
-            own = [w for w in listed["windows"] if not self.is_forgotten(f"{current.get(digest)}/{w[0]}")]
+            own = [
+                w
+                for w in listed["windows"]
+                if not self.is_forgotten(f"{current.get(digest)}/{w[0]}")
+            ]
             is_whole = len(own) == len(listed["windows"])
-            stored[digest] = listed if is_whole else {**listed, "windows": own, "files": [], "state": ""}
+            stored[digest] = (
+                listed if is_whole else {**listed, "windows": own, "files": [], "state": ""}
+            )
         globs.remember(self._memory_file, json.dumps(stored, sort_keys=True))
 
     def exports_of(self, path: Path) -> list[chat_exports.Export]:
@@ -219,7 +249,9 @@ class ChatFiles:
 
 def _with_files(chat: Chat, files: AttachedFiles) -> Chat:
     """`chat` with the places where the files that it names were found."""
-    entries = [e._replace(files=tuple(map(files.located, e.files))) if e.files else e for e in chat.entries]
+    entries = [
+        e._replace(files=tuple(map(files.located, e.files))) if e.files else e for e in chat.entries
+    ]
     return replace(chat, entries=entries)
 
 
@@ -231,7 +263,8 @@ def pseudonym_key(path: Path, data: Path) -> bytes:
     """The key: `WEFT_PSEUDONYM_KEY`, else the content of the file at `path`, which is made if there is none.
 
     A new file is readable by its owner alone and is never written over. SettingsError if the file is
-    in a folder of generated files below `data`, if others may read it, or if the key is too short to keep a secret."""
+    in a folder of generated files below `data`, if others may read it, or if the key is too short to keep a secret.
+    """
     key_text = os.environ.get(VARIABLE)
     if key_text is not None:
         return _long_enough(key_text.encode(), f"the key in {VARIABLE}")
@@ -243,7 +276,9 @@ def pseudonym_key(path: Path, data: Path) -> bytes:
     try:
         _make(path)
         if path.stat().st_mode & 0o077:
-            raise SettingsError(f"{path} can be read by others: chmod 600 it, or set {VARIABLE} instead")
+            raise SettingsError(
+                f"{path} can be read by others: chmod 600 it, or set {VARIABLE} instead"
+            )
         return _long_enough(path.read_bytes().strip(), str(path))
     except OSError as error:
         fault = UnwritableError if error.errno in globs.NO_WRITING else SettingsError

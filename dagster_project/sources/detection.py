@@ -11,7 +11,12 @@ from itertools import islice
 from pathlib import Path
 
 from dagster_project.config.settings import USUALLY_EXCLUDED
-from dagster_project.sources.chat_exports import FILE_PROGRAMS, is_slack, program_of_folder, zipped_format
+from dagster_project.sources.chat_exports import (
+    FILE_PROGRAMS,
+    is_slack,
+    program_of_folder,
+    zipped_format,
+)
 from dagster_project.sources.mail_places import begins_as_mail, month_of
 from dagster_project.sources.public_inbox import is_inbox, repositories
 from dagster_project.sources.reading_files import open_file, part
@@ -43,7 +48,11 @@ _BROKEN = (OSError, ChatFormatError)
 _CHATS = (*FILE_PROGRAMS, "whatsapp", "slack", "table")
 _TYPES = ("mail", "chat", "issues", "wiki", "document")
 """Types of files; of two with as many files the first counts."""
-_WITHOUT_ZONE = "whatsapp", "table", *(name for name, one in FILE_PROGRAMS.items() if not one.has_zone)
+_WITHOUT_ZONE = (
+    "whatsapp",
+    "table",
+    *(name for name, one in FILE_PROGRAMS.items() if not one.has_zone),
+)
 
 
 @dataclass(frozen=True)
@@ -65,9 +74,12 @@ class Detected:
 def sources_at(place: Path) -> list[Detected]:
     """The sources at a file or folder: one, or those of its folders where they are of several kinds.
 
-    SourceError if nothing is there, or nothing that Weft reads."""
+    SourceError if nothing is there, or nothing that Weft reads.
+    """
     if not place.exists():
-        raise SourceError(f"{place}: no file or folder is there; give the place where the archive is")
+        raise SourceError(
+            f"{place}: no file or folder is there; give the place where the archive is"
+        )
     sources = _of_folder(place) if is_folder(place) else _of_file(place)
     if not sources and (place.name == CONFLUENCE_XML or (place / CONFLUENCE_XML).exists()):
         raise SourceError(f"{place}: {NO_CONFLUENCE_XML}")
@@ -112,22 +124,30 @@ def _of_folder(folder: Path) -> list[Detected]:
     counts = Counter(map(_source_type, kinds.values()))
     parts = _folders(folder)
     if not counts:
-        return [source for part in parts if len(parts) <= _MOST_PARTS for source in _of_folder(part)]
+        return [
+            source for part in parts if len(parts) <= _MOST_PARTS for source in _of_folder(part)
+        ]
     most = max(_TYPES, key=lambda type_: counts[type_])
     # Monthly archives name their list in the part before the month, which only a glob over them shows.
-    is_by_list = any(k == "mbox" and f.parent != folder and month_of(f.name) for f, k in kinds.items())
+    is_by_list = any(
+        k == "mbox" and f.parent != folder and month_of(f.name) for f, k in kinds.items()
+    )
     if (is_by_list or counts[most] < _ALMOST_ALL * counts.total()) and len(parts) <= _MOST_PARTS:
         below = [source for part in parts for source in _of_folder(part)]
         if below and (is_by_list or len(below) > 1):
             return below
-    return [_of_files(folder, [f for f, kind in kinds.items() if _source_type(kind) == most], kinds)]
+    return [
+        _of_files(folder, [f for f, kind in kinds.items() if _source_type(kind) == most], kinds)
+    ]
 
 
 def _of_files(folder: Path, files: Sequence[Path], kinds: dict[Path, str]) -> Detected:
     """The source that the files of one type in a folder are."""
     kind = Counter(kinds[file] for file in files).most_common(1)[0][0]
     if kind == "document":
-        return Detected("vault" if _links_by_name(files) else "tree", str(folder), "documents", len(files))
+        return Detected(
+            "vault" if _links_by_name(files) else "tree", str(folder), "documents", len(files)
+        )
     if kind == "mbox" and all(file.parent == folder and month_of(file.name) for file in files):
         pattern = Path(glob.escape(str(folder))) / _pattern(folder, files)
         lists = {_YEAR.split(file.name)[0] for file in files}
@@ -170,7 +190,11 @@ def _kind_of(file: Path) -> str | None:
     if program := program_of(FILE_PROGRAMS, head[:_HEAD], suffix):
         return program
     if suffix in (".csv", ".jsonl", ".ndjson"):
-        return "table" if _is_chat_table(head.decode(errors="replace").partition("\n")[0], suffix) else None
+        return (
+            "table"
+            if _is_chat_table(head.decode(errors="replace").partition("\n")[0], suffix)
+            else None
+        )
     if file.name.isdigit() and begins_as_mail(file):  # a folder of MH
         return "maildir"
     return "document" if suffix.removeprefix(".") in DOCUMENT_FORMATS else None
@@ -201,7 +225,8 @@ def _reads(source: Detected, file: Path) -> bool:
 def sample_texts(source: Detected) -> Iterator[str]:
     """Texts of a source: of some of its files the first part, of an mbox file its first mails.
 
-    It leaves out files that are not text, as PDFs, or cannot be read, and each public-inbox."""
+    It leaves out files that are not text, as PDFs, or cannot be read, and each public-inbox.
+    """
     files = sorted(files_of(source))
     for file in files[:: len(files) // _SAMPLED + 1]:
         try:
@@ -218,7 +243,11 @@ def _texts_of(file: Path) -> Iterator[str]:
     else:
         heads = [part(file, 0, _SAMPLED_BYTES)]
     if kind == "mbox":
-        heads = [mail.data for head in heads for mail in islice(split_mbox(head, name="")[0], _SAMPLED_MAILS)]
+        heads = [
+            mail.data
+            for head in heads
+            for mail in islice(split_mbox(head, name="")[0], _SAMPLED_MAILS)
+        ]
     if kind in ("mbox", "maildir", "eml"):
         yield from (mail.body for mail in map(parsed_mail, heads) if mail)
     elif kind:
@@ -228,7 +257,11 @@ def _texts_of(file: Path) -> Iterator[str]:
 def _is_chat_table(line: str, suffix: str) -> bool:
     """True if the first line of a table names a time, an author and a text."""
     try:
-        names = [n.strip('" \r') for n in line.split(",")] if suffix == ".csv" else list(json.loads(line))
+        names = (
+            [n.strip('" \r') for n in line.split(",")]
+            if suffix == ".csv"
+            else list(json.loads(line))
+        )
         chat_columns(names)
     except (ChatFormatError, ValueError, TypeError):
         return False
@@ -242,7 +275,11 @@ def _pattern(folder: Path, files: Sequence[Path]) -> str:
     start = os.path.commonprefix([_YEAR.split(name)[0] for name in names])
     end = os.path.commonprefix([name[::-1] for name in names])[::-1]
     end = end.lstrip("0123456789")
-    rest = [p.name for p in folder.iterdir() if is_file(p) and p not in files and not p.name.startswith(".")]
+    rest = [
+        p.name
+        for p in folder.iterdir()
+        if is_file(p) and p not in files and not p.name.startswith(".")
+    ]
     pairs = (("", ""), (start, ""), ("", end), (start, end))
     apart = (p for p in pairs if not any(n.startswith(p[0]) and n.endswith(p[1]) for n in rest))
     start, end = next(apart, pairs[-1])
@@ -272,7 +309,9 @@ def _files(folder: Path) -> Iterator[Path]:
     """The files below a folder that are neither hidden nor in folders that are usually left out; links are not followed."""
     for place, folders, names in os.walk(folder):
         # Maildir++ names its folders with a dot.
-        of_mail = {n for n in folders if any(is_folder(Path(place, n, part)) for part in ("cur", "new"))}
+        of_mail = {
+            n for n in folders if any(is_folder(Path(place, n, part)) for part in ("cur", "new"))
+        }
         folders[:] = sorted(
             n for n in folders if (n[0] != "." or n in of_mail) and f"{n}/" not in USUALLY_EXCLUDED
         )

@@ -39,7 +39,13 @@ _LOGO_PIXELS = 40_000
 _BLOCK = 1 << 16
 _JSON_RATIO = 6
 """Bytes of JSON : bytes of its text, at most: \\u0000 for each ASCII letter."""
-_INHERITED = ("PATH", "LD_LIBRARY_PATH", "TESSDATA_PREFIX", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
+_INHERITED = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "TESSDATA_PREFIX",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONPYCACHEPREFIX",
+)
 
 
 class DocumentReaders:
@@ -53,12 +59,15 @@ class DocumentReaders:
         self._lock = threading.Lock()
         self._end = weakref.finalize(self, _end_all, self._idle)
 
-    def read(self, data: bytes, kind: str, *, seen_pixels: int | None = None, keep: bool = True) -> Converted:
+    def read(
+        self, data: bytes, kind: str, *, seen_pixels: int | None = None, keep: bool = True
+    ) -> Converted:
         """A file of one of `CONVERTED_FORMATS` as Markdown; FormatError with the reason if it is not read.
 
         A picture of `seen_pixels` is kept with its text if `pictures` of the settings says so; one of fewer is not read
         then. Unless it is to `keep`, the text of a file is written nowhere; that of a calendar never is, as one of its
-        events may be forgotten."""
+        events may be forgotten.
+        """
         seen_pixels = seen_pixels if kind == "picture" and self.settings.pictures else None
         if not keep or kind == "calendar":
             return self._read(data, kind, seen_pixels)
@@ -86,7 +95,8 @@ class DocumentReaders:
     ) -> Converted:
         """A process's reading of a file; a new one tries again where an older one ends, as it may over files before.
 
-        Both have until `deadline`, `read_seconds` from the first try on."""
+        Both have until `deadline`, `read_seconds` from the first try on.
+        """
         with self._lock:
             reader = self._idle.pop() if self._idle else None
         reader = reader or _Reader(self.settings)
@@ -125,7 +135,9 @@ def refuse_missing_ocr(settings: DocumentSettings) -> None:
     languages = settings.ocr.split("+")
     available: list[str] = []
     if program:
-        listed = subprocess.run([program, "--list-langs"], capture_output=True, text=True, check=False)
+        listed = subprocess.run(
+            [program, "--list-langs"], capture_output=True, text=True, check=False
+        )
         available = listed.stdout.split()
     if missing := [language for language in languages if language not in available]:
         packages = " ".join(f"tesseract-ocr-{name.replace('_', '-').lower()}" for name in missing)
@@ -149,11 +161,24 @@ class _Reader:
         self.files = 0
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dagster_project.sources.reader_process", str(settings.read_memory_bytes)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env={**inherited, "PYTHONPATH": str(_ROOT), "LC_ALL": "C.UTF-8", "OMP_THREAD_LIMIT": "1"},
-            start_new_session=True, bufsize=0,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "dagster_project.sources.reader_process",
+                str(settings.read_memory_bytes),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={
+                **inherited,
+                "PYTHONPATH": str(_ROOT),
+                "LC_ALL": "C.UTF-8",
+                "OMP_THREAD_LIMIT": "1",
+            },
+            start_new_session=True,
+            bufsize=0,
+        )
 
     @property
     def lives(self) -> bool:
@@ -165,13 +190,17 @@ class _Reader:
         self.files += 1
         settings = self.settings
         request = {
-            "kind": kind, "bytes": len(data), "ocr": settings.ocr, "seen_pixels": seen_pixels,
+            "kind": kind,
+            "bytes": len(data),
+            "ocr": settings.ocr,
+            "seen_pixels": seen_pixels,
             "seconds": min(max(deadline - time.monotonic(), 0), settings.read_seconds),
-        }  # fmt: skip
+        }
         assert self._process.stdin
         # Beside: a process that reads nothing any more would hold up who writes to it.
         writer = threading.Thread(
-            target=_write, args=(self._process.stdin.fileno(), json.dumps(request).encode() + b"\n" + data)
+            target=_write,
+            args=(self._process.stdin.fileno(), json.dumps(request).encode() + b"\n" + data),
         )
         writer.start()
         try:
@@ -190,13 +219,18 @@ class _Reader:
     def _answer(self, deadline: float) -> dict[str, Any]:
         """The answer to a file; FormatError if there is none within the limits."""
         settings, received, pages = self.settings, bytearray(), 0
-        too_much = f"too_large: its text has more than {settings.max_document_bytes:,} bytes, the cap"
+        too_much = (
+            f"too_large: its text has more than {settings.max_document_bytes:,} bytes, the cap"
+        )
         while True:
             received += self._block(deadline)
             while b"\n" in received[-_BLOCK:]:
                 line, _, received = received.partition(b"\n")
                 answer: dict[str, Any] = json.loads(line)
-                if len(str(answer.get("text", "")).encode("utf-8", "replace")) > settings.max_document_bytes:
+                if (
+                    len(str(answer.get("text", "")).encode("utf-8", "replace"))
+                    > settings.max_document_bytes
+                ):
                     raise FormatError(too_much)
                 if "page" not in answer:
                     return answer
@@ -216,7 +250,9 @@ class _Reader:
             return block
         if has_answer and (code := self._process.wait()) != -signal.SIGXCPU:
             raise FormatError(f"ended: the process that reads it ended ({code})")
-        raise FormatError(f"too_slow: reading it takes more than {self.settings.read_seconds:g} seconds")
+        raise FormatError(
+            f"too_slow: reading it takes more than {self.settings.read_seconds:g} seconds"
+        )
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -278,7 +314,9 @@ class ConvertedFiles:
         reasons = [str(converted)] if isinstance(converted, FormatError) else converted.defects
         if any(reason.partition(":")[0] in _FLEETING for reason in reasons):
             return
-        record = {"fault": str(converted)} if isinstance(converted, FormatError) else converted._asdict()
+        record = (
+            {"fault": str(converted)} if isinstance(converted, FormatError) else converted._asdict()
+        )
         beside = place.with_name(f"{place.name}.{secrets.token_hex(4)}")
         with contextlib.suppress(OSError):
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,11 @@ from dagster_project.config.settings import (
 from dagster_project.remotes.landing import Landing
 from dagster_project.sources import mail_places
 from dagster_project.sources.chats import ChatFiles
-from dagster_project.sources.document_readers import DocumentReaders, missing_program, refuse_missing_ocr
+from dagster_project.sources.document_readers import (
+    DocumentReaders,
+    missing_program,
+    refuse_missing_ocr,
+)
 from dagster_project.sources.public_inbox import InboxMail, blobs, inbox_mails, is_corrupt
 from dagster_project.sources.reading_files import (
     UNPACK_FAULTS,
@@ -69,7 +73,8 @@ class FileSources:
     """Looks at the configured sources; remembers hashes of files that did not change.
 
     A file whose size, modification and change times and inode are as remembered is not read
-    again. The file `memory` remembers them by hashes of their paths, which may have names; it may be deleted at any time."""
+    again. The file `memory` remembers them by hashes of their paths, which may have names; it may be deleted at any time.
+    """
 
     def __init__(
         self,
@@ -102,12 +107,20 @@ class FileSources:
             try:
                 partitions = self._source_partitions(source)
             except SourceError as fault:
-                prefix = "" if str(fault).startswith(f"source {source.name}:") else f"source {source.name}: "
+                prefix = (
+                    ""
+                    if str(fault).startswith(f"source {source.name}:")
+                    else f"source {source.name}: "
+                )
                 self.broken[source.name] = f"{prefix}{fault}"
                 if len(self.broken) == len(self.settings.sources):
                     raise SourceError("\n".join(self.broken.values())) from fault
-                partitions = [(p, []) for p in self._parsed_partitions(source.name, source.source_type)]
-            self._partitions |= {partition.key: (partition, files) for partition, files in partitions}
+                partitions = [
+                    (p, []) for p in self._parsed_partitions(source.name, source.source_type)
+                ]
+            self._partitions |= {
+                partition.key: (partition, files) for partition, files in partitions
+            }
         if self._states != self._memory:
             globs.remember(self._memory_file, json.dumps(self._states, sort_keys=True))
         return [self._partitions[p][0] for p in sorted(self._partitions)]
@@ -116,7 +129,10 @@ class FileSources:
         self, source: SourceSettings | DocumentSourceSettings | ConversationSourceSettings
     ) -> list[tuple[SourcePartition, list[_File]]]:
         """The partitions of a source with their files; those of chats and public inboxes have none."""
-        if source.remote and not (landing := Landing(self.settings.fetched, source.name)).has_files():
+        if (
+            source.remote
+            and not (landing := Landing(self.settings.fetched, source.name)).has_files()
+        ):
             if not landing.is_complete and self._parsed_partitions(source.name, source.source_type):
                 raise SourceError(
                     f"source {source.name}: what was fetched of it is no longer there; fetch it again (`weft build "
@@ -124,7 +140,9 @@ class FileSources:
                 )
             return []
         if isinstance(source, ConversationSourceSettings):
-            return [(p, []) for p in self.chats.partitions(source, lambda path: self.identify(path)[0])]
+            return [
+                (p, []) for p in self.chats.partitions(source, lambda path: self.identify(path)[0])
+            ]
         if isinstance(source, DocumentSourceSettings):
             return list(self._folders_of(source))
         if source.kind == "public_inbox":
@@ -137,11 +155,14 @@ class FileSources:
         """The partition behind a partition key; SourceError if no file makes it up.
 
         Once one of its files was read and was no longer as it was found, the partition has another fingerprint, which no
-        later look will give it: the next build reads it again."""
+        later look will give it: the next build reads it again.
+        """
         if not self._partitions:
             self.discover()
         if partition not in self._partitions:
-            raise SourceError(f"partition {partition}: no file of the configured sources belongs to it")
+            raise SourceError(
+                f"partition {partition}: no file of the configured sources belongs to it"
+            )
         partition_files = self._partitions[partition][0]
         if partition_files.source in self.broken:
             raise SourceError(self.broken[partition_files.source])
@@ -151,27 +172,35 @@ class FileSources:
         """Bytes of the partition's files as they are stored; of a public inbox an estimate, 0 if none are known."""
         if partition.key in self._inboxes:
             return len(self._inboxes[partition.key]) * _TYPICAL_MAIL_BYTES
-        return sum(f.path.stat().st_size for f in self._partitions[partition.key][1] if f.path.exists())
+        return sum(
+            f.path.stat().st_size for f in self._partitions[partition.key][1] if f.path.exists()
+        )
 
     def mails(self, partition: SourcePartition) -> Iterable[RawMail]:
         """The mails of the partition's files in order of name, each file read under the caps of the settings.
 
-        Those of a public inbox come in the order of their commits."""
+        Those of a public inbox come in the order of their commits.
+        """
         source = self.settings.source(partition.source)
         assert isinstance(source, SourceSettings)
         for file in self.stored_files(partition):
             yield from _read(file, source, self.settings.mail)
             self._note_change(partition, file)
         inbox = self._inboxes.get(partition.key, [])
-        for entry, mail in zip(inbox, blobs(inbox, self.settings.mail.max_message_bytes), strict=True):
+        for entry, mail in zip(
+            inbox, blobs(inbox, self.settings.mail.max_message_bytes), strict=True
+        ):
             yield mail
             if is_corrupt(mail) and not entry.fault:
                 self._note_difference(partition, mail.place)
 
-    def _inbox_partitions(self, source: SourceSettings) -> Iterator[tuple[SourcePartition, list[InboxMail]]]:
+    def _inbox_partitions(
+        self, source: SourceSettings
+    ) -> Iterator[tuple[SourcePartition, list[InboxMail]]]:
         """The partitions of a public inbox: mails by the month they were sent in, or by epoch.
 
-        The month is that of the commit's author time, so a new commit changes the partition of its month alone."""
+        The month is that of the commit's author time, so a new commit changes the partition of its month alone.
+        """
         pattern = self.settings.place(source)
         is_one = globs.is_folder(pattern)
         matching = [pattern] if is_one else globs.matching_paths(pattern, self.settings.base)
@@ -185,7 +214,9 @@ class FileSources:
         partitions = [
             mail
             for root in roots
-            for mail in inbox_mails(root, globs.valid_text(root.relative_to(globs.fixed_folder(pattern))))
+            for mail in inbox_mails(
+                root, globs.valid_text(root.relative_to(globs.fixed_folder(pattern)))
+            )
         ]
         youngest = mail_places.youngest_year(mail.month for mail in partitions)
         for mail in partitions:
@@ -195,7 +226,9 @@ class FileSources:
             grouped.setdefault(partition, []).append(mail)
         list_id = source.list_id or source.name
         for name, mails in sorted(grouped.items()):
-            fault_text = (p for mail in mails for p in (mail.place, mail.blob, mail.fault) if p is not None)
+            fault_text = (
+                p for mail in mails for p in (mail.place, mail.blob, mail.fault) if p is not None
+            )
             fingerprint = parts_hash([source.kind, list_id, *fault_text])
             yield SourcePartition(source.name, name, list_id, fingerprint), mails
 
@@ -221,7 +254,9 @@ class FileSources:
                 try:
                     with open_file(file.path) as stream:
                         blocks = blocks_of(stream, file.path.suffix, self.settings.mail)
-                        pages += wiki_pages(blocks, file.name, self.settings.documents.max_document_bytes)
+                        pages += wiki_pages(
+                            blocks, file.name, self.settings.documents.max_document_bytes
+                        )
                 except UNPACK_FAULTS as fault:
                     yield RawFile(file.name, b"", why_unreadable(fault))
             self._note_change(partition, file)
@@ -244,7 +279,9 @@ class FileSources:
 
     def _files(self, partition: SourcePartition) -> Iterator[RawFile]:
         files = self.stored_files(partition)
-        for file, raw in zip(files, ordered_map(self._read_file, files, _FILES_AT_ONCE), strict=True):
+        for file, raw in zip(
+            files, ordered_map(self._read_file, files, _FILES_AT_ONCE), strict=True
+        ):
             yield raw
             self._note_change(partition, file)
 
@@ -272,9 +309,9 @@ class FileSources:
 
     def _note_change(self, partition: SourcePartition, file: _File) -> None:
         """Give a partition another fingerprint if one of its files is no longer as it was found."""
-        if (state := self._states.get(parts_hash([os.fsencode(file.path)]))) and state[:4] != _state(
-            file.path
-        ):
+        if (state := self._states.get(parts_hash([os.fsencode(file.path)]))) and state[
+            :4
+        ] != _state(file.path):
             self._note_difference(partition, file.name)
 
     def _note_difference(self, partition: SourcePartition, what: str) -> None:
@@ -287,22 +324,38 @@ class FileSources:
         """The tables `conversations`, `conversation_attachments` and `conversation_quarantine` of one window."""
         return self.chats.window(partition, self.converted)
 
-    def _folders_of(self, source: DocumentSourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
+    def _folders_of(
+        self, source: DocumentSourceSettings
+    ) -> Iterator[tuple[SourcePartition, list[_File]]]:
         root, reads_pictures = self.settings.place(source), self.settings.documents.reads_pictures
         refuse_missing_ocr(self.settings.documents)
         tree = tree_files(source, root, self.settings.root, reads_pictures=reads_pictures)
         grain = "whole" if source.kind in ("issues", "wiki") else source.grain
         for partition, part in sorted(tree_parts(tree, grain).items()):
-            digests = [f.fault or self.identify(f.path)[0] + missing_program([f.name]) for f in part]
-            files = [_File(f.path, f.name, digest, f.fault) for f, digest in zip(part, digests, strict=True)]
-            fingerprint = parts_hash([source.kind, *(p for file in files for p in (file.name, file.digest))])
-            yield SourcePartition(source.name, partition, None, fingerprint, source.source_type), files
+            digests = [
+                f.fault or self.identify(f.path)[0] + missing_program([f.name]) for f in part
+            ]
+            files = [
+                _File(f.path, f.name, digest, f.fault)
+                for f, digest in zip(part, digests, strict=True)
+            ]
+            fingerprint = parts_hash(
+                [source.kind, *(p for file in files for p in (file.name, file.digest))]
+            )
+            yield (
+                SourcePartition(source.name, partition, None, fingerprint, source.source_type),
+                files,
+            )
 
-    def _partitions_of(self, source: SourceSettings) -> Iterator[tuple[SourcePartition, list[_File]]]:
+    def _partitions_of(
+        self, source: SourceSettings
+    ) -> Iterator[tuple[SourcePartition, list[_File]]]:
         grouped: dict[tuple[str, str | None], list[_File]] = {}
         assigned: list[tuple[_File, str | None]] = []
         for path, name, fault, folder in mail_places.mail_paths(source, self.settings):
-            digest, month = (fault, None) if fault else self.identify(path, dated=source.kind != "mbox")
+            digest, month = (
+                (fault, None) if fault else self.identify(path, dated=source.kind != "mbox")
+            )
             month = mail_places.month_of(name) if source.kind == "mbox" else month
             assigned.append((_File(path, name, digest, fault, folder), month))
         youngest = mail_places.youngest_year(month for _, month in assigned if month)
@@ -311,14 +364,23 @@ class FileSources:
             own = mail_places.mail_partition(source, file.name, file.folder, period)
             grouped.setdefault(own, []).append(file)
         units: dict[str, tuple[str | None, list[_File]]] = {}
-        for (period, list_id), files in sorted(grouped.items(), key=lambda one: (one[0][0], one[0][1] or "")):
-            name = period if period not in units else globs.partition_name(f"{period}@{list_id or ''}")
+        for (period, list_id), files in sorted(
+            grouped.items(), key=lambda one: (one[0][0], one[0][1] or "")
+        ):
+            name = (
+                period if period not in units else globs.partition_name(f"{period}@{list_id or ''}")
+            )
             units[name] = list_id, files
         short = mail_places.without_source(source.name, units)
         for name, (list_id, files) in units.items():
             files.sort(key=lambda f: f.name)
             fingerprint = parts_hash(
-                [source.kind, source.dialect, list_id or "", *(p for f in files for p in (f.name, f.digest))]
+                [
+                    source.kind,
+                    source.dialect,
+                    list_id or "",
+                    *(p for f in files for p in (f.name, f.digest)),
+                ]
             )
             yield SourcePartition(source.name, short[name], list_id, fingerprint), files
 
@@ -346,7 +408,11 @@ class FileSources:
 
     def sweep(self) -> int:
         """Delete files of the memory that killed builds left; returns their number. No other build may be running."""
-        return globs.sweep_parts(self._memory_file) + self.chats.sweep() + self._readers.converted.sweep()
+        return (
+            globs.sweep_parts(self._memory_file)
+            + self.chats.sweep()
+            + self._readers.converted.sweep()
+        )
 
 
 def _state(path: Path) -> list[object] | str:

@@ -17,10 +17,15 @@ from transforms.errors import SourceError
 # Plumbing runs no pager, no diff driver and no signature check. Objects that a partial clone lacks are missing: git before
 # 2.39.4 knows no way not to ask for it, and then finds no protocol that it may use.
 _ENVIRONMENT = {
-    "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C",
-}  # fmt: skip
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+}
 _BLOCK = 1 << 20
 _HEADER = 128
 MISSING, DAMAGED, TOO_LARGE = "missing", "damaged", "too_large"
@@ -70,7 +75,8 @@ class Objects(contextlib.AbstractContextManager["Objects"]):
     def _answer(self, name: str, limit: int) -> tuple[bytearray, bool]:
         """The answer of git for an object, cut if it is far over `limit`; empty where git ends.
 
-        A name that does not exist is requested after it: git gives a corrupt object fewer bytes than it says."""
+        A name that does not exist is requested after it: git gives a corrupt object fewer bytes than it says.
+        """
         if self._process is None:
             self._process = start(
                 self.repository, "cat-file", "--batch", stderr=subprocess.DEVNULL, unbuffered=True
@@ -103,14 +109,26 @@ def missing_objects(repository: Path, names: Sequence[str]) -> set[str]:
     stdin = "".join(f"{name}\n" for name in names).encode()
     try:
         output = git(
-            repository, "cat-file", "--batch-check=%(objectname) %(objectsize)", "--buffer", stdin=stdin
+            repository,
+            "cat-file",
+            "--batch-check=%(objectname) %(objectsize)",
+            "--buffer",
+            stdin=stdin,
         )
     except GitFailedError:  # as in a partial clone, over the first one that is missing
         output = git(
-            repository, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)", "--unordered"
+            repository,
+            "cat-file",
+            "--batch-all-objects",
+            "--batch-check=%(objectname)",
+            "--unordered",
         )
         return set(names) - set(output.decode("ascii", "replace").split())
-    return {line.partition(b" ")[0].decode() for line in output.split(b"\n") if line.endswith(b" missing")}
+    return {
+        line.partition(b" ")[0].decode()
+        for line in output.split(b"\n")
+        if line.endswith(b" missing")
+    }
 
 
 def start(
@@ -164,7 +182,8 @@ _AGAIN = "fetch or clone it again"
 class Change(NamedTuple):
     """A commit: when its author made it, the blob that came and the one that was removed, or empty.
 
-    `fault` names the part of the commit, or of the history before it, that cannot be read."""
+    `fault` names the part of the commit, or of the history before it, that cannot be read.
+    """
 
     commit: str
     at: int | None
@@ -186,7 +205,9 @@ def history(repository: Path) -> list[Change]:
             raise _broken(repository, changes[0].fault or "no commit changes a mail") from None
     if begins := [change for change in changes if change.commit in _shallow(repository)]:
         why = f"{repository.name} is a shallow clone that begins at commit {begins[0].commit}; fetch it all"
-        changes.insert(0, Change(f"before {begins[0].commit}", begins[0].at, fault=f"missing_history: {why}"))
+        changes.insert(
+            0, Change(f"before {begins[0].commit}", begins[0].at, fault=f"missing_history: {why}")
+        )
     return changes
 
 
@@ -194,9 +215,21 @@ def _changes_by_git(repository: Path, head: str) -> Iterator[Change]:
     """The changes as git tells them; GitFailedError if it misses an object."""
     commits = git(repository, "rev-list", "--first-parent", "--reverse", head)
     output = git(
-        repository, "diff-tree", "--stdin", "--root", "-r", "-m", "--first-parent", "--raw", "--no-abbrev",
-        "--no-renames", "--no-ext-diff", "--no-textconv", "--format=%H %at", stdin=commits,
-    )  # fmt: skip
+        repository,
+        "diff-tree",
+        "--stdin",
+        "--root",
+        "-r",
+        "-m",
+        "--first-parent",
+        "--raw",
+        "--no-abbrev",
+        "--no-renames",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--format=%H %at",
+        stdin=commits,
+    )
     commit, at, mail = "", 0, ""
     changed: dict[str, tuple[str, str]] = {}
     for line in (*output.split(b"\n"), b"end 0"):
@@ -299,10 +332,15 @@ def _head(repository: Path) -> str | None:
             f"{repository} is not a git repository of public-inbox; name the inbox's folder (it holds git/0.git) "
             "or a bare repository as `path`"
         )
-    heads = git(repository, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads").split(b"\n")
+    heads = git(
+        repository, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads"
+    ).split(b"\n")
     branches = {ref: name for name, _, ref in (line.partition(b" ") for line in heads if line)}
     if not branches:
-        if any(any((repository / "objects").glob(kind)) for kind in ("pack/*.pack", "[0-9a-f][0-9a-f]/*")):
+        if any(
+            any((repository / "objects").glob(kind))
+            for kind in ("pack/*.pack", "[0-9a-f][0-9a-f]/*")
+        ):
             raise _broken(repository, "it holds objects, but no branch that git can read")
         return None
     current = _current(repository)

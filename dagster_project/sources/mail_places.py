@@ -13,7 +13,9 @@ from dagster_project.sources.reading_files import COMPRESSED, open_file, why_unr
 from dagster_project.system import globs
 from transforms.errors import SourceError
 
-_DATED = re.compile(r"(?P<before>.*?)[._-]?(?P<year>(?:19|20)\d\d)[._-]?(?P<month>0[1-9]|1[0-2])(?!\d)")
+_DATED = re.compile(
+    r"(?P<before>.*?)[._-]?(?P<year>(?:19|20)\d\d)[._-]?(?P<month>0[1-9]|1[0-2])(?!\d)"
+)
 
 
 _HEADER = re.compile(rb"(?:From |[!-9;-~]+:)")
@@ -33,7 +35,8 @@ class MailPath(NamedTuple):
 def mail_paths(source: SourceSettings, settings: Settings) -> list[MailPath]:
     """The files of a source, sorted by name; nothing that Weft made.
 
-    SourceError if there are none: a disk that is not mounted must not empty the index."""
+    SourceError if there are none: a disk that is not mounted must not empty the index.
+    """
     pattern = settings.place(source)
     roots = [pattern] if globs.is_there(pattern) else globs.matching_paths(pattern, settings.base)
     paths = [
@@ -61,7 +64,9 @@ def _matching_files(source: SourceSettings, pattern: Path, roots: list[Path]) ->
             inside = _maildir(root)
         else:
             inside = _single_mails(root)
-        named = ((p, globs.valid_text(p.relative_to(base)), fault, folder) for p, fault, folder in inside)
+        named = (
+            (p, globs.valid_text(p.relative_to(base)), fault, folder) for p, fault, folder in inside
+        )
         files = list(starmap(MailPath, named))
         is_empty = source.kind == "maildir" and not files
         if is_empty and all(p.name not in ("cur", "new") for p, _ in globs.entries_below(root)):
@@ -79,7 +84,8 @@ _Files = Iterator[tuple[Path, str | None, str]]
 def _maildir(root: Path) -> _Files:
     """The mails of a Maildir and its subfolders, those loose in them, and files that cannot be a mail.
 
-    Subfolders are those of Maildir++ (`.Work.Doors`) and nested ones. Mails under delivery are left alone."""
+    Subfolders are those of Maildir++ (`.Work.Doors`) and nested ones. Mails under delivery are left alone.
+    """
     places = [root]
     while places:
         place = places.pop()
@@ -114,10 +120,13 @@ def _delivered(place: Path, folder: str) -> _Files:
 def _archives(root: Path) -> _Files:
     """The mbox files at any depth below a folder, as Thunderbird and Google Takeout store mail, by their first bytes.
 
-    One in the folder itself whose name has a month is an archive of a list, and not a mail folder."""
+    One in the folder itself whose name has a month is an archive of a list, and not a mail folder.
+    """
     for path, error in globs.entries_below(root):
         is_dated = path.parent == root and month_of(path.name)
-        folder = "" if is_dated else _folder_name(path.relative_to(root).with_name(_stem(path.name)))
+        folder = (
+            "" if is_dated else _folder_name(path.relative_to(root).with_name(_stem(path.name)))
+        )
         if error:
             yield path, why_unreadable(error), folder
         elif not globs.is_folder(path) and not path.name.startswith(".") and is_archive(path):
@@ -143,12 +152,15 @@ def _folder_name(place: Path) -> str:
     """The mail folder that a place is: parts divided by `/`, in letters; empty for the top.
 
     Maildir++ divides by dots, Thunderbird writes `.sbd` and Apple Mail `.mbox` behind a part, and IMAP writes
-    letters outside ASCII in modified UTF-7 (RFC 3501, section 5.1.3)."""
+    letters outside ASCII in modified UTF-7 (RFC 3501, section 5.1.3).
+    """
     parts = [part for part in PurePosixPath(globs.valid_text(place)).parts if part != "."]
     names = [
         name
         for part in parts
-        for name in (part[1:].split(".") if part.startswith(".") else [re.sub(r"\.(?:sbd|mbox)$", "", part)])
+        for name in (
+            part[1:].split(".") if part.startswith(".") else [re.sub(r"\.(?:sbd|mbox)$", "", part)]
+        )
     ]
     return "/".join(_UTF7.sub(_utf7_letters, name) for name in names if name)
 
@@ -163,7 +175,8 @@ def _utf7_letters(match: re.Match[str]) -> str:
 def _single_mails(root: Path) -> _Files:
     """The files `*.eml` and `*.emlx` at any depth below a folder, files that cannot be a mail, and unreadable folders.
 
-    The mail folder of a file is that of Apple Mail, whose folders end in `.mbox`."""
+    The mail folder of a file is that of Apple Mail, whose folders end in `.mbox`.
+    """
     if not globs.is_folder(root):
         yield root, None, ""
         return
@@ -187,7 +200,9 @@ def mail_partition(
     if folder:
         whole = source.kind == "mbox" or source.grain == "archive"
         ending = "" if whole else f".{period or 'undated'}"
-        return globs.partition_name(f"{folder}{ending}"), f"{source.list_id or source.name}/{folder}"
+        return globs.partition_name(
+            f"{folder}{ending}"
+        ), f"{source.list_id or source.name}/{folder}"
     if source.kind != "mbox":
         partition = "all" if source.grain == "archive" else period or "undated"
         return partition, source.list_id or source.name
@@ -205,7 +220,8 @@ def without_source(source: str, names: Iterable[str]) -> dict[str, str]:
     """Names of partitions without that of their source at the beginning, by the whole name; two never become one.
 
     >>> without_source("dev", ["dev.2004-01", "docs.2004-01"])
-    {'dev.2004-01': '2004-01', 'docs.2004-01': 'docs.2004-01'}"""
+    {'dev.2004-01': '2004-01', 'docs.2004-01': 'docs.2004-01'}
+    """
     short = {name: re.sub(rf"^{re.escape(source)}[._-]+(?=\w)", "", name) for name in names}
     counts = Counter(short.values())
     return {name: rest if counts[rest] == 1 else name for name, rest in short.items()}

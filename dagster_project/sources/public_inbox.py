@@ -2,7 +2,8 @@
 
 One commit is one change: a blob at path `m` is a mail that came, a blob at path `d` is a mail that
 was removed. Everything is read by the git program's plumbing commands; nothing is checked out, and
-no name inside a repository becomes a path."""
+no name inside a repository becomes a path.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -24,7 +25,8 @@ _EPOCH = re.compile(r"(\d+)\.git")
 class InboxMail(NamedTuple):
     """A mail in a repository: its place, the repository, the blob, and the month it was sent in.
 
-    With a `fault` it is in place of a blob that cannot be read."""
+    With a `fault` it is in place of a blob that cannot be read.
+    """
 
     place: str
     repository: Path
@@ -60,7 +62,8 @@ def inbox_mails(inbox: Path, name: str) -> list[InboxMail]:
     """The mails that the inbox holds now, in the order in which they came, and unreadable ones.
 
     A removal takes away every earlier mail of that content, in older epochs too; a mail that comes
-    again after it is there again. SourceError where git is missing, or a repository gives nothing at all."""
+    again after it is there again. SourceError where git is missing, or a repository gives nothing at all.
+    """
     mails: dict[tuple[str, str], InboxMail] = {}
     places: dict[str, list[tuple[str, str]]] = {}
     for repository in repositories(inbox):
@@ -118,7 +121,11 @@ def _fault(what: str, blob: str, repository: Path) -> str:
 def _month(seconds: int | None) -> str:
     """`YYYY-MM` of the author's time, which public-inbox takes from the mail's Date header."""
     try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m") if seconds is not None else "undated"
+        return (
+            datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m")
+            if seconds is not None
+            else "undated"
+        )
     except (ValueError, OverflowError, OSError):
         return "undated"
 
@@ -144,4 +151,6 @@ def _read(mail: InboxMail, objects: git_history.Objects, limit: int) -> RawMail:
 
 def is_corrupt(mail: RawMail) -> bool:
     """True for a mail whose blob was there when it was looked for, and could not be read."""
-    return (mail.fault or "").startswith((f"{git_history.DAMAGED}_object", f"{git_history.MISSING}_object"))
+    return (mail.fault or "").startswith(
+        (f"{git_history.DAMAGED}_object", f"{git_history.MISSING}_object")
+    )

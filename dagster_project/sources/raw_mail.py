@@ -10,7 +10,13 @@ from dagster_project.config.settings import Settings, SourceSettings
 from dagster_project.sources.file_sources import stored_mail
 from dagster_project.sources.public_inbox import mail_at
 from dagster_project.sources.reading_files import part
-from dagster_project.system.globs import fixed_folder, is_folder, is_there, matching_paths, valid_text
+from dagster_project.system.globs import (
+    fixed_folder,
+    is_folder,
+    is_there,
+    matching_paths,
+    valid_text,
+)
 from transforms.errors import SourceError
 from transforms.mail.messages import RawMail, id_and_author, split_mbox
 
@@ -18,10 +24,13 @@ _AROUND = 1 << 16
 """Bytes read beside those of a mail: its From_ line, the escapes of mbox, and the next From_ line, which ends it."""
 
 
-def source_mail(settings: Settings, source: str, place: str, message_id: str, raw_bytes: int) -> bytes:
+def source_mail(
+    settings: Settings, source: str, place: str, message_id: str, raw_bytes: int
+) -> bytes:
     """The mail of that row of `messages`, with its headers and its encodings.
 
-    SourceError if the source is not here, cannot be read, or holds something else at that place by now."""
+    SourceError if the source is not here, cannot be read, or holds something else at that place by now.
+    """
     try:
         for _, data in mails_at(settings, source, place, raw_bytes):
             identity = id_and_author(RawMail(place, data)) if len(data) == raw_bytes else None
@@ -29,13 +38,16 @@ def source_mail(settings: Settings, source: str, place: str, message_id: str, ra
                 return data
     except OSError as error:
         raise SourceError(f"source {source}: {place} cannot be read: {error}") from error
-    raise SourceError(f"source {source}: the mail is no longer at {place}; build again, or look for it there")
+    raise SourceError(
+        f"source {source}: the mail is no longer at {place}; build again, or look for it there"
+    )
 
 
 def readable_mail(settings: Settings, places: Iterable[dict[str, Any]]) -> bytes:
     """The mail of the first of these rows of `messages` whose source can be read, as `source_mail` reads it.
 
-    SourceError of the last of them if none can."""
+    SourceError of the last of them if none can.
+    """
     fault = SourceError("the index does not hold the mail; build again")
     for row in places:
         try:
@@ -77,5 +89,7 @@ def _now(path: Path) -> list[Path]:
     if is_there(path):
         return [path]
     unique = path.name.partition(":")[0]
-    files = (f for name in ("cur", "new") for f in path.parent.with_name(name).glob(f"{escape(unique)}*"))
+    files = (
+        f for name in ("cur", "new") for f in path.parent.with_name(name).glob(f"{escape(unique)}*")
+    )
     return [file for file in files if file.name.partition(":")[0] == unique]

@@ -2,7 +2,8 @@
 
 It gets files on its standard input, each after a line of JSON (`kind`, `bytes`, `ocr`, `seen_pixels`, `seconds`), and
 answers each with lines of JSON: `{"page": n}` as often as a page is given to OCR, then the text with its facts
-(`converted.Converted`), or `{"fault": reason}`, with `"ends"` if this process ends over it."""
+(`converted.Converted`), or `{"fault": reason}`, with `"ends"` if this process ends over it.
+"""
 
 import json
 import math
@@ -32,7 +33,9 @@ def _main() -> None:
         fault = "out_of_memory: reading it takes more memory than a file may take"
     except BaseException as error:  # noqa: BLE001 - a panic of a library, too, is the fault of the file
         fault = f"unreadable: reading it fails ({type(error).__name__}: {str(error)[:200]})"
-    _say({"fault": fault, "ends": True})  # below the clauses: they hold the frames, which hold all memory
+    _say(
+        {"fault": fault, "ends": True}
+    )  # below the clauses: they hold the frames, which hold all memory
 
 
 def _answer(request: dict[str, Any]) -> None:
@@ -55,7 +58,8 @@ def _answer(request: dict[str, Any]) -> None:
 def _limit_time(seconds: float) -> None:
     """End this process once it has used so much more of the processor, whatever the threads, and its children as well.
 
-    A process that waits ends a little later, if nobody is there any more to end it."""
+    A process that waits ends a little later, if nobody is there any more to end it.
+    """
     used = resource.getrusage(resource.RUSAGE_SELF)
     most = math.ceil(used.ru_utime + used.ru_stime + seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
@@ -71,9 +75,14 @@ def _ocr(languages: str | None, seconds: float) -> Ocr | None:
         _say({"page": True})
         _limit_time(seconds)
         command = ["tesseract", "stdin", "stdout", "-l", languages, "--dpi", "300"]
-        done = subprocess.run(command, input=picture, capture_output=True, timeout=seconds, check=False)
+        done = subprocess.run(
+            command, input=picture, capture_output=True, timeout=seconds, check=False
+        )
         if done.returncode:
-            complaint = [str(done.returncode), *done.stderr.decode(errors="replace").strip().splitlines()]
+            complaint = [
+                str(done.returncode),
+                *done.stderr.decode(errors="replace").strip().splitlines(),
+            ]
             raise FormatError(f"ocr_failed: tesseract says: {complaint[-1]}")
         return done.stdout.decode(errors="replace").replace("\f", "").strip()
 

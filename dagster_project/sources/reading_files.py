@@ -71,7 +71,8 @@ def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
     """The bytes of a file, decompressed by its ending under the caps of size and ratio.
 
     A compressed file that breaks off, or has something else behind its end, gives the bytes before that, and the
-    reason. TooLargeError if it passes a cap, OSError if it cannot be read."""
+    reason. TooLargeError if it passes a cap, OSError if it cannot be read.
+    """
     if path.suffix not in _MEMBERS:
         return bounded(path, settings.max_archive_bytes, "mail.max_archive_bytes"), None
     data = bytearray()
@@ -87,7 +88,8 @@ def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
 def blocks_of(stream: IO[bytes], suffix: str, settings: MailSettings) -> Iterator[bytes]:
     """The content of an open file in blocks, decompressed by the ending of its name under the caps of size and ratio.
 
-    One of `UNPACK_FAULTS` where it cannot be read on."""
+    One of `UNPACK_FAULTS` where it cannot be read on.
+    """
     stored, cap = os.fstat(stream.fileno()).st_size, settings.max_archive_bytes
     what = f"too_large: more than {cap:,} bytes, mail.max_archive_bytes"
     blocks: Iterable[bytes] = iter(partial(stream.read, _BLOCK), b"")
@@ -125,7 +127,8 @@ def part(path: Path, start: int, count: int) -> bytes:
 def _decompressed(stream: IO[bytes], member_of: Callable[[], Any]) -> Generator[bytes]:
     """The content of all members of a compressed file in pieces; zeros that fill it up behind them are none.
 
-    Python's own readers end silently where bytes behind a member of xz or bzip2 are not one."""
+    Python's own readers end silently where bytes behind a member of xz or bzip2 are not one.
+    """
     rest = stream.read(_BLOCK)
     while rest:
         member = member_of()
@@ -150,6 +153,8 @@ def why_unreadable(error: Exception) -> str:
         return "unreadable: no permission to read the file"
     if isinstance(error, EOFError):
         return "truncated_archive: the compressed file ends before its end mark"
-    if isinstance(error, _BROKEN) or (isinstance(error, OSError) and error.errno is None):  # that of bzip2
+    if isinstance(error, _BROKEN) or (
+        isinstance(error, OSError) and error.errno is None
+    ):  # that of bzip2
         return f"broken_archive: {str(error) or 'there is not enough memory to unpack it'}"
     return f"unreadable: {error.strerror if isinstance(error, OSError) else error}"

@@ -48,7 +48,8 @@ class RememberedSources(FileSources):
     def cut_fetched(self, partitions: Collection[str]) -> None:
         """Take forgotten texts out of the fetched files of partitions, but for chats and the history of a public inbox.
 
-        A later fetch brings it again if its remote has it."""
+        A later fetch brings it again if its remote has it.
+        """
         for partition in self.discover() if partitions else ():
             source = self.settings.source(partition.source)
             if partition.key not in partitions or source.remote is None:
@@ -57,7 +58,9 @@ class RememberedSources(FileSources):
                 if isinstance(source, SourceSettings) and source.kind == "mbox":
                     self._cut(file.path, source)
                 elif isinstance(source, SourceSettings):
-                    if self._mail(RawMail(file.name, stored_mail(file.path, file.path.read_bytes()))).fault:
+                    if self._mail(
+                        RawMail(file.name, stored_mail(file.path, file.path.read_bytes()))
+                    ).fault:
                         file.path.unlink()
                 elif self.forgotten.has("document", f"{source.name}:{file.name}"):
                     file.path.unlink()
@@ -74,7 +77,9 @@ class RememberedSources(FileSources):
         if all(is_sound):
             return
         sound = [
-            data[begin:end] for begin, end, is_ in zip(starts, starts[1:], is_sound, strict=False) if is_
+            data[begin:end]
+            for begin, end, is_ in zip(starts, starts[1:], is_sound, strict=False)
+            if is_
         ]
         beside = file.with_name(f".{file.name}.{os.getpid()}")
         beside.write_bytes(_PACK.get(file.suffix, bytes)(data[: starts[0]] + b"".join(sound)))
@@ -99,17 +104,23 @@ class RememberedSources(FileSources):
     def stored_files(self, partition: SourcePartition) -> list[Any]:
         """The files that make up a partition; one that was forgotten has the fault, and no program reads it."""
         files = super().stored_files(partition)
-        return [replace(f, fault=_FAULT) if self._is_forgotten(partition, f.name) else f for f in files]
+        return [
+            replace(f, fault=_FAULT) if self._is_forgotten(partition, f.name) else f for f in files
+        ]
 
     def readable(self, partition: SourcePartition, pages: list[WikiPage]) -> list[WikiPage]:
         """The pages of a partition's wikis; one that was forgotten has the fault, and no text."""
         own = ((page, self._is_forgotten(partition, page.path)) for page in pages)
-        return [replace(page, text="", fault=_FAULT) if is_forgotten else page for page, is_forgotten in own]
+        return [
+            replace(page, text="", fault=_FAULT) if is_forgotten else page
+            for page, is_forgotten in own
+        ]
 
     def files(self, partition: SourcePartition) -> Iterator[RawFile]:
         """The files of the partition; those that were forgotten have no bytes, but the fault.
 
-        The last event of a calendar, which has the path of its file, is forgotten as the one of several that it was."""
+        The last event of a calendar, which has the path of its file, is forgotten as the one of several that it was.
+        """
         for file in super().files(partition):
             is_forgotten = self._is_forgotten(partition, file.path, *part_paths(file))
             yield RawFile(file.path, b"", _FAULT) if is_forgotten else file

@@ -20,21 +20,27 @@ class SeenPartitions:
     """By partition, the fingerprint that the lake held when a change was first found, and the time of that.
 
     While the lake holds that fingerprint the time stays, however often the files change again: it is that of the text
-    that has waited longest. The file may be deleted; texts that wait then count as seen when they are parsed."""
+    that has waited longest. The file may be deleted; texts that wait then count as seen when they are parsed.
+    """
 
     def __init__(self, memory: Path):
         self.memory = memory
 
     def note(
-        self, partitions: Iterable[SourcePartition], lake: ParquetLake, sources: Iterable[str] = (),
+        self,
+        partitions: Iterable[SourcePartition],
+        lake: ParquetLake,
+        sources: Iterable[str] = (),
         broken: Collection[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Remember the time of now for every partition whose files changed since the lake's were made.
 
         Also, of each of the `sources` but those that are `broken`, that it was read now, and how many partitions wait.
         """
         waiting: Counter[str] = Counter()
-        before = {p: (checksum, at.isoformat()) for p, (checksum, at) in seen_times(self.memory).items()}
+        before = {
+            p: (checksum, at.isoformat()) for p, (checksum, at) in seen_times(self.memory).items()
+        }
         now = datetime.now(UTC).isoformat()
         noted: dict[str, tuple[str, str]] = {}
         for partition in partitions:
@@ -49,7 +55,9 @@ class SeenPartitions:
             write_atomically(self.memory, json.dumps(noted, sort_keys=True))
         place = self.memory.with_name("looked.json")
         last = recall(place)
-        looked = {s: last.get(s, (0, _NEVER)) if s in broken else (waiting[s], now) for s in sources}
+        looked = {
+            s: last.get(s, (0, _NEVER)) if s in broken else (waiting[s], now) for s in sources
+        }
         remember(place, json.dumps(looked))
 
     def times(self) -> dict[str, datetime]:
@@ -62,7 +70,10 @@ def partitions_in_lake(lake: ParquetLake, source: str, source_type: str) -> list
     keys = (key.partition("/") for key in lake.partitions(_FIRST_TABLE[source_type]))
     own = (partition for name, _, partition in keys if name == source)
     partitions = (SourcePartition(source, partition, None, "", source_type) for partition in own)
-    return [replace(partition, fingerprint=fingerprint_in_lake(partition, lake)) for partition in partitions]
+    return [
+        replace(partition, fingerprint=fingerprint_in_lake(partition, lake))
+        for partition in partitions
+    ]
 
 
 def fingerprint_in_lake(partition: SourcePartition, lake: ParquetLake) -> str:

@@ -50,7 +50,8 @@ def tree_files(
 
     Pictures are read with OCR alone. Folders that are hidden, excluded or links out of the root are one entry and
     are not entered. SourceError if the root is not a folder or holds no file to read: a disk that is not mounted must
-    not empty the index."""
+    not empty the index.
+    """
     if source.kind in _EXPORTS and is_file(root):
         return [TreeFile(root, root.name)]
     if not is_folder(root):
@@ -73,7 +74,8 @@ def tree_parts(files: Sequence[TreeFile], grain: str) -> dict[str, list[TreeFile
 
     `whole`: all are one; `folder`: by their top-level folder, those beside them are `top`. `auto`: files that take long to
     read apart from the others, both dealt by a hash of the path into as many parts as hold at most some hundred, a power
-    of two: an edit reads one part, and the parts do not depend on earlier files."""
+    of two: an edit reads one part, and the parts do not depend on earlier files.
+    """
     if grain == "whole":
         return {"all": list(files)}
     parts: dict[str, list[TreeFile]] = {}
@@ -82,7 +84,11 @@ def tree_parts(files: Sequence[TreeFile], grain: str) -> dict[str, list[TreeFile
             folder, slash, _ = file.name.partition("/")
             parts.setdefault(partition_name(folder) if slash else "top", []).append(file)
         return parts
-    slow = {file.name for file in files if not file.fault and document_format(file.name) in CONVERTED_FORMATS}
+    slow = {
+        file.name
+        for file in files
+        if not file.fault and document_format(file.name) in CONVERTED_FORMATS
+    }
     for names, most, is_slow in (
         (_PARTS_OF_TEXTS, _TEXTS_OF_PART, False),
         (_PARTS_OF_FILES, _FILES_OF_PART, True),
@@ -98,9 +104,12 @@ def tree_parts(files: Sequence[TreeFile], grain: str) -> dict[str, list[TreeFile
 class _Walk:
     """One walk over a tree; a folder is entered once, so that links cannot lead in circles.
 
-    Paths are strings, each made of that of its folder: `pathlib` takes them apart again at every entry."""
+    Paths are strings, each made of that of its folder: `pathlib` takes them apart again at every entry.
+    """
 
-    def __init__(self, source: DocumentSourceSettings, root: str, generated: str, reads_pictures: bool):
+    def __init__(
+        self, source: DocumentSourceSettings, root: str, generated: str, reads_pictures: bool
+    ):
         self.root, self.generated, self.reads_pictures = root, generated, reads_pictures
         self.included = matcher(source.include)
         self.excluded = matcher((*USUALLY_EXCLUDED, *source.exclude))
@@ -123,7 +132,11 @@ class _Walk:
             for entry in entries:
                 name = f"{below}/{valid_text(entry.name)}" if below else valid_text(entry.name)
                 try:
-                    place = os.path.realpath(entry.path) if entry.is_symlink() else f"{resolved}/{entry.name}"
+                    place = (
+                        os.path.realpath(entry.path)
+                        if entry.is_symlink()
+                        else f"{resolved}/{entry.name}"
+                    )
                     if place == self.generated:
                         continue
                     fault = self._fault(entry, name, place)
@@ -177,7 +190,8 @@ def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Whether a path below the root, of a folder with a slash at its end, matches the patterns; case does not matter.
 
     A pattern without a slash is compared with the last part alone, unless one takes back matches of others: on a long
-    path, patterns for any depth are slow."""
+    path, patterns for any depth are slow.
+    """
     lowered = [pattern.lower() for pattern in patterns]
     is_ordered = any(pattern.startswith("!") for pattern in lowered)
     of_parts, of_paths = (

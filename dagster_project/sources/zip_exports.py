@@ -14,16 +14,23 @@ from transforms.errors import ChatFormatError
 _BLOCK = 1 << 20
 _ENCRYPTED = 1
 _BROKEN = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, EOFError, OSError, ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    NotImplementedError,
+    EOFError,
+    OSError,
+    ValueError,
     struct.error,
-)  # fmt: skip
+)
 
 
 class ZippedExport(AbstractContextManager["ZippedExport"]):
     """The files in a zip, by name, without those that programs put beside them (`__MACOSX`, names with a dot).
 
     ChatFormatError for a file that is not a zip (`no_zip`), and for one that names a place outside itself
-    (`path_traversal`), as no export does."""
+    (`path_traversal`), as no export does.
+    """
 
     def __init__(self, path: Path, max_bytes: int):
         self._left = max_bytes
@@ -85,7 +92,8 @@ class ZippedExport(AbstractContextManager["ZippedExport"]):
         """The bytes of a file in blocks.
 
         ChatFormatError if a password is needed (`encrypted`), if it is broken (`no_zip`), or if the
-        bytes read from the archive pass `max_bytes` or `plausible_bytes` (`too_large`)."""
+        bytes read from the archive pass `max_bytes` or `plausible_bytes` (`too_large`).
+        """
         member = self._members[name]
         if member.flag_bits & _ENCRYPTED:
             raise ChatFormatError("encrypted: the archive needs a password")

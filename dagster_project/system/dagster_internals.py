@@ -1,7 +1,8 @@
 """Names that Dagster 1.13 does not export: imported here alone, with reasons.
 
 Three files depend on Dagster's internals without importing them: `assets/stages/stage.py` sets its tags of provenance, the
-event log of `sqlite_storage.py` inherits methods, and `guarded_ui.py` puts a layer before the web server."""
+event log of `sqlite_storage.py` inherits methods, and `guarded_ui.py` puts a layer before the web server.
+"""
 
 import contextlib
 import secrets
@@ -41,11 +42,24 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._serdes import ConfigurableClassData
 
 __all__ = [  # without a public name, and used elsewhere: to keep engines of the event log, and to erase its texts
-    "ASSET_CHECK_EVENTS", "ASSET_EVENTS", "EVENT_TYPE_TO_PIPELINE_RUN_STATUS", "ONLY_OWN_EVENTS",
-    "SQLITE_BUSY_TIMEOUT_SECONDS", "AssetKeyTable", "ConfigurableClassData", "SqlEventLogStorageTable",
-    "SqliteEventLogStorage", "UserConfigSchema", "failed_by_itself", "listed", "partitions_of_backfills",
-    "request_backfill", "run_dev", "set_data_version", "settings_fault",
-]  # fmt: skip
+    "ASSET_CHECK_EVENTS",
+    "ASSET_EVENTS",
+    "EVENT_TYPE_TO_PIPELINE_RUN_STATUS",
+    "ONLY_OWN_EVENTS",
+    "SQLITE_BUSY_TIMEOUT_SECONDS",
+    "AssetKeyTable",
+    "ConfigurableClassData",
+    "SqlEventLogStorageTable",
+    "SqliteEventLogStorage",
+    "UserConfigSchema",
+    "failed_by_itself",
+    "listed",
+    "partitions_of_backfills",
+    "request_backfill",
+    "run_dev",
+    "set_data_version",
+    "settings_fault",
+]
 
 ONLY_OWN_EVENTS = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
 """Metadata that keeps Dagster from recording a materialization of an output; Dagster exports no name for it.
@@ -60,9 +74,11 @@ def listed(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
     """Runs that this process makes are listed with those of the code location: on the timeline and the job's page.
 
     `execute_in_process` makes them without an origin, and takes none. Their output goes where this process prints: to
-    capture it takes four processes a run."""
+    capture it takes four processes a run.
+    """
     location = ManagedGrpcPythonEnvCodeLocationOrigin(
-        LoadableTargetOrigin(executable_path=sys.executable, module_name=MODULE), location_name=LOCATION
+        LoadableTargetOrigin(executable_path=sys.executable, module_name=MODULE),
+        location_name=LOCATION,
     )
     origin = RemoteJobOrigin(RemoteRepositoryOrigin(location, REPOSITORY), job)
     created = partial(instance.create_run_for_job, remote_job_origin=origin)
@@ -97,7 +113,9 @@ def run_dev(arguments: Sequence[str], web_server: str) -> None:
     start = dev.open_ipc_subprocess
 
     def with_web_server(parts: Sequence[str], **more: Any) -> Any:
-        return start([web_server if part == "dagster_webserver" else part for part in parts], **more)
+        return start(
+            [web_server if part == "dagster_webserver" else part for part in parts], **more
+        )
 
     dev.open_ipc_subprocess = with_web_server
     dev.dev_command(list(arguments), prog_name="dagster dev")
@@ -117,29 +135,41 @@ def partitions_of_backfills(
     keys: set[str] = set()
     for backfill in instance.get_backfills(filters=BulkActionsFilter(statuses=under_way)):
         if backfill.is_asset_backfill:
-            target = backfill.get_asset_backfill_data(definitions().resolve_asset_graph()).target_subset
+            target = backfill.get_asset_backfill_data(
+                definitions().resolve_asset_graph()
+            ).target_subset
             for asset in target.partitions_subsets_by_asset_key:
                 keys |= set(target.get_partitions_subset(asset).get_partition_keys())
     return keys
 
 
 def request_backfill(
-    instance: dg.DagsterInstance, definitions: dg.Definitions,
-    ranges: Mapping[dg.AssetKey, Collection[tuple[str, str]]], tags: Mapping[str, str],
-) -> str:  # fmt: skip
+    instance: dg.DagsterInstance,
+    definitions: dg.Definitions,
+    ranges: Mapping[dg.AssetKey, Collection[tuple[str, str]]],
+    tags: Mapping[str, str],
+) -> str:
     """Ask the daemon for a backfill of ranges of partitions of assets; its id. The UI does it by its own server."""
     selectors = [
         PartitionsByAssetSelector(
             asset_key=asset,
-            partitions=PartitionsSelector([PartitionRangeSelector(first, last) for first, last in pairs]),
+            partitions=PartitionsSelector(
+                [PartitionRangeSelector(first, last) for first, last in pairs]
+            ),
         )
         for asset, pairs in ranges.items()
     ]
     with partition_loading_context(dynamic_partitions_store=instance):
         backfill = PartitionBackfill.from_partitions_by_assets(
-            backfill_id=secrets.token_hex(4), asset_graph=definitions.resolve_asset_graph(),
-            backfill_timestamp=time.time(), tags=dict(tags), dynamic_partitions_store=instance,
-            partitions_by_assets=selectors, title="weft build --backfill", description=None, run_config=None,
-        )  # fmt: skip
+            backfill_id=secrets.token_hex(4),
+            asset_graph=definitions.resolve_asset_graph(),
+            backfill_timestamp=time.time(),
+            tags=dict(tags),
+            dynamic_partitions_store=instance,
+            partitions_by_assets=selectors,
+            title="weft build --backfill",
+            description=None,
+            run_config=None,
+        )
     instance.add_backfill(backfill)
     return backfill.backfill_id

@@ -23,8 +23,12 @@ def is_of_full_disk(error: BaseException) -> bool:
 
 def raise_of_machine(error: BaseException) -> None:
     """WeftError if an error says that the machine has no more open files or memory to give: the file itself is sound."""
-    if getattr(error, "errno", None) in _OF_MACHINE or any(text in str(error) for text in _TEXTS_OF_MACHINE):
-        raise WeftError(f"{str(error).splitlines()[0]}: raise `ulimit -n`, or end other programs") from error
+    if getattr(error, "errno", None) in _OF_MACHINE or any(
+        text in str(error) for text in _TEXTS_OF_MACHINE
+    ):
+        raise WeftError(
+            f"{str(error).splitlines()[0]}: raise `ulimit -n`, or end other programs"
+        ) from error
 
 
 def is_of_no_writing(error: BaseException) -> bool:

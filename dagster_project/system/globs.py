@@ -43,7 +43,9 @@ def seen_times(memory: Path) -> dict[str, tuple[str, datetime]]:
     The note on a partition that changed is its fingerprint in the lake then, that on a source how many partitions waited.
     """
     try:
-        return {p: (str(note), datetime.fromisoformat(at)) for p, (note, at) in recall(memory).items()}
+        return {
+            p: (str(note), datetime.fromisoformat(at)) for p, (note, at) in recall(memory).items()
+        }
     except (ValueError, TypeError):
         return {}
 
@@ -72,7 +74,11 @@ def matching_paths(pattern: Path, base: Path) -> list[Path]:
 def fixed_folder(pattern: Path) -> Path:
     """The folder above a path or glob: its parts before the first wildcard, without the last part."""
     parts = pattern.parent.parts
-    wild = [i for i, part in enumerate(parts) if glob.has_magic(part) and not is_there(Path(*parts[: i + 1]))]
+    wild = [
+        i
+        for i, part in enumerate(parts)
+        if glob.has_magic(part) and not is_there(Path(*parts[: i + 1]))
+    ]
     return Path(*parts[: wild[0]]) if wild else pattern.parent
 
 
@@ -105,9 +111,12 @@ def valid_text(path: Path | str) -> str:
 def partition_name(name: str) -> str:
     """`name` as a partition key and file name: other than letters, digits, `.`, `_`, `-` percent-escaped.
 
-    One that is too long for file systems ends in a hash of it."""
+    One that is too long for file systems ends in a hash of it.
+    """
     escaped = "".join(
-        c if c.isascii() and (c.isalnum() or c in "._-") else "".join(f"%{b:02x}" for b in c.encode())
+        c
+        if c.isascii() and (c.isalnum() or c in "._-")
+        else "".join(f"%{b:02x}" for b in c.encode())
         for c in name
     )
     escaped = escaped.replace("..", ".%2e").strip(".") or "%2e"

@@ -1,6 +1,7 @@
 """Locks of a storage root: one build at a time, readers and one writer of the lake, and the runs that live.
 
-The system releases a lock when the process that holds it ends, however it ends; one on an object store runs out."""
+The system releases a lock when the process that holds it ends, however it ends; one on an object store runs out.
+"""
 
 import contextlib
 import fcntl
@@ -63,7 +64,9 @@ def only_build(root: Path, lake: str = "") -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 if not tries_left:
-                    raise BusyError(f"another build of {root} is running; wait for it to end") from error
+                    raise BusyError(
+                        f"another build of {root} is running; wait for it to end"
+                    ) from error
                 time.sleep(_PAUSE)
             else:
                 break
@@ -79,7 +82,8 @@ def lake_lock(
 
     Processes wait in a queue, so that many that share it cannot keep out one that wants it alone. `on_wait` is
     called before waiting. One on an object store, at the address `lake`, is held there, too: builds with other roots may
-    work on it."""
+    work on it.
+    """
     root.mkdir(parents=True, exist_ok=True)
     kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
     with (root / LAKE_LOCK).open("a") as file:

@@ -31,7 +31,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], limit: int) -> Iterator[Result]:
+def ordered_map(
+    function: Callable[[Item], Result], items: Iterable[Item], limit: int
+) -> Iterator[Result]:
     """`function` of each item, in order; at most `limit` calls run at once, and no more than there are processors."""
     at_once = min(os.cpu_count() or 1, limit)
     with ThreadPoolExecutor(at_once) as pool:
@@ -51,7 +53,8 @@ def other_thread(
     """Start work in one other thread, on another connection to a database, which begins with some statements.
 
     `start(work, *arguments)` calls `work(connection, *arguments)`, one after another. A failure of this thread ends
-    the work of the other."""
+    the work of the other.
+    """
     started: list[Future[Any]] = []
     with database.cursor() as connection, ThreadPoolExecutor(1) as thread:
         for statement in statements:
@@ -119,10 +122,13 @@ class CountedProgress:
         """From now on every step of `stage` tells, in place of a partition, how far it is and when it ends."""
         self._expected[stage] = (rows, self.rows.get(stage, 0), time.monotonic())
 
-    def step(self, stage: str, partition: str | None, rows: int, processor: float | None = None) -> None:
+    def step(
+        self, stage: str, partition: str | None, rows: int, processor: float | None = None
+    ) -> None:
         """Count one finished piece; the time since the last step goes to its stage.
 
-        So does the processor time of this process, or that of another one that made the piece."""
+        So does the processor time of this process, or that of another one that made the piece.
+        """
         now, used = time.monotonic(), time.process_time()
         own = used - self._used if processor is None else processor
         self.processor[stage] = self.processor.get(stage, 0.0) + own

@@ -40,14 +40,18 @@ class Secrets:
     """Texts to mask: the secrets in every form, pieces of them, and names of users as whole words."""
 
     def __init__(self, secrets: Iterable[str], names: Iterable[str] = ()):
-        coded = {form for secret in secrets if secret for form in _forms(secret) | _base64_cores(secret)}
+        coded = {
+            form for secret in secrets if secret for form in _forms(secret) | _base64_cores(secret)
+        }
         words = {_on_one_line(name) for name in names} - {""}
         # A line break that an answer puts into a secret is a blank by now.
         patterns = [r"\s?".join(map(re.escape, form)) for form in coded]
         patterns += [rf"(?<!\w){re.escape(word)}(?!\w)" for word in words]
         whole = "|".join(sorted(patterns, key=len, reverse=True))
         self._whole = re.compile(whole, re.IGNORECASE) if patterns else None
-        self._pieces = {form[n : n + _PIECE].lower() for form in coded for n in range(len(form) - _PIECE + 1)}
+        self._pieces = {
+            form[n : n + _PIECE].lower() for form in coded for n in range(len(form) - _PIECE + 1)
+        }
 
     def masked(self, text: str) -> str:
         """`text` with a mask for each run of characters that belong to something secret."""
@@ -79,9 +83,16 @@ def _on_one_line(text: str) -> str:
 def _forms(secret: str) -> set[str]:
     """A secret as itself, in base64, and as addresses, headers, HTML, JSON and messages of libraries would quote it."""
     forms = {
-        secret, quote(secret), quote(secret, safe=""), quote_plus(secret), escape(secret), json.dumps(secret)[1:-1],
-        repr(secret)[1:-1], repr(secret.encode())[2:-1], b64encode(secret.encode()).decode().rstrip("="),
-    }  # fmt: skip
+        secret,
+        quote(secret),
+        quote(secret, safe=""),
+        quote_plus(secret),
+        escape(secret),
+        json.dumps(secret)[1:-1],
+        repr(secret)[1:-1],
+        repr(secret.encode())[2:-1],
+        b64encode(secret.encode()).decode().rstrip("="),
+    }
     return {_on_one_line(form) for form in forms} - {""}
 
 
@@ -118,9 +129,13 @@ class Credentials:
         values = {part: os.environ.get(name, "").strip() for part, name in variables.items()}
         for part, value in values.items():
             if not value:
-                raise FetchError(f"source {source}: the environment variable {variables[part]} is not set")
+                raise FetchError(
+                    f"source {source}: the environment variable {variables[part]} is not set"
+                )
             if not value.isprintable() or (part == "token" and not value.isascii()):
-                raise FetchError(f"source {source}: the variable {variables[part]} cannot be sent as it is")
+                raise FetchError(
+                    f"source {source}: the variable {variables[part]} cannot be sent as it is"
+                )
         return cls(**values, others=_others(remote))
 
     @property

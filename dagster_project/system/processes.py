@@ -18,9 +18,12 @@ _KEPT_BYTES = 1 << 12
 _TICK = 2.0
 """Seconds by which the clocks of files and of processes may differ."""
 _STARTS = (
-    (subprocess.Popen, "__init__"), (subprocess, "_fork_exec"), (_posixsubprocess, "fork_exec"), (os, "fork"),
+    (subprocess.Popen, "__init__"),
+    (subprocess, "_fork_exec"),
+    (_posixsubprocess, "fork_exec"),
+    (os, "fork"),
     (os, "posix_spawn"),
-)  # fmt: skip
+)
 """All by which Python starts processes: the functions that a program calls, and the last step before the system does it."""
 
 
@@ -28,7 +31,8 @@ def is_left_over(file: Path, pid: str) -> bool:
     """True if the process that wrote a file has ended, or is this one, which has no files in flight yet.
 
     A process of that number which began after the file was last written is another: numbers come again. One that ended
-    keeps its number until its parent asks how, which the first process of a container may never do."""
+    keeps its number until its parent asks how, which the first process of a container may never do.
+    """
     if not pid.isdigit() or int(pid) == os.getpid():
         return True
     try:
@@ -38,7 +42,9 @@ def is_left_over(file: Path, pid: str) -> bool:
     except PermissionError:
         pass
     with contextlib.suppress(OSError):  # the process or the file went, or the system does not say
-        state, *fields = (_PROCESSES / pid / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        state, *fields = (
+            (_PROCESSES / pid / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        )
         up = float((_PROCESSES / "uptime").read_text().split()[0])
         age = up - int(fields[18]) / os.sysconf("SC_CLK_TCK")
         return state in "ZX" or age + _TICK < time.time() - file.stat().st_mtime
@@ -48,7 +54,8 @@ def is_left_over(file: Path, pid: str) -> bool:
 def output_of(process: subprocess.Popen[bytes], stdin: bytes = b"") -> tuple[bytes, bytes]:
     """The output of a process until it ends, and the first bytes of its standard error.
 
-    All of the latter is read and little of it kept, because a process can say any number of bytes."""
+    All of the latter is read and little of it kept, because a process can say any number of bytes.
+    """
     # `communicate` would keep all that it reads.
     complaint, process.stderr = process.stderr, None
     assert complaint
@@ -70,7 +77,8 @@ def end_started() -> None:
 
     A thread that is about to start one, such as those that copy a run's output for Dagster, waits forever instead. One
     that is past that point does start it, hence the second look. All are stopped before the first is killed: a process that
-    one of them starts meanwhile would no longer be known as a descendant."""
+    one of them starts meanwhile would no longer be known as a descendant.
+    """
     for owner, name in _STARTS:
         setattr(owner, name, lambda *_, **__: threading.Event().wait())
     stopped: set[int] = set()

@@ -36,12 +36,17 @@ class Quota:
     """Requests and tokens that may be spent in any window of time.
 
     The window slides: spent requests and tokens count until they are as old as the window is long, so that the
-    service's own count, wherever its minute begins, is never above the quota."""
+    service's own count, wherever its minute begins, is never above the quota.
+    """
 
     def __init__(
-        self, requests: int, tokens: int, window: float = _WINDOW, clock: Callable[[], float] = time.monotonic,
+        self,
+        requests: int,
+        tokens: int,
+        window: float = _WINDOW,
+        clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[Any]] | None = None,
-    ):  # fmt: skip
+    ):
         import asyncio  # takes 12 ms, which a search does without
 
         self.requests, self.tokens, self.window = requests, tokens, window

@@ -2,7 +2,8 @@
 
 A file holds statements, each below a line `-- name: NAME`. A value is a parameter of the statement (`$name`). Else a
 name in braces has the text: in double quotes it is part of an identifier, in single quotes part of a literal, else
-it is SQL, which the caller composes or which is another statement of the file."""
+it is SQL, which the caller composes or which is another statement of the file.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -28,10 +29,13 @@ class SqlFile:
     def __call__(self, statement: str, /, **values: str) -> str:
         """A statement, with the values of its names in braces.
 
-        KeyError if the file has no such statement or name, or if a name is that of a value and of a statement."""
+        KeyError if the file has no such statement or name, or if a name is that of a value and of a statement.
+        """
         values = self._values | values
         if both := values.keys() & self._statements.keys():
-            raise KeyError(f"{self._path.name}: {', '.join(sorted(both))} names a value and a statement")
+            raise KeyError(
+                f"{self._path.name}: {', '.join(sorted(both))} names a value and a statement"
+            )
 
         def filled(part: re.Match[str]) -> str:
             quote = part[0][0] if part[0][0] in "'\"" else ""
@@ -63,10 +67,17 @@ def literal(text: object) -> str:
 
 
 _SQL_TYPES = {
-    pa.string(): "VARCHAR", pa.large_string(): "VARCHAR", pa.int64(): "BIGINT", pa.int32(): "INTEGER",
-    pa.bool_(): "BOOLEAN", pa.float32(): "FLOAT", pa.float64(): "DOUBLE", pa.uint64(): "UBIGINT",
-    TIME: "TIMESTAMPTZ", SPAN: "STRUCT(byte_start BIGINT, byte_end BIGINT, role VARCHAR)",
-}  # fmt: skip
+    pa.string(): "VARCHAR",
+    pa.large_string(): "VARCHAR",
+    pa.int64(): "BIGINT",
+    pa.int32(): "INTEGER",
+    pa.bool_(): "BOOLEAN",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.uint64(): "UBIGINT",
+    TIME: "TIMESTAMPTZ",
+    SPAN: "STRUCT(byte_start BIGINT, byte_end BIGINT, role VARCHAR)",
+}
 
 
 def sql_type(type_: pa.DataType) -> str:

@@ -1,7 +1,8 @@
 """Keeps pandas out of a process, where it is installed.
 
 Arrow and DuckDB look for it at the first value that they convert, in case it is one of pandas. To load it takes a fifth of
-a second and more, of each `weft search` too, and only Spark and Ray use it."""
+a second and more, of each `weft search` too, and only Spark and Ray use it.
+"""
 
 import sys
 

@@ -26,14 +26,19 @@ def emr_step(job: str, config: str) -> dict[str, Any]:
 
 def databricks_task(job: str, config: str) -> dict[str, Any]:
     """A task, for `PipesDatabricksClient.run(task=SubmitTask.from_dict(…))` (dagster-databricks)."""
-    return {"task_key": "weft", "spark_python_task": {"python_file": job, "parameters": arguments(config)}}
+    return {
+        "task_key": "weft",
+        "spark_python_task": {"python_file": job, "parameters": arguments(config)},
+    }
 
 
 def index_asset(command: list[str]) -> dg.AssetsDefinition:
     """An asset whose run starts a driver beside itself; `PipesK8sClient.run(image=…, command=…)` takes the same command."""
 
     @dg.asset(name="weft_index")
-    def built(context: dg.AssetExecutionContext, pipes: dg.PipesSubprocessClient) -> dg.MaterializeResult:
+    def built(
+        context: dg.AssetExecutionContext, pipes: dg.PipesSubprocessClient
+    ) -> dg.MaterializeResult:
         return pipes.run(command=command, context=context).get_materialize_result()
 
     return built

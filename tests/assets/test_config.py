@@ -10,9 +10,10 @@ from transforms.settings.mail import ChunkSettings, ThreadSettings
 from transforms.settings.search import TermSettings
 
 BY_SOURCE = {
-    "": DocumentChunkSettings(), "my-notes": DocumentChunkSettings(chunker="tree"),
+    "": DocumentChunkSettings(),
+    "my-notes": DocumentChunkSettings(chunker="tree"),
     "docs": DocumentChunkSettings(target_chars=900),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

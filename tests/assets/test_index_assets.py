@@ -24,9 +24,13 @@ WINDOWS = assets_of(context_stages(ContextSettings(), PackagedTokenCounter()))
 
 def test_a_part_that_lacks_the_vector_of_a_refused_text_is_looked_at_by_each_run(tmp_path: Path):
     lake = ParquetLake(str(tmp_path / "lake"), {"embeddings": embeddings_table(2)})
-    texts = ibis.memtable(pa.table({"partition": ["s/a", "s/a", "s/b"], "text_hash": ["1", "2", "3"]}))
+    texts = ibis.memtable(
+        pa.table({"partition": ["s/a", "s/a", "s/b"], "text_hash": ["1", "2", "3"]})
+    )
     key = ("model", 2, "document")
-    (cache := SQLiteEmbeddingCache(tmp_path / "cache")).store(key, ["1", "3"], np.eye(2, dtype=np.float32))
+    (cache := SQLiteEmbeddingCache(tmp_path / "cache")).store(
+        key, ["1", "3"], np.eye(2, dtype=np.float32)
+    )
     parts, vectors = VectorParts(texts, lake, "code"), StoredVectors(cache, key, ["1", "2", "3"])
     for _, staged in parts.filled(["s/a", "s/b"], vectors, "model", 2):
         staged.commit()
@@ -34,7 +38,9 @@ def test_a_part_that_lacks_the_vector_of_a_refused_text_is_looked_at_by_each_run
 
 
 @pytest.mark.parametrize("definition", WINDOWS, ids=CONTEXT.tables)
-def test_the_context_is_made_by_window_and_says_which_version_it_asks(definition: dg.AssetsDefinition):
+def test_the_context_is_made_by_window_and_says_which_version_it_asks(
+    definition: dg.AssetsDefinition,
+):
     assert definition.partitions_def == partitions_def(CONVERSATIONS)
     assert definition.backfill_policy == BACKFILL
     assert dg.AssetKey("search_index") in definition.dependency_keys
@@ -43,4 +49,6 @@ def test_the_context_is_made_by_window_and_says_which_version_it_asks(definition
 
 
 def test_the_stages_of_a_window_stand_in_order():
-    assert tuple(key.path[-1] for definition in WINDOWS for key in definition.keys) == CONTEXT.tables
+    assert (
+        tuple(key.path[-1] for definition in WINDOWS for key in definition.keys) == CONTEXT.tables
+    )

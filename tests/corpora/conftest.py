@@ -29,9 +29,13 @@ def mails_of(files: Sequence[Path]) -> pa.Table:
     read = []
     for file in files:
         data = file.read_bytes()
-        split, _ = split_mbox(gzip.decompress(data) if file.suffix == ".gz" else data, name=file.name)
+        split, _ = split_mbox(
+            gzip.decompress(data) if file.suffix == ".gz" else data, name=file.name
+        )
         read.append(
-            read_mail(split, source="s", partition="u", list_id="l", settings=MailSettings()).messages
+            read_mail(
+                split, source="s", partition="u", list_id="l", settings=MailSettings()
+            ).messages
         )
     every = pa.concat_tables(read)
     return every.take(list({i: n for n, i in enumerate(every["message_id"].to_pylist())}.values()))

@@ -47,7 +47,9 @@ def test_damaged_bodies_stay_whole_and_alone(mails: pa.Table, data: st.DataObjec
         text = mails["body"][row].as_py()
         for at in data.draw(st.lists(st.integers(0, max(len(text) - 1, 0)), max_size=6)):
             put = data.draw(
-                st.sampled_from(["", "\n", "> ", "\r\n", "-- \n", "\x1b", "\u2028", text[at : at + 300]])
+                st.sampled_from(
+                    ["", "\n", "> ", "\r\n", "-- \n", "\x1b", "\u2028", text[at : at + 300]]
+                )
             )
             text = text[:at] + put + text[at + data.draw(st.integers(0, 40)) :]
         bodies.append(text)
@@ -56,7 +58,9 @@ def test_damaged_bodies_stay_whole_and_alone(mails: pa.Table, data: st.DataObjec
     )
     together = message_blocks(table, BlockSettings()).to_pylist()
     alone = [
-        r for i in range(len(table)) for r in message_blocks(table.slice(i, 1), BlockSettings()).to_pylist()
+        r
+        for i in range(len(table))
+        for r in message_blocks(table.slice(i, 1), BlockSettings()).to_pylist()
     ]
     assert together == alone
     for i, body in enumerate(bodies):
@@ -73,7 +77,9 @@ def test_every_byte_of_real_bodies_is_in_a_chunk_or_an_exclusion(mails: pa.Table
         covered[row["doc_id"]].extend((s["byte_start"], s["byte_end"]) for s in row["spans"])
     for row in exclusions.to_pylist():
         covered[row["doc_id"]].append((row["byte_start"], row["byte_end"]))
-    for message_id, body in zip(mails["message_id"].to_pylist(), mails["body"].to_pylist(), strict=True):
+    for message_id, body in zip(
+        mails["message_id"].to_pylist(), mails["body"].to_pylist(), strict=True
+    ):
         data, at = body.encode(), 0
         for start, end in sorted(covered[message_id]):
             assert not data[at:start].decode().strip(), message_id
@@ -85,7 +91,9 @@ def test_chunks_of_real_mail_are_made_of_authored_bytes(mails: pa.Table) -> None
     bodies = dict(zip(mails["message_id"].to_pylist(), mails["body"].to_pylist(), strict=True))
     blocks = message_blocks(mails, BlockSettings())
     chunks, _ = message_chunks(mails, blocks, ATTACHMENTS.empty(), ChunkSettings())
-    assert not [t for t in chunks["text_lex"].to_pylist() if re.fullmatch(r"\W*(?i:snip(ped)?)\W*", t)]
+    assert not [
+        t for t in chunks["text_lex"].to_pylist() if re.fullmatch(r"\W*(?i:snip(ped)?)\W*", t)
+    ]
     authored = chunks.filter(pc.field("chunk_kind") != "unauthored_message")
     rows = authored.select(["doc_id", "spans", "text_display"]).to_pylist()
     assert rows
@@ -110,7 +118,9 @@ def test_threads_of_real_mail_do_not_depend_on_its_order(mails: pa.Table) -> Non
 @pytest.mark.parametrize(
     ("name", "least_f1", "least_accuracy"), [("lines", 0.97, 0.98), ("office", 0.91, 0.88)]
 )
-def test_people_agree_with_the_kinds(corpora: Path, name: str, least_f1: float, least_accuracy: float):
+def test_people_agree_with_the_kinds(
+    corpora: Path, name: str, least_f1: float, least_accuracy: float
+):
     """Author-line F1 and accuracy over five kinds; separators and blank lines do not count."""
     labelled = corpora / "labelled-mail" / f"{name}.jsonl"
     if not labelled.is_file():
@@ -138,7 +148,10 @@ def test_people_agree_with_the_kinds(corpora: Path, name: str, least_f1: float, 
 
 def _table(counts: Counter[tuple[str, str]]) -> str:
     """The confusion table: labels down, found kinds across."""
-    rows = [["label", *KINDS], *([label, *(str(counts[label, k]) for k in KINDS)] for label in KINDS)]
+    rows = [
+        ["label", *KINDS],
+        *([label, *(str(counts[label, k]) for k in KINDS)] for label in KINDS),
+    ]
     return "\n".join("".join(f"{cell:>15}" for cell in row) for row in rows)
 
 

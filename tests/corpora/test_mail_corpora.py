@@ -16,7 +16,9 @@ from transforms.text.spans import FLOWED_FORMATS, flowed_text
 pytestmark = pytest.mark.exhaustive
 
 
-def read(folder: Path, pattern: str, source: str, *, quick: bool = True, step: int = 1) -> MailTables:
+def read(
+    folder: Path, pattern: str, source: str, *, quick: bool = True, step: int = 1
+) -> MailTables:
     files = sorted(folder.glob(pattern))[::step]
     if not files:
         pytest.skip(f"no {pattern} in {folder}")
@@ -26,8 +28,13 @@ def read(folder: Path, pattern: str, source: str, *, quick: bool = True, step: i
         mails, garbage = split_mbox(data, name=file.name, dialect="mboxrd")
         raw = [*mails, *garbage]
         result = read_mail(
-            raw, source=source, partition=file.name, list_id=source, settings=MailSettings(), means=Means(quick),
-        )  # fmt: skip
+            raw,
+            source=source,
+            partition=file.name,
+            list_id=source,
+            settings=MailSettings(),
+            means=Means(quick),
+        )
         assert len(raw) == result.messages.num_rows + result.quarantine.num_rows
         results.append(result)
     return MailTables(*(pa.concat_tables(tables) for tables in zip(*results, strict=True)))
@@ -46,13 +53,16 @@ def erofs(corpora) -> MailTables:
 @pytest.mark.parametrize("corpus", ["pgsql", "erofs"])
 def test_the_quick_way_reads_what_the_email_package_reads(corpora, corpus, request):
     """Every column of every mail of one archive and of each fourth month of the other, or of all with WEFT_EXAMPLES=2."""
-    folder, pattern = {"pgsql": ("pgsql", "pgsql-*.[0-9]*"), "erofs": ("linux-erofs", "linux-erofs.*.gz")}[
-        corpus
-    ]
+    folder, pattern = {
+        "pgsql": ("pgsql", "pgsql-*.[0-9]*"),
+        "erofs": ("linux-erofs", "linux-erofs.*.gz"),
+    }[corpus]
     step = 4 if corpus == "erofs" and FACTOR <= 1 else 1
     full = read(corpora / folder, pattern, corpus, quick=False, step=step)
     quick = (
-        request.getfixturevalue(corpus) if step == 1 else read(corpora / folder, pattern, corpus, step=step)
+        request.getfixturevalue(corpus)
+        if step == 1
+        else read(corpora / folder, pattern, corpus, step=step)
     )
     for one, other in zip(quick, full, strict=True):
         for name in one.column_names:
@@ -71,8 +81,12 @@ def test_pgsql_is_complete(pgsql):
 
 def test_pgsql_attachments(pgsql):
     assert counts(pgsql.attachments, "content_class") == {
-        "other": 20, "code": 12, "patch": 8, "text": 2, "archive": 1,
-    }  # fmt: skip
+        "other": 20,
+        "code": 12,
+        "patch": 8,
+        "text": 2,
+        "archive": 1,
+    }
     assert counts(pgsql.attachments, "reason") == {None: 22, "signature": 20, "archive: tar": 1}
 
 
@@ -84,7 +98,11 @@ def test_erofs_is_complete(erofs):
 
 
 def test_erofs_has_one_wrong_clock(erofs):
-    assert counts(erofs.messages, "date_quality") == {"sent": 15_167, "sent_repaired": 3, "received": 1}
+    assert counts(erofs.messages, "date_quality") == {
+        "sent": 15_167,
+        "sent_repaired": 3,
+        "received": 1,
+    }
 
 
 @pytest.mark.parametrize("corpus", ["pgsql", "erofs"])
@@ -96,7 +114,9 @@ def test_nothing_is_garbled(corpus, request):
     assert len(garbled) == {"pgsql": 0, "erofs": 3}[corpus]
     for text in tables.messages["body"].to_pylist() + tables.messages["subject"].to_pylist():
         assert "\0" not in text and "\r" not in text
-    assert not any("=?utf-8?" in subject.lower() for subject in tables.messages["subject"].to_pylist())
+    assert not any(
+        "=?utf-8?" in subject.lower() for subject in tables.messages["subject"].to_pylist()
+    )
     ids = tables.messages["message_id"].to_pylist()
     assert not any(set(" <>\n") & set(ident) for ident in ids)
     attachments = tables.attachments["attachment_id"].to_pylist()

@@ -21,9 +21,10 @@ def test_a_list_is_embedded_without_its_addresses_and_once(
 ):
     archives = [corpora / "pgsql" / name for name in MONTHS]
     workspace.configure(
-        {"name": "pgsql", "kind": "mbox", "path": "mail/*", "dialect": "mboxrd"}, embedding={"model": "gemini"},
+        {"name": "pgsql", "kind": "mbox", "path": "mail/*", "dialect": "mboxrd"},
+        embedding={"model": "gemini"},
         gemini={"requests_per_minute": 100_000, "tokens_per_minute": 10_000_000},
-    )  # fmt: skip
+    )
     for archive in archives:
         workspace.write(archive.name, archive.read_bytes())
 
@@ -56,7 +57,9 @@ def weft(work: Workspace, *command: str) -> dict:
 def addresses(archive: Path) -> Iterator[str]:
     """The addresses in the headers of an archive, as Python's `email` reads them."""
     for mail in mailbox.mbox(archive, message_from_binary_file, create=False):
-        values = [str(v) for name in ("from", "to", "cc", "reply-to") for v in mail.get_all(name, [])]
+        values = [
+            str(v) for name in ("from", "to", "cc", "reply-to") for v in mail.get_all(name, [])
+        ]
         for _, address in getaddresses(values):
             name, _, host = address.lower().partition("@")
             if name and "." in host:

@@ -30,7 +30,9 @@ pytestmark = pytest.mark.exhaustive
 
 def run(*command: str | Path, cwd: Path) -> str:
     """What a command prints on both streams; AssertionError unless it ends well."""
-    done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=HUNG)
+    done = subprocess.run(
+        command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=HUNG
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -45,7 +47,8 @@ def environment() -> dict[str, str]:
 def weft(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program of a wheel that was built of a copy of the repository, so that nothing is left in it.
 
-    Other packages are those of the environment of the tests; `tests/test_house.py` looks whether Weft asks for them."""
+    Other packages are those of the environment of the tests; `tests/test_house.py` looks whether Weft asks for them.
+    """
     folder = tmp_path_factory.mktemp("installed")
     copy = shutil.copytree(ROOT, folder / "copy", ignore=shutil.ignore_patterns(*NOT_BUILT))
     python = folder / "venv" / "bin" / "python"
@@ -71,9 +74,14 @@ def folder(weft: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             "raise SystemExit('the package of the folder was imported')\n"
         )
     (folder / "archive").mkdir()
-    mails = [Mail(1, "The compactor merges sorted runs.", "Compaction"), Mail(2, "It waits.", reply_to=1)]
+    mails = [
+        Mail(1, "The compactor merges sorted runs.", "Compaction"),
+        Mail(2, "It waits.", reply_to=1),
+    ]
     (folder / "archive" / "dev.2004-01").write_bytes(mbox(mails))
-    assert "source dev: mbox at archive/*" in run(weft, "init", "--name", "dev", "archive", cwd=folder)
+    assert "source dev: mbox at archive/*" in run(
+        weft, "init", "--name", "dev", "archive", cwd=folder
+    )
     assert "Published version" in run(weft, "build", cwd=folder)
     return folder
 
@@ -82,7 +90,9 @@ def folder(weft: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def running(weft: Path, folder: Path, *arguments: str) -> Iterator[None]:
     """A server that ends by SIGTERM, with what it printed in its faults."""
     with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen([weft, *arguments], cwd=folder, env=environment(), stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [weft, *arguments], cwd=folder, env=environment(), stdout=log, stderr=log
+        )
         try:
             yield
         except AssertionError as error:
@@ -121,7 +131,9 @@ def test_dagster_loads_weft_and_not_the_folder(weft: Path, folder: Path):
 
 
 def test_assistants_are_answered(weft: Path, folder: Path):
-    started = StdioServerParameters(command=str(weft), args=["mcp"], cwd=str(folder), env=environment())
+    started = StdioServerParameters(
+        command=str(weft), args=["mcp"], cwd=str(folder), env=environment()
+    )
 
     async def ask() -> str:
         async with Client(started) as client:

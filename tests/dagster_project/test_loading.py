@@ -1,6 +1,7 @@
 """What Dagster loads from a clone: the sample where nothing is named, one asset that says why where settings are wrong.
 
-And what a process of Weft does not load."""
+And what a process of Weft does not load.
+"""
 
 import os
 import shutil
@@ -17,7 +18,14 @@ from tests.archives import Workspace, lake_hashes
 from tests.dagster_project.composition.test_resources import shown
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = ("transforms", "assets", "dagster_project", "data/sample", "workspace.yaml", "pyproject.toml")
+SHIPPED = (
+    "transforms",
+    "assets",
+    "dagster_project",
+    "data/sample",
+    "workspace.yaml",
+    "pyproject.toml",
+)
 VALIDATE = ("definitions", "validate", "-w", "workspace.yaml")
 UNSET = ("WEFT_CONFIG", "DAGSTER_HOME", "PYTHONPATH")
 
@@ -29,7 +37,9 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in SHIPPED:
         place = ROOT / name
         if place.is_dir():
-            shutil.copytree(place, folder / name, ignore=shutil.ignore_patterns("state", "__pycache__"))
+            shutil.copytree(
+                place, folder / name, ignore=shutil.ignore_patterns("state", "__pycache__")
+            )
         else:
             shutil.copy(place, folder / name)
     return folder
@@ -61,22 +71,34 @@ def test_wrong_settings_are_not_valid_and_the_reason_is_one_line(clone: Path):
 
 
 @pytest.mark.exhaustive
-def test_where_nothing_is_named_the_sample_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_where_nothing_is_named_the_sample_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     assert shown(defs())["lake"] == {"uri": str(ROOT / "data/sample/state/lake")}
 
 
 @pytest.mark.exhaustive
-def test_settings_in_the_folder_go_before_the_sample(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
+def test_settings_in_the_folder_go_before_the_sample(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(workspace.folder)
     assert shown(defs())["lake"] == {"uri": workspace.settings.lake_uri}
 
 
-@pytest.mark.parametrize(("text", "reason"), [
-    pytest.param(None, "no settings file at", id="missing"), pytest.param("[[sources]", "is not valid TOML", id="no TOML"),
-    pytest.param('[[sources]]\nname = "a"\nkind = "mbx"\npath = "."\n', "sources.0.kind: must be one of", id="wrong"),
-    pytest.param('sources = ["x"]', "weft.toml:1: sources.0", id="no table"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        pytest.param(None, "no settings file at", id="missing"),
+        pytest.param("[[sources]", "is not valid TOML", id="no TOML"),
+        pytest.param(
+            '[[sources]]\nname = "a"\nkind = "mbx"\npath = "."\n',
+            "sources.0.kind: must be one of",
+            id="wrong",
+        ),
+        pytest.param('sources = ["x"]', "weft.toml:1: sources.0", id="no table"),
+    ],
+)
 def test_settings_that_do_not_load_are_one_asset_that_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, reason: str
 ):
@@ -97,21 +119,27 @@ JANUARY = "dev/2004-01"
 MADE = {
     f"{MATERIALIZE} messages --partition {JANUARY}": f"lake/messages/{JANUARY}.parquet",
     f"{MATERIALIZE} message_blocks --partition {JANUARY}": f"lake/message_blocks/{JANUARY}.parquet",
-    f"{MATERIALIZE} thread_tree": "lake/thread_tree.parquet", f"{MATERIALIZE} search_index": "index/CURRENT",
+    f"{MATERIALIZE} thread_tree": "lake/thread_tree.parquet",
+    f"{MATERIALIZE} search_index": "index/CURRENT",
     "job execute -m dagster_project.definitions -j whole_lake -o publish_checks": "",
-}  # fmt: skip
+}
 """Commands of Dagster, and the file below the storage that each makes."""
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("command", MADE)
-def test_each_asset_is_made_alone_by_dagsters_command_and_checks_run_alone(built: Workspace, command: str):
+def test_each_asset_is_made_alone_by_dagsters_command_and_checks_run_alone(
+    built: Workspace, command: str
+):
     root, before = built.settings.root, lake_hashes(built)
     if MADE[command]:
         (root / MADE[command]).unlink()
     done = dagster(
-        ROOT, *command.split(), WEFT_CONFIG=str(built.config), DAGSTER_HOME=str(instance_place(built.settings)),
-    )  # fmt: skip
+        ROOT,
+        *command.split(),
+        WEFT_CONFIG=str(built.config),
+        DAGSTER_HOME=str(instance_place(built.settings)),
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (root / MADE[command]).exists() and lake_hashes(built) == before
     with built.instance() as instance:
@@ -125,7 +153,10 @@ def test_each_asset_is_made_alone_by_dagsters_command_and_checks_run_alone(built
 @pytest.mark.parametrize(
     ("code", "is_there"),
     [
-        ("pa.array([1]); duckdb.connect().execute('SELECT ?', [1]); import pyarrow.dataset, polars", False),
+        (
+            "pa.array([1]); duckdb.connect().execute('SELECT ?', [1]); import pyarrow.dataset, polars",
+            False,
+        ),
         (
             "unasked_pandas.let_in(); import pandas; assert pa.table({'a': [1]}).to_pandas().shape == (1, 1)",
             True,

@@ -55,7 +55,9 @@ def weft(packages: Path, *commands: str) -> list[str]:
     [set(FOLDERS), *(pytest.param({name}, marks=pytest.mark.exhaustive) for name in FOLDERS)],
     ids=["all", *FOLDERS],
 )
-def test_without_an_extra_everything_else_works(deleted: set[str], built_once: Workspace, tmp_path: Path):
+def test_without_an_extra_everything_else_works(
+    deleted: set[str], built_once: Workspace, tmp_path: Path
+):
     packages = without(deleted, tmp_path)
     under = f"--config {shlex.quote(str(built_once.config))}"
     helped, found, _, _ = weft(packages, "--help", f"search compactor {under}", f"plan {under}")
@@ -74,7 +76,9 @@ def test_without_any_extra_the_tests_of_the_core_pass(tmp_path: Path):
         if child.name != "extras" and not (there := place / child.relative_to(root)).exists():
             there.symlink_to(child)
     rooms = "tests/docs tests/dagster_project/composition tests/dagster_project/cli/test_command_line.py"
-    program = shlex.split(f"{sys.executable} -m pytest -q -m 'not exhaustive' -p no:cacheprovider {rooms}")
+    program = shlex.split(
+        f"{sys.executable} -m pytest -q -m 'not exhaustive' -p no:cacheprovider {rooms}"
+    )
     done = subprocess.run(program, cwd=place, capture_output=True, text=True, timeout=HUNG)
     assert done.returncode == 0 and "...." in done.stdout, done.stdout + done.stderr
 
@@ -84,18 +88,27 @@ def commands(folder: str) -> set[str]:
 
 
 PACKAGE_OF = {
-    "mailboxes.imap_folders:ImapFolder": "imapclient", "qdrant.service:make_mirror": "qdrant_client",
+    "mailboxes.imap_folders:ImapFolder": "imapclient",
+    "qdrant.service:make_mirror": "qdrant_client",
     "web.command:serve": "jinja2",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("place", PACKAGE_OF)
 def test_the_fault_of_a_missing_package_names_it(place: str, monkeypatch: pytest.MonkeyPatch):
-    extra, package, place = place.partition(".")[0], PACKAGE_OF[place], f"dagster_project.extras.{place}"
-    for loaded in [name for name in sys.modules if name.startswith(f"dagster_project.extras.{extra}.")]:
+    extra, package, place = (
+        place.partition(".")[0],
+        PACKAGE_OF[place],
+        f"dagster_project.extras.{place}",
+    )
+    for loaded in [
+        name for name in sys.modules if name.startswith(f"dagster_project.extras.{extra}.")
+    ]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(SettingsError, match=f"{package} is not installed: `pip install 'weft.{extra}.'`"):
+    with pytest.raises(
+        SettingsError, match=f"{package} is not installed: `pip install 'weft.{extra}.'`"
+    ):
         registry.load(place)
     with pytest.raises(click.UsageError, match=package):
         lazy_group.loaded(registry.Command(place, "", ""))
@@ -109,7 +122,9 @@ def test_a_search_loads_no_extra(built_once: Workspace):
         f"main(['search', 'compactor', '--config', {str(built_once.config)!r}], standalone_mode=False)\n"
         "print(*sys.modules, sep='\\n', file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HUNG)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HUNG
+    )
     loaded = set(done.stderr.split())
     ours = {name for name in loaded if name.startswith("dagster_project.extras.")}
     known = {f"dagster_project.extras.{name}" for name in ("registry", *FOLDERS)}

@@ -15,7 +15,9 @@ def mailing_list(home: Path) -> None:
     (home / "archives").mkdir()
     for file in (SAMPLE / "quern-users").iterdir():
         month = file.name.rpartition(".")[2]
-        (home / "archives" / f"quern-users-{month}.mbox.gz").write_bytes(gzip.compress(file.read_bytes()))
+        (home / "archives" / f"quern-users-{month}.mbox.gz").write_bytes(
+            gzip.compress(file.read_bytes())
+        )
 
 
 def maildir(home: Path) -> None:
@@ -47,7 +49,11 @@ def chat(home: Path) -> None:
 
 
 HOMES: dict[str, Callable[[Path], None]] = {
-    "start-mailing-list": mailing_list, "start-maildir": maildir, "start-vault": vault,
-    "start-documents": documents, "start-chat": chat, "start-assistant": vault,
-}  # fmt: skip
+    "start-mailing-list": mailing_list,
+    "start-maildir": maildir,
+    "start-vault": vault,
+    "start-documents": documents,
+    "start-chat": chat,
+    "start-assistant": vault,
+}
 """What makes the home folder of each page, by the name of the page."""

@@ -10,7 +10,10 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(
     ("named", "most"),
-    [(r"(?:tests|dagster_project/extras/\w+/tests)/[\w/]*test_\w+\.py", 60), (r"\w+/[\w/]+(?:\.py|/)", 60)],
+    [
+        (r"(?:tests|dagster_project/extras/\w+/tests)/[\w/]*test_\w+\.py", 60),
+        (r"\w+/[\w/]+(?:\.py|/)", 60),
+    ],
 )
 def test_what_fulfils_the_designs_and_the_tests_that_hold_them_are_there(named: str, most: int):
     found = re.findall(rf"`({named})(?:::(\w+))?`", (ROOT / "docs/designs.md").read_text())

@@ -47,7 +47,9 @@ class Sample(NamedTuple):
     index: Path
 
     def weft(self, *arguments: str) -> Result:
-        return CliRunner(env={"COLUMNS": "110"}).invoke(main, [*arguments, "--config", str(self.config)])
+        return CliRunner(env={"COLUMNS": "110"}).invoke(
+            main, [*arguments, "--config", str(self.config)]
+        )
 
     def rows(self, statement: str) -> list[tuple]:
         """The rows of a statement on the published file, opened as docs/sql.md says."""
@@ -78,7 +80,10 @@ def blocks(*languages: str) -> list[Block]:
 def each(found: list[Block]) -> pytest.MarkDecorator:
     """One test per block, named after its place; `make test-all` alone runs those that evaluate."""
     assert found
-    cases = [pytest.param(b, marks=pytest.mark.exhaustive if "weft eval" in b.text else ()) for b in found]
+    cases = [
+        pytest.param(b, marks=pytest.mark.exhaustive if "weft eval" in b.text else ())
+        for b in found
+    ]
     return pytest.mark.parametrize("block", cases, ids=[f"{b.page.name}:{b.line}" for b in found])
 
 
@@ -128,7 +133,9 @@ def test_every_statement_runs_through_weft_sql(sample: Sample, block: Block):
 def test_every_python_block_runs_on_the_published_file(
     sample: Sample, block: Block, capsys: pytest.CaptureFixture[str]
 ):
-    exec(compile(block.text, f"{block.page.name}:{block.line}", "exec"), {"path": str(sample.index)})
+    exec(
+        compile(block.text, f"{block.page.name}:{block.line}", "exec"), {"path": str(sample.index)}
+    )
     assert capsys.readouterr().out.strip()
 
 
@@ -139,7 +146,10 @@ def test_others_verify_receipts_by_the_script_of_the_docs(sample: Sample):
         receipts.renew_key()
     export = sample.weft("mcp", "receipts", "export").stdout
     command = [sys.executable, "-c", script.text, json.loads(export.splitlines()[0])["key"]]
-    for text, says in ((export, "receipts 1 to 4 are whole\n"), (export.replace('"search"', '"get"'), "")):
+    for text, says in (
+        (export, "receipts 1 to 4 are whole\n"),
+        (export.replace('"search"', '"get"'), ""),
+    ):
         assert subprocess.run(command, input=text, capture_output=True, text=True).stdout == says
 
 
@@ -157,7 +167,9 @@ def test_the_notebook_runs_on_the_published_file(
     nbformat.validate(notebook)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs for cell in cells)
-    NotebookClient(notebook, timeout=int(HUNG), resources={"metadata": {"path": str(ROOT / "docs")}}).execute()  # fmt: skip
+    NotebookClient(
+        notebook, timeout=int(HUNG), resources={"metadata": {"path": str(ROOT / "docs")}}
+    ).execute()
     assert all(cell.outputs for cell in cells)
 
 
@@ -262,7 +274,9 @@ def test_the_tables_page_describes_the_published_file(sample: Sample):
 
 def test_the_published_comments_are_those_of_the_tables_page(sample: Sample):
     text = page("docs/tables.md").replace("\\|", "|")
-    rows = sample.rows("SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal")
+    rows = sample.rows(
+        "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal"
+    )
     assert rows and [(t, c) for t, c, comment in rows if not comment or comment not in text] == []
 
 
@@ -277,23 +291,36 @@ def test_the_readme_shows_the_row_counts_of_the_sample(sample: Sample):
 
 
 def test_the_readme_shows_hits_that_the_sample_gives(sample: Sample):
-    (output,) = [b.text for b in blocks("text") if b.page.name == "README.md" and "hits\n" in b.text]
+    (output,) = [
+        b.text for b in blocks("text") if b.page.name == "README.md" and "hits\n" in b.text
+    ]
     shown = re.findall(r"^(\S.*?)   2 hits\n  1\. (.*)\n     (.*)\n", output, re.M)
     assert shown
     for query, subject, described in shown:
         assert f'"{query}"' in page("Makefile")
         found = sample.weft("search", query, "--limit", "1", "--json")
         (hit,) = json.loads(found.stdout)["queries"][0]["hits"]
-        assert (hit["subject"], hit["from_name"], hit["list_id"]) == (subject, *described.split(" · ")[0:3:2])
+        assert (hit["subject"], hit["from_name"], hit["list_id"]) == (
+            subject,
+            *described.split(" · ")[0:3:2],
+        )
         assert f"mail {hit['thread_position'] + 1} of {hit['thread_size']}" in described
 
 
-def test_make_run_ends_with_a_question_and_offers_context_for_all_three_topics_of_the_chat(sample: Sample):
-    (budget, chat) = re.findall(r'weft context .*--budget (\d+) "data/sample/(.*)"', page("Makefile"))[0]
+def test_make_run_ends_with_a_question_and_offers_context_for_all_three_topics_of_the_chat(
+    sample: Sample,
+):
+    (budget, chat) = re.findall(
+        r'weft context .*--budget (\d+) "data/sample/(.*)"', page("Makefile")
+    )[0]
     found = sample.weft("context", "--json", "--budget", budget, str(sample.config.parent / chat))
     made = json.loads(found.stdout)
     heads = "\n".join(line for line in made["block"].splitlines() if line.startswith("## "))
-    for topic in ("shifted by an hour|Time zones|Daylight", "Backup|Back up", "WAL|power cut|Recover"):
+    for topic in (
+        "shifted by an hour|Time zones|Daylight",
+        "Backup|Back up",
+        "WAL|power cut|Recover",
+    ):
         assert re.search(topic, heads), (topic, heads)
     assert made["tokens"] <= int(budget)
     (recipe,) = re.findall(r"^run:.*\n((?:\t.*\n)+)", page("Makefile"), re.M)
@@ -309,7 +336,9 @@ def test_the_readme_shows_the_result_of_its_statement(sample: Sample):
 def test_bm25_in_sql_is_the_lexical_score_of_a_search(sample: Sample):
     rows = sample.rows("SELECT chunk_id, score FROM search_text('torn WAL records', 10000)")
     by_chunk = dict(rows)
-    hits = json.loads(sample.weft("search", "torn WAL records", "--json").stdout)["queries"][0]["hits"]
+    hits = json.loads(sample.weft("search", "torn WAL records", "--json").stdout)["queries"][0][
+        "hits"
+    ]
     found = [hit for hit in hits if hit["lexical_score"]]
     assert len(found) >= 3
     assert [by_chunk[hit["found_by"]] for hit in found] == pytest.approx(
@@ -322,7 +351,9 @@ def test_the_pictures_show_every_asset_and_every_table_that_others_name(sample: 
         name: set(re.findall(r">([a-z_]+)</text>", page(f"docs/images/{name}.svg")))
         for name in ("assets", "tables")
     }
-    assert shown["assets"] == {k.path[-1] for d in make_assets(load_settings(sample.config)) for k in d.keys}
+    assert shown["assets"] == {
+        k.path[-1] for d in make_assets(load_settings(sample.config)) for k in d.keys
+    }
     joined = sample.rows(
         "SELECT DISTINCT table_name FROM duckdb_columns() JOIN duckdb_tables() USING (table_name) "
         "WHERE column_name IN ('message_id', 'thread_id', 'chunk_id', 'doc_id', 'attachment_id') "
@@ -340,7 +371,9 @@ def test_every_reason_and_kind_of_the_sample_is_explained(sample: Sample):
 
 def test_pages_name_no_path_of_a_machine_and_no_design_paper():
     for path in PAGES:
-        assert not re.search(r"/(work|tmp|home)/|\bseed \d", path.read_text(encoding="utf-8")), path.name
+        assert not re.search(r"/(work|tmp|home)/|\bseed \d", path.read_text(encoding="utf-8")), (
+            path.name
+        )
 
 
 def test_the_pages_are_read_in_an_evening():
@@ -362,11 +395,17 @@ def test_the_site_is_built_without_a_broken_link(tmp_path: Path):
         place = ROOT / name
         (shutil.copytree if place.is_dir() else shutil.copy)(place, tmp_path / name)
     zensical = Path(sys.executable).with_name("zensical")
-    done = subprocess.run([zensical, "build", "--strict"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [zensical, "build", "--strict"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    listed = set(re.findall(r'"([\w/-]+\.md)"', (ROOT / "zensical.toml").read_text(encoding="utf-8")))
+    listed = set(
+        re.findall(r'"([\w/-]+\.md)"', (ROOT / "zensical.toml").read_text(encoding="utf-8"))
+    )
     assert listed == {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")}
-    (picture,) = re.findall(r'src="([^"]*way\.svg)"', (tmp_path / "site" / "index.html").read_text())
+    (picture,) = re.findall(
+        r'src="([^"]*way\.svg)"', (tmp_path / "site" / "index.html").read_text()
+    )
     assert (tmp_path / "site" / picture).is_file()
     for built in (tmp_path / "site").rglob("*.html"):
         # Of other hosts the pages only have links; the theme's script loads Mermaid for elements of that class.

@@ -9,13 +9,17 @@ import pytest
 from dagster_project.index.publish.lake_views import lake_file
 from tests.archives import Workspace
 
-extension = pytest.importorskip("duckdb_extension_ducklake", reason="DuckDB's extension is not installed")
+extension = pytest.importorskip(
+    "duckdb_extension_ducklake", reason="DuckDB's extension is not installed"
+)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sql.md").read_text()
 
 
 def test_many_may_write_beside_the_tables_of_the_lake(built_once: Workspace, tmp_path: Path):
-    (statements,) = (block for block in re.findall(r"```text\n(.*?)```", PAGE, re.S) if "ducklake:" in block)
+    (statements,) = (
+        block for block in re.findall(r"```text\n(.*?)```", PAGE, re.S) if "ducklake:" in block
+    )
     lake = lake_file(built_once.lake, tmp_path / "data" / "index")
     for place in ("data/index", "shared"):
         statements = statements.replace(f"'{place}", f"'{tmp_path}/{place}")

@@ -36,7 +36,9 @@ def test_a_driver_that_pipes_starts_makes_what_a_build_makes(
     work = two_lists(tmp_path / "work", engine={"kind": "spark"})
     asset = PIPES["index_asset"](PIPES["spark_submit"]("local[2]", JOB, str(work.config)))
     with dg.DagsterInstance.ephemeral() as instance:
-        result = dg.materialize([asset], instance=instance, resources={"pipes": dg.PipesSubprocessClient()})
+        result = dg.materialize(
+            [asset], instance=instance, resources={"pipes": dg.PipesSubprocessClient()}
+        )
     assert result.success
     assert lake_hashes(work) == lake_hashes(built_once)
     assert differences(work.index, built_once.index) == {}

@@ -40,7 +40,9 @@ def run(commands: str) -> str:
     """What the commands of a block print, run in this process as a shell reads them; AssertionError if one fails."""
     shell = ["bash", "-ec", f'weft() {{ printf "%s\\0" "$PWD" "$@"; printf "\\1"; }}\n{commands}']
     printed = ""
-    for command in subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split("\1")[:-1]:
+    for command in subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split(
+        "\1"
+    )[:-1]:
         folder, *arguments = command.split("\0")[:-1]
         os.chdir(folder)
         done = CliRunner().invoke(main, arguments)
@@ -69,12 +71,18 @@ def test_a_quickstart_works_as_it_is_written(name: str, home: Path):
 def test_the_configuration_of_an_assistant_works(home: Path):
     HOMES["start-assistant"](home)
     run("weft init ~/Notes\nweft build --quiet")
-    (written,) = re.findall(r"^```json\n(.*?)^```", (DOCS / "start-assistant.md").read_text(), re.S | re.M)
+    (written,) = re.findall(
+        r"^```json\n(.*?)^```", (DOCS / "start-assistant.md").read_text(), re.S | re.M
+    )
     server = json.loads(written.replace("/Users/you", str(home)))["mcpServers"]["weft"]
     started = StdioServerParameters(**server, cwd="/", env=dict(os.environ))
 
     async def ask() -> str:
         async with Client(started) as client:
-            return str(await client.call_tool("search", {"query": "how often should cheap flash be flushed"}))
+            return str(
+                await client.call_tool(
+                    "search", {"query": "how often should cheap flash be flushed"}
+                )
+            )
 
     assert "ADR 1" in anyio.run(ask)

@@ -34,9 +34,15 @@ class History:
     def change(self) -> None:
         """One change, which `done` names."""
         kinds = (
-            self.reply, self.thread, self.remove, self.edit, self.crosspost, self.join, self.patch,
+            self.reply,
+            self.thread,
+            self.remove,
+            self.edit,
+            self.crosspost,
+            self.join,
+            self.patch,
             self.empty,
-        )  # fmt: skip
+        )
         kind = self.random.choices(kinds, weights=(4, 1, 3, 3, 2, 2, 3, 1))[0]
         if not any(len(mails) > 3 for mails in self.archives.values()):
             kind = self.thread  # little is left that could change
@@ -45,9 +51,13 @@ class History:
     def reply(self) -> str:
         """A mail that answers one that is there, or not yet, and repeats a line of it with or without a mark."""
         parent = self.random.randrange(NUMBERS)
-        said = next((m.body for mails in self.archives.values() for m in mails if m.number == parent), "")
+        said = next(
+            (m.body for mails in self.archives.values() for m in mails if m.number == parent), ""
+        )
         start = self.random.choice(("", "> ", "Hm. "))
-        return self._add(self._mail(f"{start}{said}\nThat is so in case {parent}.", reply_to=parent))
+        return self._add(
+            self._mail(f"{start}{said}\nThat is so in case {parent}.", reply_to=parent)
+        )
 
     def thread(self) -> str:
         """Three mails on a subject, which two threads may have."""
@@ -95,7 +105,9 @@ class History:
 
     def _mail(self, body: str, **more: Any) -> Mail:
         sender = f"p{self.random.randrange(4)}@example.org"
-        return replace(Mail(self.random.randrange(NUMBERS), body, "Re: compactor", sender=sender), **more)
+        return replace(
+            Mail(self.random.randrange(NUMBERS), body, "Re: compactor", sender=sender), **more
+        )
 
     def _add(self, mail: Mail) -> str:
         self.archives[self.random.choice(ARCHIVES)].append(mail)
@@ -117,4 +129,7 @@ def test_what_came_bit_by_bit_shows_what_all_at_once_does(
         for name, mails in history.archives.items():
             built.write(name, mails)
         built.build()
-    assert differences(built.index, rebuilt(built, tmp_path / "full").index) == {}, (seed, history.done)
+    assert differences(built.index, rebuilt(built, tmp_path / "full").index) == {}, (
+        seed,
+        history.done,
+    )

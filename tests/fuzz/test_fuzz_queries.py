@@ -18,30 +18,135 @@ from transforms.retrieval.query_language import CONDITIONS
 
 COUNT = 200
 WORDS = [
-    "compactor", "load", "garbage", "collector", "the", "shell", "log", "p1@example.org", "m1@example.org", "Übergröße",
-    "pg_stat_activity", "readBlock", "HTTPServer", "C++", "v16.2", "CVE-2024-0001", "src/store/log.c", "O'Hara",
-]  # fmt: skip
+    "compactor",
+    "load",
+    "garbage",
+    "collector",
+    "the",
+    "shell",
+    "log",
+    "p1@example.org",
+    "m1@example.org",
+    "Übergröße",
+    "pg_stat_activity",
+    "readBlock",
+    "HTTPServer",
+    "C++",
+    "v16.2",
+    "CVE-2024-0001",
+    "src/store/log.c",
+    "O'Hara",
+]
 SIGNS = [
-    '"', "(", ")", "-", ":", "*", "?", "\\", "[", "]", "{", "}", "^", "$", "|", "+", ".", "%", "_", "'", ";", "--", "/*",
-    "\x00", "\x1f", "\x7f", "\n", "\r", "\t", "\u2028", "\u200b", "\u202e", "\ud800", "\udfff", "\ufeff", "\ufffe",
-    "a\u0301", "\U0001f600", "\u0130", "ß", "ﬀ", "ς", "中文", "עברית", "#", "$1", "${1}", "{0}", "%s", "\\d", "(?:", "(?R)",
-]  # fmt: skip
+    '"',
+    "(",
+    ")",
+    "-",
+    ":",
+    "*",
+    "?",
+    "\\",
+    "[",
+    "]",
+    "{",
+    "}",
+    "^",
+    "$",
+    "|",
+    "+",
+    ".",
+    "%",
+    "_",
+    "'",
+    ";",
+    "--",
+    "/*",
+    "\x00",
+    "\x1f",
+    "\x7f",
+    "\n",
+    "\r",
+    "\t",
+    "\u2028",
+    "\u200b",
+    "\u202e",
+    "\ud800",
+    "\udfff",
+    "\ufeff",
+    "\ufffe",
+    "a\u0301",
+    "\U0001f600",
+    "\u0130",
+    "ß",
+    "ﬀ",
+    "ς",
+    "中文",
+    "עברית",
+    "#",
+    "$1",
+    "${1}",
+    "{0}",
+    "%s",
+    "\\d",
+    "(?:",
+    "(?R)",
+]
 OPERATORS = [" OR ", " AND ", " NOT ", " -", " NOT (", " (", ") ", "-(", '"', " OR (", " -NOT "]
 DATES = [
-    "2004", "0000", "9999", "9999-12-31", "2004-13", "2004-02-31", "20041399", "..", "..2004", "2005..2004", "٢٠٠٤",
+    "2004",
+    "0000",
+    "9999",
+    "9999-12-31",
+    "2004-13",
+    "2004-02-31",
+    "20041399",
+    "..",
+    "..2004",
+    "2005..2004",
+    "٢٠٠٤",
     "1e9",
-]  # fmt: skip
+]
 VALUES = [
-    *WORDS, *DATES, "patch", "message", "attachment", "*", "?" * 30, "*a" * 20, "[a-z", "dev", "users", '""', "()",
+    *WORDS,
+    *DATES,
+    "patch",
+    "message",
+    "attachment",
+    "*",
+    "?" * 30,
+    "*a" * 20,
+    "[a-z",
+    "dev",
+    "users",
+    '""',
+    "()",
     "/",
-]  # fmt: skip
+]
 STATEMENTS = [
-    "'; DROP TABLE chunks; --", "' OR '1'='1", '"; DELETE FROM messages; --', "$id", "$1", "?", "x') UNION SELECT 1 --",
-    "\\'; SELECT 1; --", "chr(0)", "%' ESCAPE '",
-]  # fmt: skip
+    "'; DROP TABLE chunks; --",
+    "' OR '1'='1",
+    '"; DELETE FROM messages; --',
+    "$id",
+    "$1",
+    "?",
+    "x') UNION SELECT 1 --",
+    "\\'; SELECT 1; --",
+    "chr(0)",
+    "%' ESCAPE '",
+]
 PATTERNS = [
-    "(a+)+$", "(.*a){30}", "[[:alpha:]]", "\\p{L}", "(?i)", "a{1000}{1000}", ".*" * 500, "\\", "(?<x>", "\\1", "^$",
-]  # fmt: skip
+    "(a+)+$",
+    "(.*a){30}",
+    "[[:alpha:]]",
+    "\\p{L}",
+    "(?i)",
+    "a{1000}{1000}",
+    ".*" * 500,
+    "\\",
+    "(?<x>",
+    "\\1",
+    "^$",
+]
 
 
 def word(choose: random.Random) -> str:
@@ -50,7 +155,9 @@ def word(choose: random.Random) -> str:
 
 
 def fielded(choose: random.Random) -> str:
-    value = choose.choice([*VALUES, word(choose), f'"{word(choose)}"', f"({word(choose)} OR {word(choose)})"])
+    value = choose.choice(
+        [*VALUES, word(choose), f'"{word(choose)}"', f"({word(choose)} OR {word(choose)})"]
+    )
     return f"{choose.choice(['', '', '-'])}{choose.choice(sorted(CONDITIONS))}:{value}"
 
 
@@ -62,7 +169,9 @@ def mixed(choose: random.Random) -> str:
 
 def repeated(choose: random.Random) -> str:
     """One partition very often."""
-    partition = choose.choice([word(choose), choose.choice(OPERATORS), choose.choice(SIGNS), fielded(choose)])
+    partition = choose.choice(
+        [word(choose), choose.choice(OPERATORS), choose.choice(SIGNS), fielded(choose)]
+    )
     return partition * choose.choice([10, 65, 500, 20_000 // max(1, len(partition)), 30_000])
 
 
@@ -79,7 +188,9 @@ def characters(choose: random.Random) -> str:
 
 def phrases(choose: random.Random) -> str:
     """Many phrases, or long ones, of words that the index holds."""
-    count, length = choose.choice([(1, 3), (3, 2), (64, 3), (65, 1), (1, 100), (20, 25), (1, 3_000)])
+    count, length = choose.choice(
+        [(1, 3), (3, 2), (64, 3), (65, 1), (1, 100), (20, 25), (1, 3_000)]
+    )
     made = [" ".join(choose.choice(WORDS) for _ in range(length)) for _ in range(count)]
     return choose.choice([" ", " OR ", " -"]).join(
         f'{choose.choice(["", "b:", "nq:", "s:", "f:"])}"{p}"' for p in made
@@ -96,8 +207,15 @@ def broken(choose: random.Random) -> str:
 
 
 KINDS: list[Callable[[random.Random], str]] = [
-    mixed, mixed, broken, broken, repeated, nested, characters, phrases,
-]  # fmt: skip
+    mixed,
+    mixed,
+    broken,
+    broken,
+    repeated,
+    nested,
+    characters,
+    phrases,
+]
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +241,9 @@ def asked(index: SearchIndex, seed: int, choose: random.Random) -> None:
                         assert 0 <= start < end <= len(hit["snippet"])
             if choose.random() < 0.3:
                 with suppress(QueryError, UnknownIdError):
-                    explanation(index, query, choose.choice([None, "m1@example.org", query[:50]]), filters)
+                    explanation(
+                        index, query, choose.choice([None, "m1@example.org", query[:50]]), filters
+                    )
             with suppress(QueryError, UnknownIdError):
                 reading(asking(index.connection), query)
     except Exception as fault:

@@ -23,22 +23,43 @@ from transforms.errors import FetchError
 USER = "fuzzed-user"
 BASIC = base64.b64encode(f"{USER}:{SECRET}".encode())
 ECHOES = (
-    SECRET.encode(), BASIC, b"Basic " + BASIC, quote(SECRET, safe="").encode(), base64.b64encode(SECRET.encode()),
-    base64.urlsafe_b64encode(f"user={USER}\x01auth=Bearer {SECRET}\x01\x01".encode()), SECRET.lower().encode(),
-    SECRET[:9].encode() + b"\x00" + SECRET[9:].encode(), SECRET[:9].encode() + b"\t" + SECRET[9:].encode(),
-)  # fmt: skip
+    SECRET.encode(),
+    BASIC,
+    b"Basic " + BASIC,
+    quote(SECRET, safe="").encode(),
+    base64.b64encode(SECRET.encode()),
+    base64.urlsafe_b64encode(f"user={USER}\x01auth=Bearer {SECRET}\x01\x01".encode()),
+    SECRET.lower().encode(),
+    SECRET[:9].encode() + b"\x00" + SECRET[9:].encode(),
+    SECRET[:9].encode() + b"\t" + SECRET[9:].encode(),
+)
 MAIL = mbox([Mail(1), Mail(2)])
 BOMB = gzip.compress(MAIL + bytes(50 << 20), 1)
 MAILS = {uid: Mail(uid).text().replace("\n", "\r\n").encode() for uid in (1, 2, 3)}
 LIMITS = {
-    "timeout_seconds": 0.1, "time_limit_seconds": 0.5, "requests_per_minute": 10_000,
+    "timeout_seconds": 0.1,
+    "time_limit_seconds": 0.5,
+    "requests_per_minute": 10_000,
     "max_bytes": 1 << 20,
-}  # fmt: skip
+}
 PRIVATE = (
-    "http://169.254.169.254/latest/meta-data", "http://[::1]:9/", "http://localhost:9/", "http://10.0.0.1/", "//127.0.0.2:9/",
-    "file:///etc/passwd", "http://[::ffff:127.0.0.1]:9/", "http://0:9/", "gopher://x/", "http://a:99999/", "http://[", "/loop",
-    "?again", "http://\xff/", f"http://{SECRET}@127.0.0.2:9/{SECRET}", "",
-)  # fmt: skip
+    "http://169.254.169.254/latest/meta-data",
+    "http://[::1]:9/",
+    "http://localhost:9/",
+    "http://10.0.0.1/",
+    "//127.0.0.2:9/",
+    "file:///etc/passwd",
+    "http://[::ffff:127.0.0.1]:9/",
+    "http://0:9/",
+    "gopher://x/",
+    "http://a:99999/",
+    "http://[",
+    "/loop",
+    "?again",
+    "http://\xff/",
+    f"http://{SECRET}@127.0.0.2:9/{SECRET}",
+    "",
+)
 Case = Callable[[random.Random, Path], None]
 
 
@@ -46,7 +67,14 @@ def garbage(chance: random.Random, most: int = 200) -> bytes:
     """Bytes of no protocol, or an echo among them."""
     noise = chance.randbytes(chance.randint(0, most))
     return chance.choice(
-        [noise, noise + chance.choice(ECHOES) + noise, chance.choice(ECHOES), b"", b"\x00", b"9" * 5000]
+        [
+            noise,
+            noise + chance.choice(ECHOES) + noise,
+            chance.choice(ECHOES),
+            b"",
+            b"\x00",
+            b"9" * 5000,
+        ]
     )
 
 
@@ -54,7 +82,14 @@ def number(chance: random.Random) -> bytes:
     """What may stand for a number."""
     values = [0, 1, 50, len(MAIL), 1 << 31, 1 << 63, 10**20, 10**4500, -1]
     return chance.choice(
-        [*[b"%d" % v if v < 10**4000 else b"9" * 4600 for v in values], b"x", b"0x10", b"1.5", b"", b"\xb2"]
+        [
+            *[b"%d" % v if v < 10**4000 else b"9" * 4600 for v in values],
+            b"x",
+            b"0x10",
+            b"1.5",
+            b"",
+            b"\xb2",
+        ]
     )
 
 
@@ -62,33 +97,79 @@ def http_headers(chance: random.Random) -> list[bytes]:
     """Headers, of which some are sound."""
     echo = chance.choice(ECHOES)
     some = [
-        b"Content-Length: " + number(chance), b"Content-Length: %d" % len(MAIL), b"Transfer-Encoding: chunked",
-        b"Transfer-Encoding: " + garbage(chance, 20), b"Content-Encoding: " + chance.choice([b"gzip", b"br", b"deflate", echo]),
-        b"ETag: " + garbage(chance, 20), b'ETag: "' + echo + b'"', b"Last-Modified: " + garbage(chance, 30),
-        b"Last-Modified: Sun, 01 Feb 2004 00:00:00 +" + number(chance)[:40], b"Retry-After: " + number(chance),
-        b"Content-Range: bytes " + number(chance) + b"-" + number(chance) + b"/*", b"Content-Type: text/html " + echo,
-        b"Set-Cookie: a=" + echo, garbage(chance), b"X: " + b"y" * chance.choice([10, 100_000, 300_000]),
-        b"\r\n".join([b"X-%d: y" % n for n in range(chance.choice([3, 20_000]))]), b" folded: " + echo,
-    ]  # fmt: skip
+        b"Content-Length: " + number(chance),
+        b"Content-Length: %d" % len(MAIL),
+        b"Transfer-Encoding: chunked",
+        b"Transfer-Encoding: " + garbage(chance, 20),
+        b"Content-Encoding: " + chance.choice([b"gzip", b"br", b"deflate", echo]),
+        b"ETag: " + garbage(chance, 20),
+        b'ETag: "' + echo + b'"',
+        b"Last-Modified: " + garbage(chance, 30),
+        b"Last-Modified: Sun, 01 Feb 2004 00:00:00 +" + number(chance)[:40],
+        b"Retry-After: " + number(chance),
+        b"Content-Range: bytes " + number(chance) + b"-" + number(chance) + b"/*",
+        b"Content-Type: text/html " + echo,
+        b"Set-Cookie: a=" + echo,
+        garbage(chance),
+        b"X: " + b"y" * chance.choice([10, 100_000, 300_000]),
+        b"\r\n".join([b"X-%d: y" % n for n in range(chance.choice([3, 20_000]))]),
+        b" folded: " + echo,
+    ]
     return chance.sample(some, chance.randint(0, 4))
 
 
 def http_answer(chance: random.Random) -> bytes:
     """An answer that is sound in parts."""
-    code = chance.choice([b"200", b"200", b"200", b"206", b"304", b"302", b"401", b"404", b"410", b"416", b"429", b"500",
-                          b"100", b"101", b"103", b"999", b"-1", b"2000", b"abc"])  # fmt: skip
+    code = chance.choice(
+        [
+            b"200",
+            b"200",
+            b"200",
+            b"206",
+            b"304",
+            b"302",
+            b"401",
+            b"404",
+            b"410",
+            b"416",
+            b"429",
+            b"500",
+            b"100",
+            b"101",
+            b"103",
+            b"999",
+            b"-1",
+            b"2000",
+            b"abc",
+        ]
+    )
     reason = chance.choice([b"OK", *ECHOES, garbage(chance)])
     first = chance.choice(
-        [b"HTTP/1.1 " + code + b" " + reason] * 9 + [garbage(chance), b"HTTP/9.9 200 OK", b"* OK IMAP ready"]
+        [b"HTTP/1.1 " + code + b" " + reason] * 9
+        + [garbage(chance), b"HTTP/9.9 200 OK", b"* OK IMAP ready"]
     )
     headers = http_headers(chance)
     if code == b"302" or chance.random() < 0.1:
         headers.append(b"Location: " + chance.choice(PRIVATE).encode("latin-1"))
-    body = chance.choice([
-        MAIL, MAIL[:100], b"", garbage(chance, 5000), gzip.compress(MAIL), gzip.compress(MAIL)[:50], MAIL + b"x" * (2 << 20),
-        BOMB, b"5\r\nFrom \r\n0\r\n\r\n", b"ffffffffff\r\nabc", b"5;" + b"x" * 200_000,
-        b"1\r\nF\r\n" * 5000, b"<html>" + chance.choice(ECHOES), b"\xfd7zXZ\x00" + garbage(chance), b"BZh9" + garbage(chance),
-    ])  # fmt: skip
+    body = chance.choice(
+        [
+            MAIL,
+            MAIL[:100],
+            b"",
+            garbage(chance, 5000),
+            gzip.compress(MAIL),
+            gzip.compress(MAIL)[:50],
+            MAIL + b"x" * (2 << 20),
+            BOMB,
+            b"5\r\nFrom \r\n0\r\n\r\n",
+            b"ffffffffff\r\nabc",
+            b"5;" + b"x" * 200_000,
+            b"1\r\nF\r\n" * 5000,
+            b"<html>" + chance.choice(ECHOES),
+            b"\xfd7zXZ\x00" + garbage(chance),
+            b"BZh9" + garbage(chance),
+        ]
+    )
     return first + b"\r\n" + b"".join(h + b"\r\n" for h in headers) + b"\r\n" + body
 
 
@@ -128,18 +209,46 @@ def _web_answer(chance: random.Random) -> Any:
 def imap_line(chance: random.Random) -> bytes:
     """An untagged or tagged line, or none of IMAP at all."""
     echo, size = chance.choice(ECHOES), number(chance)
-    return chance.choice([
-        b"* BYE " + echo, b"TAG NO " + echo, b"TAG BAD " + echo, b"TAG NO LINE", b"TAG OK [" + echo + b"] done", b"+ " + echo, b"*",
-        b"* OK [UIDVALIDITY " + size + b"] x", b"* " + size + b" EXISTS", b"* SEARCH " + size, b"* SEARCH 1 2 " + echo,
-        b"* SEARCH", b"* 1 FETCH (UID " + size + b" RFC822.SIZE 50)", b"* 1 FETCH (UID 1 RFC822.SIZE " + size + b")",
-        b"* 1 FETCH (UID 1 BODY[] {" + size + b"}", b"* 1 FETCH (UID 1 BODY[] {3}\r\nabc)", b"* 1 FETCH (UID 99 BODY[] {3}\r\nabc)",
-        b'* 1 FETCH (UID 1 BODY[] "' + echo + b'" INTERNALDATE "01-Jan-0001 00:00:00 +0000")', b"* 1 FETCH (UID 1 BODY[] NIL)",
-        b'* 1 FETCH (UID 1 INTERNALDATE "99-Xxx-9999 99:99:99 +9999" BODY[] {0}\r\n)', b"* 1 FETCH " + b"(" * 3000,
-        b'* 1 FETCH (UID 1 ENVELOPE (NIL) BODY ("' + echo, b"* FETCH", b"* 1 FETCH (((1 2) 3))", b"* VANISHED 1:3", b"ZZZ1 OK x",
-        b"* CAPABILITY " + garbage(chance, 20), b"* LIST () \"/\" " + echo, b"* FLAGS", b"{" + size + b"}", garbage(chance),
-        b"x" * chance.choice([10, 1_500_000]), b"* OK still\r\n" * chance.choice([10, 200_000]), b"* PREAUTH " + echo,
-        b"* 1 EXPUNGE", b"* ESEARCH (TAG \"TAG\") UID ALL 1:3",
-    ])  # fmt: skip
+    return chance.choice(
+        [
+            b"* BYE " + echo,
+            b"TAG NO " + echo,
+            b"TAG BAD " + echo,
+            b"TAG NO LINE",
+            b"TAG OK [" + echo + b"] done",
+            b"+ " + echo,
+            b"*",
+            b"* OK [UIDVALIDITY " + size + b"] x",
+            b"* " + size + b" EXISTS",
+            b"* SEARCH " + size,
+            b"* SEARCH 1 2 " + echo,
+            b"* SEARCH",
+            b"* 1 FETCH (UID " + size + b" RFC822.SIZE 50)",
+            b"* 1 FETCH (UID 1 RFC822.SIZE " + size + b")",
+            b"* 1 FETCH (UID 1 BODY[] {" + size + b"}",
+            b"* 1 FETCH (UID 1 BODY[] {3}\r\nabc)",
+            b"* 1 FETCH (UID 99 BODY[] {3}\r\nabc)",
+            b'* 1 FETCH (UID 1 BODY[] "' + echo + b'" INTERNALDATE "01-Jan-0001 00:00:00 +0000")',
+            b"* 1 FETCH (UID 1 BODY[] NIL)",
+            b'* 1 FETCH (UID 1 INTERNALDATE "99-Xxx-9999 99:99:99 +9999" BODY[] {0}\r\n)',
+            b"* 1 FETCH " + b"(" * 3000,
+            b'* 1 FETCH (UID 1 ENVELOPE (NIL) BODY ("' + echo,
+            b"* FETCH",
+            b"* 1 FETCH (((1 2) 3))",
+            b"* VANISHED 1:3",
+            b"ZZZ1 OK x",
+            b"* CAPABILITY " + garbage(chance, 20),
+            b'* LIST () "/" ' + echo,
+            b"* FLAGS",
+            b"{" + size + b"}",
+            garbage(chance),
+            b"x" * chance.choice([10, 1_500_000]),
+            b"* OK still\r\n" * chance.choice([10, 200_000]),
+            b"* PREAUTH " + echo,
+            b"* 1 EXPUNGE",
+            b'* ESEARCH (TAG "TAG") UID ALL 1:3',
+        ]
+    )
 
 
 def imap_answer(chance: random.Random, true: Answer) -> Answer:
@@ -191,15 +300,22 @@ def _fetched(folder: Path, source: dict[str, Any], server: Archives | None) -> N
 def _no_secret(text: str) -> None:
     plain = text.lower()
     assert (
-        SECRET.lower() not in plain and SECRET[:16].lower() not in plain and SECRET[-16:].lower() not in plain
+        SECRET.lower() not in plain
+        and SECRET[:16].lower() not in plain
+        and SECRET[-16:].lower() not in plain
     ), text
     assert not any(
-        core in text for core in (BASIC.decode()[:20], base64.b64encode(SECRET.encode()).decode()[:20])
+        core in text
+        for core in (BASIC.decode()[:20], base64.b64encode(SECRET.encode()).decode()[:20])
     ), text
 
 
 def converse(
-    case: Case, count: int, folder: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+    case: Case,
+    count: int,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    log: pytest.LogCaptureFixture,
 ) -> None:
     """`count` conversations; a failure names the seed."""
     for name in ("FUZZED_USER", "OTHER_USER"):
@@ -213,7 +329,9 @@ def converse(
                 case(chance, folder / f"{case.__name__}-{seed}")
                 _no_secret(log.text)
             except BaseException as error:
-                error.add_note(f"{case.__name__}, seed {seed}: WEFT_FUZZ_SEED={seed} begins with it")
+                error.add_note(
+                    f"{case.__name__}, seed {seed}: WEFT_FUZZ_SEED={seed} begins with it"
+                )
                 raise
         log.clear()
 

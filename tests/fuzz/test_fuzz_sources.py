@@ -23,20 +23,46 @@ DAY = json.dumps([{"ts": "1736937000.1", "user": "U1", "text": "from Slack"}]).e
 DISCORD = json.dumps(
     {
         "messages": [
-            {"timestamp": "2025-01-15T10:30:00Z", "author": {"name": "ada"}, "content": "from Discord"}
+            {
+                "timestamp": "2025-01-15T10:30:00Z",
+                "author": {"name": "ada"},
+                "content": "from Discord",
+            }
         ]
     }
 ).encode()
 MEMBERS = {
-    "users.json": b'[{"id": "U1", "real_name": "Ada"}]', "general/1.json": DAY, "one.json": DISCORD,
+    "users.json": b'[{"id": "U1", "real_name": "Ada"}]',
+    "general/1.json": DAY,
+    "one.json": DISCORD,
     "rows.csv": b"timestamp,author,message\n2025-01-15 10:30,ada,from a table\n",
     "_chat.txt": b"27.03.25, 18:02 - Ada: from WhatsApp\n",
-}  # fmt: skip
+}
 LINES = (
-    "# A heading", "---", "a: &a [*a, *a]", "tags: [x, {y: z}]", "> " * 900 + "deep", "[[" * 2000, "![" * 2000 + "]" * 2000,
-    "`" * 5000, "* " * 900, "x" * 50_000, "| a " * 3000, "<div>" * 5000, "%%", "***" * 5000, "[a]: <b>", "\0", "\ufeff",
-    "```", "#tag" * 3000, "$$", "&#x110000;", "\u202e\ud7ff", "date: 9999-99-99",
-)  # fmt: skip
+    "# A heading",
+    "---",
+    "a: &a [*a, *a]",
+    "tags: [x, {y: z}]",
+    "> " * 900 + "deep",
+    "[[" * 2000,
+    "![" * 2000 + "]" * 2000,
+    "`" * 5000,
+    "* " * 900,
+    "x" * 50_000,
+    "| a " * 3000,
+    "<div>" * 5000,
+    "%%",
+    "***" * 5000,
+    "[a]: <b>",
+    "\0",
+    "\ufeff",
+    "```",
+    "#tag" * 3000,
+    "$$",
+    "&#x110000;",
+    "\u202e\ud7ff",
+    "date: 9999-99-99",
+)
 
 
 def take_stock(work: Workspace) -> tuple[list[bytes], list[str], int]:
@@ -50,15 +76,21 @@ def take_stock(work: Workspace) -> tuple[list[bytes], list[str], int]:
             found = list(sources.mails(partition))
             mails += [m.data for m in found if not m.fault]
             made = read_mail(
-                found, source=partition.source, partition=partition.name, list_id=partition.list_id,
+                found,
+                source=partition.source,
+                partition=partition.name,
+                list_id=partition.list_id,
                 settings=work.settings.mail,
-            )  # fmt: skip
+            )
             rows += made.messages.num_rows
             quarantined += made.quarantine["place"].to_pylist()
         elif partition.source_type == "documents":
             files = list(sources.files(partition))
             documents = read_documents(
-                files, source=partition.source, partition=partition.name, settings=work.settings.documents
+                files,
+                source=partition.source,
+                partition=partition.name,
+                settings=work.settings.documents,
             )
             assert documents.documents.num_rows + documents.quarantine.num_rows == len(files)
             rows += documents.documents.num_rows
@@ -73,9 +105,10 @@ def take_stock(work: Workspace) -> tuple[list[bytes], list[str], int]:
 def broken_sources(folder: Path, seed: int, random_: random.Random) -> None:
     """Mail, notes and a repository of which random members are broken: the others are read, those have a reason."""
     work = Workspace(folder).configure(
-        {"name": "mail", "kind": "mbox", "path": "mail/*"}, {"name": "notes", "kind": "vault", "path": "notes"},
+        {"name": "mail", "kind": "mbox", "path": "mail/*"},
+        {"name": "notes", "kind": "vault", "path": "notes"},
         {"name": "list", "kind": "public_inbox", "path": "inbox"},
-    )  # fmt: skip
+    )
     (folder / "notes").mkdir()
     sound: set[bytes] = set()
     notes, broken = 0, set()
@@ -117,7 +150,9 @@ def mutated_archive(folder: Path, seed: int, random_: random.Random) -> None:
         epoch.import_mails([mail(number) for number in range(5)])
         if random_.random() < 0.5:
             epoch.git("repack", "-adq")
-        files = [p for p in sorted(epoch.folder.rglob("*")) if p.is_file() and "hooks" not in p.parts]
+        files = [
+            p for p in sorted(epoch.folder.rglob("*")) if p.is_file() and "hooks" not in p.parts
+        ]
         for path in random_.sample(files, random_.randint(1, 3)):
             path.chmod(0o644)
             path.write_bytes(mutated(path.read_bytes(), random_))
@@ -127,13 +162,17 @@ def mutated_archive(folder: Path, seed: int, random_: random.Random) -> None:
         packed = PACKERS[ending](mbox([Mail(number) for number in range(random_.randint(1, 60))]))
         work.write(f"dev.mbox{ending}", mutated(packed, random_))
     else:
-        work = Workspace(folder).configure({"name": "chats", "kind": "conversation", "path": "mail"})
+        work = Workspace(folder).configure(
+            {"name": "chats", "kind": "conversation", "path": "mail"}
+        )
         data = io.BytesIO()
         with zipfile.ZipFile(
             data, "w", random_.choice([zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED])
         ) as archive:
             for name in random_.sample([*MEMBERS], random_.randint(1, len(MEMBERS))):
-                content = mutated(MEMBERS[name], random_) if random_.random() < 0.3 else MEMBERS[name]
+                content = (
+                    mutated(MEMBERS[name], random_) if random_.random() < 0.3 else MEMBERS[name]
+                )
                 archive.writestr(name, content)
         (folder / "mail" / "x.zip").write_bytes(mutated(data.getvalue(), random_))
         for name, content in MEMBERS.items():
@@ -167,10 +206,13 @@ def hostile_vault(folder: Path, seed: int, random_: random.Random) -> None:
         os.chdir(before)
     for number in range(random_.randint(1, 6)):
         odd = bytes(
-            random_.choice(b"\n\r\t \\*?[]'\"%.#^|:\xff\xe9\x80ab") for _ in range(random_.randint(1, 40))
+            random_.choice(b"\n\r\t \\*?[]'\"%.#^|:\xff\xe9\x80ab")
+            for _ in range(random_.randint(1, 40))
         )
         path = notes / os.fsdecode(
-            odd + b"%d." % number + random_.choice([b"md"] * 12 + [b"rst", b"html", b"txt", b"\xe9"])
+            odd
+            + b"%d." % number
+            + random_.choice([b"md"] * 12 + [b"rst", b"html", b"txt", b"\xe9"])
         )
         if random_.random() < 0.3:
             random_.choice(UNREADABLE)(path)
@@ -181,7 +223,9 @@ def hostile_vault(folder: Path, seed: int, random_: random.Random) -> None:
         if random_.random() < 0.3:
             text = f"---\n{text}\n---\n"
         if random_.random() < 0.1:
-            levels = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))
+            levels = "\n".join(
+                f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)
+            )
             text = f"---\na0: &a0 [x]\n{levels}\n---\n"
         data = text.encode(random_.choice(["utf-8", "utf-8", "utf-16", "utf-32"]), "replace")
         path.write_bytes(mutated(data, random_) if random_.random() < 0.3 else data)
@@ -202,4 +246,6 @@ def test_many_broken_sources(tmp_path: Path, case: Case):
             except Exception as error:
                 error.add_note(f"seed {seed} of {case.__name__}")
                 raise
-        subprocess.run(["rm", "-rf", str(tmp_path / str(seed))], check=True)  # shutil cannot go so deep
+        subprocess.run(
+            ["rm", "-rf", str(tmp_path / str(seed))], check=True
+        )  # shutil cannot go so deep

@@ -65,9 +65,11 @@ def fed_http(folder: Path, feed: Feed) -> Iterator[Remote]:
             server.files[path] = mbox(discussion(month * 1000, 200, "compactor"))
             server.plan[path] = [in_blocks(feed.noted)] * 10_000
         yield {
-            "kind": "http", "url": f"{server.address}/{{year}}-{{month:02}}", "since": "2004-01/2004-03",
+            "kind": "http",
+            "url": f"{server.address}/{{year}}-{{month:02}}",
+            "since": "2004-01/2004-03",
             "requests_per_minute": 10_000,
-        }  # fmt: skip
+        }
 
 
 @contextmanager
@@ -78,9 +80,12 @@ def fed_imap(folder: Path, feed: Feed) -> Iterator[Remote]:
     script["BODIES"] = in_pieces(script["BODIES"], feed)
     with scripted_imap(script) as port:
         yield {
-            "kind": "imap", "host": f"127.0.0.1:{port}", "tls": "off", "credentials": "KILLED",
+            "kind": "imap",
+            "host": f"127.0.0.1:{port}",
+            "tls": "off",
+            "credentials": "KILLED",
             "requests_per_minute": 10_000,
-        }  # fmt: skip
+        }
 
 
 @contextmanager
@@ -105,8 +110,10 @@ def _serve(server: Archives, repository: Path, feed: Feed) -> None:
 KILLS = 6
 """Moments at which fetches are killed, spread over the blocks of a whole one."""
 KINDS: dict[str, tuple[str, Callable[[Path, Feed], Any]]] = {
-    "http": ("mbox", fed_http), "imap": ("maildir", fed_imap), "git": ("public_inbox", fed_git),
-}  # fmt: skip
+    "http": ("mbox", fed_http),
+    "imap": ("maildir", fed_imap),
+    "git": ("public_inbox", fed_git),
+}
 
 
 def workspace(folder: Path, kind: str, remote: Remote) -> Workspace:
@@ -122,7 +129,9 @@ def state(folder: Path, kind: str) -> State:
         return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
     mirror = ["git", "--git-dir", str(root / "git/0.git")]
     subprocess.run([*mirror, "fsck", "--full"], check=True, capture_output=True)
-    asked = subprocess.run([*mirror, "log", "--all", "--format=%H %s"], check=True, capture_output=True)
+    asked = subprocess.run(
+        [*mirror, "log", "--all", "--format=%H %s"], check=True, capture_output=True
+    )
     return {"log": asked.stdout}
 
 

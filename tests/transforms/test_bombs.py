@@ -25,7 +25,9 @@ TIMES, ALLOWED = 4, 9
 
 def mail(text: str) -> None:
     raw = [RawMail("f:0", f"From: a@b.c\n{text}".encode())]
-    messages = read_mail(raw, source="s", partition="u", list_id=None, settings=MailSettings()).messages
+    messages = read_mail(
+        raw, source="s", partition="u", list_id=None, settings=MailSettings()
+    ).messages
     assert messages.num_rows == 1
     message_blocks(messages, BlockSettings(), threads=1)
 
@@ -46,19 +48,33 @@ TYPE = "Content-Type: multipart/mixed; boundary=b"
 BOMBS = {
     "divs of a page": Bomb(document("html"), lambda n: "<div>x" * n, 8000),
     "divs of a mail": Bomb(html_text, lambda n: "<div>" * n + "x", 8000),
-    "divs of a book": Bomb(lambda text: read_format(epub({"a.xhtml": text}), "epub"), lambda n: "<div>x" * n, 4000),
+    "divs of a book": Bomb(
+        lambda text: read_format(epub({"a.xhtml": text}), "epub"), lambda n: "<div>x" * n, 4000
+    ),
     "divs in Markdown": Bomb(document("md"), lambda n: "<div>\n" * n, 20_000),
     "quotes of HTML": Bomb(html_text, lambda n: '<div class="gmail_quote">x' * n, 2000),
-    "quotes of Outlook": Bomb(html_text, lambda n: '<div style="border:none;border-top:solid">x</div>' * n, 600),
-    "tags that nothing closes": Bomb(html_text, lambda n: "".join(f"<font size={i}>x<p>" for i in range(n)), 200),
+    "quotes of Outlook": Bomb(
+        html_text, lambda n: '<div style="border:none;border-top:solid">x</div>' * n, 600
+    ),
+    "tags that nothing closes": Bomb(
+        html_text, lambda n: "".join(f"<font size={i}>x<p>" for i in range(n)), 200
+    ),
     "an attribute": Bomb(html_text, lambda n: f'<div style="{"border-left:a " * n}">x', 20_000),
-    "attributes": Bomb(document("html"), lambda n: f"<div {' '.join(f'a{i}=1' for i in range(n))}>x", 8000),
+    "attributes": Bomb(
+        document("html"), lambda n: f"<div {' '.join(f'a{i}=1' for i in range(n))}>x", 8000
+    ),
     "a table": Bomb(html_text, lambda n: "<table>" + "<tr><td>x<td>1" * n, 600),
     "tables": Bomb(html_text, lambda n: "<table><tr><td>x" * n, 300),
-    "MIME in MIME": Bomb(mail, lambda n: "".join(f"{TYPE}{i}\n\n--b{i}\n" for i in range(n)) + "\nx\n", 450),
+    "MIME in MIME": Bomb(
+        mail, lambda n: "".join(f"{TYPE}{i}\n\n--b{i}\n" for i in range(n)) + "\nx\n", 450
+    ),
     "parts of MIME": Bomb(mail, lambda n: f"{TYPE}\n\n" + "--b\n\nx\n" * n + "--b--\n", 1000),
-    "a header": Bomb(mail, lambda n: f"References: {'<' * n}\nTo: {'(' * n}\nSubject: {'[a ' * n}\n\nx\n", 60_000),
-    "encoded words": Bomb(mail, lambda n: "Subject: " + "=?utf-8?q?a?= " * n + "\n y" * n + "\n\nx\n", 20_000),
+    "a header": Bomb(
+        mail, lambda n: f"References: {'<' * n}\nTo: {'(' * n}\nSubject: {'[a ' * n}\n\nx\n", 60_000
+    ),
+    "encoded words": Bomb(
+        mail, lambda n: "Subject: " + "=?utf-8?q?a?= " * n + "\n y" * n + "\n\nx\n", 20_000
+    ),
     "entities": Bomb(html_text, lambda n: "&ampx&amp;" * n, 20_000),
     "quotes of Markdown": Bomb(document("md"), lambda n: "> > > - - x\n" * n, 2000),
     "marks of quotes": Bomb(
@@ -71,12 +87,14 @@ BOMBS = {
     ),
     "sections of reStructuredText": Bomb(document("rst"), lambda n: "- x\n\n" * n, 60),
     "a line of a mail": Bomb(mail, lambda n: "\n" + "x" * n, 400_000),
-    "a log in a mail": Bomb(mail, lambda n: "\n" + "2024-01-01 00:00:00 LOG: checkpoint\n" * n, 5000),
+    "a log in a mail": Bomb(
+        mail, lambda n: "\n" + "2024-01-01 00:00:00 LOG: checkpoint\n" * n, 5000
+    ),
     "dates of quotes": Bomb(mail, lambda n: "\n" + "On Mon, 1 Jan 2001\n" * n, 5000),
     "ends of mails": Bomb(mail, lambda n: "\n" + "-- \n" * n, 10_000),
     "hunks of a mail": Bomb(mail, lambda n: "\n" + "@@ -1,9 +1,9 @@\n" * n, 5000),
     "names of quotes": Bomb(mail, lambda n: "\n" + "a <b@c>:\n" * n, 10_000),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", some(BOMBS, each=3))
@@ -89,7 +107,7 @@ def test_a_bomb_takes_time_by_its_size(name: str) -> None:
 NAMES = (
     "div span p li ul td tr table caption b font a nobr form select option optgroup button object svg math template title "
     "script textarea iframe h1 blockquote foo rt foreignObject br wbr input center frameset body plaintext"
-)  # fmt: skip
+)
 TAGS = st.builds(
     str.format,
     st.sampled_from(
@@ -109,5 +127,8 @@ def test_no_tags_nest_deeper_than_allowed(before: list[str], repeated: list[str]
     root = LexborHTMLParser(markup).root
     level, depth = [root], 0
     while level and depth < 3 * MAX_LEVELS:
-        level, depth = [child for node in level if node for child in node.iter(include_text=False)], depth + 1
+        level, depth = (
+            [child for node in level if node for child in node.iter(include_text=False)],
+            depth + 1,
+        )
     assert depth <= 2 * MAX_LEVELS

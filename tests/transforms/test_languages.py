@@ -10,7 +10,9 @@ SENTENCES = toml_file(__name__, "sentences.toml")
 
 
 def test_a_sentence_of_each_language_is_known():
-    assert {name: language_of(text) for name, text in SENTENCES.items()} == {name: name for name in SENTENCES}
+    assert {name: language_of(text) for name, text in SENTENCES.items()} == {
+        name: name for name in SENTENCES
+    }
     assert set(SENTENCES) == set(language_names().values())
 
 
@@ -27,4 +29,6 @@ def test_the_language_of_most_texts_is_counted_among_those_that_have_one():
 
 
 def test_queries_in_english_leave_out_the_words_they_left_out_before():
-    assert len(function_words("english")) == 49 and SearchSettings().stopwords == function_words("english")
+    assert len(function_words("english")) == 49 and SearchSettings().stopwords == function_words(
+        "english"
+    )

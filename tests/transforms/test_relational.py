@@ -28,10 +28,21 @@ QUOTED = """The planner looks at every index of a table before it takes the firs
 which costs a millisecond a table, and more where a table has many of them to look at,
 so that a query over a hundred tables takes a tenth of a second before it has begun."""
 TABLES = (
-    "messages", "message_chunks", "documents", "document_chunks",
-    "conversation_chunks", "memberships", "threads", "thread_tree", "inferred_quotes", "chunk_context",
-    "embeddings", "embedding_refusals", "message_references", "measure_counts",
-)  # fmt: skip
+    "messages",
+    "message_chunks",
+    "documents",
+    "document_chunks",
+    "conversation_chunks",
+    "memberships",
+    "threads",
+    "thread_tree",
+    "inferred_quotes",
+    "chunk_context",
+    "embeddings",
+    "embedding_refusals",
+    "message_references",
+    "measure_counts",
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +55,18 @@ def lake_tables(tmp_path_factory: pytest.TempPathFactory, once: Once) -> dict[st
         {"name": "notes", "kind": "vault", "path": "notes"},
     )
     replies = [
-        Mail(400, f"A question about it.\n\n{QUOTED}\n\nIs that so? Write to ann@example.org.", "Planner"),
-        Mail(401, f"{QUOTED}\n\nNo, it takes the first one that fits.", "Re: Planner", 400, "bo@example.org"),
+        Mail(
+            400,
+            f"A question about it.\n\n{QUOTED}\n\nIs that so? Write to ann@example.org.",
+            "Planner",
+        ),
+        Mail(
+            401,
+            f"{QUOTED}\n\nNo, it takes the first one that fits.",
+            "Re: Planner",
+            400,
+            "bo@example.org",
+        ),
         Mail(
             402,
             f"> {QUOTED}".replace("\n", "\n> ") + "\n\nIt was so in March.",
@@ -59,7 +80,10 @@ def lake_tables(tmp_path_factory: pytest.TempPathFactory, once: Once) -> dict[st
         Mail(404, 'Fixes: 0123456789ab ("planner: look at less")', "[PATCH] planner: look at more"),
     ]
     work.write("dev/dev.2004-03.mbox", [*replies, *fixes])
-    work.put("notes/Compaction.md", "# Compaction\n\nRuns become one.\n\n## Pauses\n\nA pause is a fault.\n")
+    work.put(
+        "notes/Compaction.md",
+        "# Compaction\n\nRuns become one.\n\n## Pauses\n\nA pause is a fault.\n",
+    )
     return opened(once(work))
 
 
@@ -67,7 +91,9 @@ def opened(work: Workspace) -> dict[str, ibis.Table]:
     """TABLES by name, over all partitions, and the mails with parsed titles."""
     manager = LakeIOManager(work.lake)
     parted = {table for source_type in SOURCE_TYPES for table in source_type.tables}
-    tables = {t: manager.table(t, work.lake.partitions(t) if t in parted else [None]) for t in TABLES}
+    tables = {
+        t: manager.table(t, work.lake.partitions(t) if t in parted else [None]) for t in TABLES
+    }
     titled = references.titled_mails(tables["messages"].to_pyarrow())
     return tables | {"titled_mails": ibis.memtable(titled)}
 
@@ -77,7 +103,9 @@ def as_a_join(table: ibis.Table) -> ibis.Table:
     key = table.columns[0]
     other = table.select(other_key=key).distinct()
     joined = table.view().left_join(other, [(key, "other_key")])
-    return joined.select(**{name: ibis.coalesce(joined[name], joined[name]) for name in table.columns})
+    return joined.select(
+        **{name: ibis.coalesce(joined[name], joined[name]) for name in table.columns}
+    )
 
 
 FORMS: Mapping[str, Callable[[ibis.Table], ibis.Table]] = {
@@ -101,15 +129,21 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
     "embedding.embedded_text.parent_context": lambda t: embedded_text.parent_context(
         _requoted(t), t.messages, t.thread_tree, t.inferred_quotes
     ),
-    "embedding.embedded_text.parent_texts": lambda t: embedded_text.parent_texts(t.message_chunks, t.thread_tree),
+    "embedding.embedded_text.parent_texts": lambda t: embedded_text.parent_texts(
+        t.message_chunks, t.thread_tree
+    ),
     "embedding.embedded_text.published_chunks": lambda t: embedded_text.published_chunks(
         t.message_chunks, t.document_chunks, t.conversation_chunks, t.memberships
     ),
     "embedding.embedded_text.chunks_with_quotes": lambda t: embedded_text.chunks_with_quotes(
         _requoted(t), t.inferred_quotes
     ),
-    "embedding.embedded_text.quoting_bodies": lambda t: embedded_text.quoting_bodies(t.messages, t.inferred_quotes),
-    "embedding.embedded_text.texts_by_partition": lambda t: embedded_text.texts_by_partition(_texts(t)),
+    "embedding.embedded_text.quoting_bodies": lambda t: embedded_text.quoting_bodies(
+        t.messages, t.inferred_quotes
+    ),
+    "embedding.embedded_text.texts_by_partition": lambda t: embedded_text.texts_by_partition(
+        _texts(t)
+    ),
     "embedding.embedded_text.texts_to_embed": lambda t: embedded_text.texts_to_embed(
         t.message_chunks, t.chunk_context
     ),
@@ -124,17 +158,23 @@ CASES: Mapping[str, Callable[[SimpleNamespace], Any]] = {
     "embedding.embedded_text.batches": lambda t: embedded_text.batches(
         _texts(t), t.chunk_context.order_by("checksum").checksum.to_pyarrow().to_pylist(), 2
     ),
-    "mail.threads.corpus_measures.corpus_measures": lambda t: corpus_measures.corpus_measures(t.measure_counts),
-    "mail.threads.references.message_links": lambda t: references.message_links(t.message_references, t.titled_mails),
+    "mail.threads.corpus_measures.corpus_measures": lambda t: corpus_measures.corpus_measures(
+        t.measure_counts
+    ),
+    "mail.threads.references.message_links": lambda t: references.message_links(
+        t.message_references, t.titled_mails
+    ),
     "mail.threads.threads.canonical": lambda t: threads.canonical(t.messages, t.memberships),
     "mail.threads.threads.memberships": lambda t: threads.memberships(t.messages),
-}  # fmt: skip
+}
 
 
 WINDOWED = {
-    "embedding.embedded_text.parent_context", "embedding.embedded_text.parent_texts",
-    "mail.threads.corpus_measures.corpus_measures", "mail.threads.threads.memberships",
-}  # fmt: skip
+    "embedding.embedded_text.parent_context",
+    "embedding.embedded_text.parent_texts",
+    "mail.threads.corpus_measures.corpus_measures",
+    "mail.threads.threads.memberships",
+}
 """Ibis translates no window to Polars."""
 
 
@@ -215,7 +255,12 @@ def rows(result: Any) -> list[Any]:
         case pa.Table() | pa.RecordBatch():
             return sorted(result.to_pylist(), key=repr)
         case sent_texts.Sent():
-            return [*rows(result.texts), sorted(result.renamed.items()), result.finds, result.withheld]
+            return [
+                *rows(result.texts),
+                sorted(result.renamed.items()),
+                result.finds,
+                result.withheld,
+            ]
         case dict():
             return [(name, row) for name, part in sorted(result.items()) for row in rows(part)]
         case Iterator():
@@ -242,6 +287,8 @@ def relational() -> Iterator[str]:
 
 def _has_tables(kind: Any) -> bool:
     fields = (
-        get_type_hints(kind) if inspect.isclass(kind) and kind.__module__.startswith("transforms") else {}
+        get_type_hints(kind)
+        if inspect.isclass(kind) and kind.__module__.startswith("transforms")
+        else {}
     )
     return kind is ibis.Table or ibis.Table in fields.values()

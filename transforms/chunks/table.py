@@ -18,11 +18,28 @@ class ChunkTables(NamedTuple):
 
 
 NEUTRAL: Mapping[str, Any] = {
-    "attachment_id": None, "parent_id": None, "heading_path": [], "title": "", "quote_lex": "", "added_lex": "",
-    "removed_lex": "", "rest_lex": "", "quote_anchor_chars": 0, "anchor_source": "none", "quote_depth_max": 0,
-    "has_patch_markers": False, "content_class": "text", "diff_files": [], "diff_functions": [], "lines_added": None,
-    "lines_removed": None, "is_quote_heavy": False, "is_code": False, "lane": "fast", "needs_parent": False,
-}  # fmt: skip
+    "attachment_id": None,
+    "parent_id": None,
+    "heading_path": [],
+    "title": "",
+    "quote_lex": "",
+    "added_lex": "",
+    "removed_lex": "",
+    "rest_lex": "",
+    "quote_anchor_chars": 0,
+    "anchor_source": "none",
+    "quote_depth_max": 0,
+    "has_patch_markers": False,
+    "content_class": "text",
+    "diff_files": [],
+    "diff_functions": [],
+    "lines_added": None,
+    "lines_removed": None,
+    "is_quote_heavy": False,
+    "is_code": False,
+    "lane": "fast",
+    "needs_parent": False,
+}
 """Values of the columns that a chunker does not fill."""
 
 
@@ -31,7 +48,8 @@ def chunk_table(columns: Mapping[str, Sequence[Any] | pa.Array]) -> pa.Table:
 
     A missing column is neutral (`NEUTRAL`) or derived: `char_count` and `text_lex` from
     `text_display`, `checksum` from `text_embed`. Raises SchemaError that names a missing column
-    that is neither, or an undeclared column."""
+    that is neither, or an undeclared column.
+    """
     filled = dict(columns)
     count = len(next(iter(filled.values()), []))
     display = filled.get("text_display", [])

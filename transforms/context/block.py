@@ -1,7 +1,8 @@
 """Passages to a block of context within a budget, which a manifest reproduces.
 
 Compiling follows the context compilation of AvocadoDB: a fixed order, a budget of tokens, no
-text twice, a citation for every passage, and a manifest that reproduces the same bytes."""
+text twice, a citation for every passage, and a manifest that reproduces the same bytes.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -57,13 +58,21 @@ class CompiledBlock(NamedTuple):
     def stopped(self) -> str:
         """Why the block holds no more: FULL if a passage was cut or did not fit, else ENDED."""
         is_cut = any(passage.cut is not None for passage in self.chosen)
-        return FULL if is_cut or any(d.reason.startswith("over_budget") for d in self.dropped) else ENDED
+        return (
+            FULL
+            if is_cut or any(d.reason.startswith("over_budget") for d in self.dropped)
+            else ENDED
+        )
 
 
 def compile_block(
-    passages: Sequence[Passage], budget_tokens: int, count: CountTokens, *, expand: bool = True,
+    passages: Sequence[Passage],
+    budget_tokens: int,
+    count: CountTokens,
+    *,
+    expand: bool = True,
     earlier: Sequence[Passage] = (),
-) -> CompiledBlock:  # fmt: skip
+) -> CompiledBlock:
     """The block of as many of `passages`, in their order, as the budget holds, without those that `earlier` blocks showed.
 
     A passage that repeats a chosen one, or that is inside or across its bytes, is left out. The first one that does not
@@ -76,7 +85,9 @@ def compile_block(
     remaining = budget_tokens - count([HEAD])[0]
     headings = count([title_line(passage) for passage in listed])
     alone = count([render_stretch([passage], is_first=False) for passage in listed])
-    joined = count([as_quote(p.text if p.turn is None else turn_line(p, said_at(p))) for p in listed])
+    joined = count(
+        [as_quote(p.text if p.turn is None else turn_line(p, said_at(p))) for p in listed]
+    )
     touched: set[tuple[str, int]] = set()
     headed: set[tuple[str, str]] = set()
     for number, passage in enumerate(listed):
@@ -92,7 +103,9 @@ def compile_block(
             chosen.append(shorter)
             remaining = 0
         elif cost + 1 > remaining:
-            dropped.append(_Omission(passage, f"over_budget: {cost} tokens, {max(remaining, 0)} are left"))
+            dropped.append(
+                _Omission(passage, f"over_budget: {cost} tokens, {max(remaining, 0)} are left")
+            )
         else:
             chosen.append(passage)
             touched |= edges(passage)
@@ -118,7 +131,8 @@ def _cut_to(passage: Passage, cost: int, budget: int, count: CountTokens) -> Pas
         ends = [m.end() for m in _SENTENCE_ENDS.finditer(passage.text, 0, length)]
         shorter = replace(passage, cut=ends[-1] if ends else length)
         is_quote = all(
-            not line.strip() or line.startswith(">") for line in passage.text[: shorter.cut].splitlines()
+            not line.strip() or line.startswith(">")
+            for line in passage.text[: shorter.cut].splitlines()
         )
         if length < 1 or is_quote:
             return None
@@ -132,9 +146,13 @@ def _expand(
     chosen: list[Passage], remaining: int, count: CountTokens, earlier: Sequence[Passage]
 ) -> list[Passage]:
     """The passages with their surroundings, as far as the remaining tokens allow."""
-    places = [n for n, passage in enumerate(chosen) if passage.around is not None and passage.cut is None]
+    places = [
+        n for n, passage in enumerate(chosen) if passage.around is not None and passage.cut is None
+    ]
     wider = [replace(chosen[n], expanded=True) for n in places]
-    costs = (count([render_stretch([p]) for p in form]) for form in ([chosen[n] for n in places], wider))
+    costs = (
+        count([render_stretch([p]) for p in form]) for form in ([chosen[n] for n in places], wider)
+    )
     result = list(chosen)
     for number, passage, narrow, wide in zip(places, wider, *costs, strict=True):
         cost = wide - narrow
@@ -149,15 +167,24 @@ def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
     """Why a passage is not shown beside the chosen ones; turns of a chat repeat each other if their texts are equal."""
     text, start, end = passage.shown
     for number, other in enumerate(chosen, start=1):
-        if passage.doc_id != other.doc_id and passage.place.split("#")[0] != other.place.split("#")[0]:
+        if (
+            passage.doc_id != other.doc_id
+            and passage.place.split("#")[0] != other.place.split("#")[0]
+        ):
             continue
         if passage.turn is not None and other.turn is not None:
             is_known = passage.turn == other.turn or passage.text == other.text
         else:
             other_text, low, high = other.shown
-            if passage.place.split("#")[0] == other.place.split("#")[0] and start < high and low < end:
+            if (
+                passage.place.split("#")[0] == other.place.split("#")[0]
+                and start < high
+                and low < end
+            ):
                 return f"overlaps: its bytes are partly those of passage {number}"
-            is_known = passage.doc_id == other.doc_id and repeated([other_text, text])[-1] is not None
+            is_known = (
+                passage.doc_id == other.doc_id and repeated([other_text, text])[-1] is not None
+            )
         if is_known:
             return f"same_text: passage {number} says it"
     return None
@@ -166,33 +193,49 @@ def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
 def manifest(compilation: CompiledBlock, facts: Mapping[str, Any]) -> dict[str, Any]:
     """The origin of a compiled block: `facts` (index version, model, settings, budget, question) and every passage."""
     return {
-        "manifest": VERSION, **facts, "block_sha256": bytes_sha256(compilation.block.encode()),
-        "block_tokens": compilation.tokens, "stopped": compilation.stopped,
+        "manifest": VERSION,
+        **facts,
+        "block_sha256": bytes_sha256(compilation.block.encode()),
+        "block_tokens": compilation.tokens,
+        "stopped": compilation.stopped,
         "chosen": [_manifest_entry(p) for p in compilation.chosen],
-        "dropped": [{**_manifest_entry(d.passage), "reason": d.reason} for d in compilation.dropped],
-    }  # fmt: skip
+        "dropped": [
+            {**_manifest_entry(d.passage), "reason": d.reason} for d in compilation.dropped
+        ],
+    }
 
 
 def _manifest_entry(passage: Passage) -> dict[str, Any]:
     text, start, end = passage.shown
     return {
-        "chunk_id": passage.chunk_id, "doc_id": passage.doc_id, "place": passage.place, "byte_start": start,
-        "byte_end": end, "lines": list(passage.shown_lines), "expanded": passage.expanded,
-        "cut": passage.cut, "text_sha256": bytes_sha256(text.encode()),
-        "similarity": passage.similarity if passage.similarity is None else round(passage.similarity, 6),
+        "chunk_id": passage.chunk_id,
+        "doc_id": passage.doc_id,
+        "place": passage.place,
+        "byte_start": start,
+        "byte_end": end,
+        "lines": list(passage.shown_lines),
+        "expanded": passage.expanded,
+        "cut": passage.cut,
+        "text_sha256": bytes_sha256(text.encode()),
+        "similarity": passage.similarity
+        if passage.similarity is None
+        else round(passage.similarity, 6),
         "score": passage.score if passage.score is None else round(passage.score, 6),
-    }  # fmt: skip
+    }
 
 
 def reproduce_block(recorded: Mapping[str, Any], passages: Mapping[str, Passage]) -> str:
     """The block of a manifest, reproduced byte for byte from `passages` by chunk.
 
-    Raises ContextError if a chunk is missing or if the bytes are not those that the manifest names."""
+    Raises ContextError if a chunk is missing or if the bytes are not those that the manifest names.
+    """
     chosen = []
     for entry in recorded["chosen"]:
         passage = passages.get(entry["chunk_id"])
         if passage is None:
-            raise ContextError(f"chunk {entry['chunk_id']} of {entry['place']} is not in the index any more")
+            raise ContextError(
+                f"chunk {entry['chunk_id']} of {entry['place']} is not in the index any more"
+            )
         chosen.append(as_shown(passage, entry))
     block = render_block(chosen)
     digest = bytes_sha256(block.encode())
@@ -208,14 +251,20 @@ def as_shown(passage: Passage, entry: Mapping[str, Any]) -> Passage:
     return replace(passage, expanded=entry["expanded"], cut=entry.get("cut"))
 
 
-def difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def difference(
+    first: Mapping[str, Any], second: Mapping[str, Any]
+) -> dict[str, list[dict[str, Any]]]:
     """The changes from one manifest to the other: passages `added`, `removed`, `moved` and `resized`."""
     old = {e["chunk_id"]: (n, e) for n, e in enumerate(first["chosen"], start=1)}
     new = {e["chunk_id"]: (n, e) for n, e in enumerate(second["chosen"], start=1)}
     stays = [c for c in new if c in old]
     # Only a passage that changed its place among those that stayed has moved.
-    moved = [(c, was) for c, was in zip(stays, (c for c in old if c in new), strict=True) if c != was]
-    resized = [c for c in stays if any(new[c][1].get(h) != old[c][1].get(h) for h in ("expanded", "cut"))]
+    moved = [
+        (c, was) for c, was in zip(stays, (c for c in old if c in new), strict=True) if c != was
+    ]
+    resized = [
+        c for c in stays if any(new[c][1].get(h) != old[c][1].get(h) for h in ("expanded", "cut"))
+    ]
 
     def entry(chunk: str, entries: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
         return {"place": entries[chunk][1]["place"], "chunk_id": chunk, **facts}

@@ -1,7 +1,8 @@
 """The parts of a text that are asked, and the results of one window as one list without repetitions: dedup, order.
 
 Frames of candidates have one row per window, query and chunk: `window_id`, `query` (number in the
-window), `chunk_id`, `document_id`, `similarity` (cosine), `score` (for the rank)."""
+window), `chunk_id`, `document_id`, `similarity` (cosine), `score` (for the rank).
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -30,15 +31,20 @@ _SHORT = 2_000
 """Characters of a window up to which parts are asked by themselves, too: in longer ones they add chance finds."""
 
 
-def strategy_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings) -> pl.DataFrame:
+def strategy_queries(
+    windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings
+) -> pl.DataFrame:
     """The queries: `window_id`, `query` and `text`, by the strategy of the settings (egregora).
 
     `windows` has doc_id, message_count and text (all its messages); `chunks` has doc_id,
-    chunk_index, token_count and text."""
+    chunk_index, token_count and text.
+    """
     by_window = windows.select(
         "text", window_id="doc_id", query=pl.lit(-1, pl.Int64), messages="message_count"
     )
-    by_chunk = chunks.select(window_id="doc_id", query=pl.col("chunk_index").cast(pl.Int64), text="text")
+    by_chunk = chunks.select(
+        window_id="doc_id", query=pl.col("chunk_index").cast(pl.Int64), text="text"
+    )
     if settings.strategy in ("window", "off"):
         by_chunk = by_chunk.clear()
     if settings.strategy in ("chunks", "off"):
@@ -89,7 +95,8 @@ def _halves(part: str) -> list[str]:
     >>> _halves("Add two-phase commit and allow scans of the index alone")
     ['Add two-phase commit', 'and allow scans of the index alone']
     >>> _halves("I was awake. It rained on that night and it was as loud as a train")
-    []"""
+    []
+    """
     halves: list[str] = []
     for piece in [] if _QUESTION.match(part) or _SENTENCES.search(part) else _AND.split(part):
         if halves and min(len(halves[-1].split()), len(piece.split()) - 1) >= _LEAST_OF_HALF:
@@ -100,12 +107,17 @@ def _halves(part: str) -> list[str]:
 
 
 def telling_terms(
-    texts: Sequence[str], df: Callable[[str], int], chunk_count: int, limit: int, stopwords: Sequence[str],
+    texts: Sequence[str],
+    df: Callable[[str], int],
+    chunk_count: int,
+    limit: int,
+    stopwords: Sequence[str],
     settings: TermSettings,
-) -> pl.DataFrame:  # fmt: skip
+) -> pl.DataFrame:
     """Columns `query` and `term`: of each text the `limit` terms with the highest tf times idf.
 
-    As Lucene's MoreLikeThis chooses them; `df` says how many chunks hold a term."""
+    As Lucene's MoreLikeThis chooses them; `df` says how many chunks hold a term.
+    """
     weight = pl.col("tf") * (1 + (chunk_count - pl.col("df") + 0.5) / (pl.col("df") + 0.5)).log()
     return (
         counted_terms(pl.Series(list(texts), dtype=pl.String), settings)
@@ -119,13 +131,18 @@ def telling_terms(
     )
 
 
-def borne_out(candidates: pl.DataFrame, searched: Sequence[int], settings: SearchSettings) -> pl.DataFrame:
+def borne_out(
+    candidates: pl.DataFrame, searched: Sequence[int], settings: SearchSettings
+) -> pl.DataFrame:
     """`candidates` (row, evidence) with `near`, the share of its score that counts: 1 for one that bears out its query, less
     for one that may fill the budget, 0 for the others and for all of a query that nothing opens. A query of row n was asked
-    of `searched[n]` chunks."""
+    of `searched[n]` chunks.
+    """
     evidence, weak = pl.col("evidence"), settings.label_weak
     way = np.clip(np.log10(np.maximum(searched, 1) / _FEW) / _DECADES, 0.0, 1.0)
-    opening = pl.Series(weak + way * (settings.label_pass - weak)).gather(candidates.get_column("row"))
+    opening = pl.Series(weak + way * (settings.label_pass - weak)).gather(
+        candidates.get_column("row")
+    )
     of_many = evidence.top_k(_MANY).sum().over("row") / _MANY
     is_open = (evidence.max().over("row") >= opening) | (of_many >= _OF_MANY * opening)
     fills = evidence >= settings.least_evidence
@@ -140,11 +157,14 @@ def in_stretches(candidates: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
     `turn` (its number in the document, else null). A turn's score is its own or a power mean of those of the found turns
     around it, scaled to the best: turns that answer together are as high as the best one; so much of it counts as `near`.
     `turns` (document_id, turn, chunk_no and further columns) are the turns that may be shown. Those around one that is near
-    stay, as near as that; a segment that is near speaks for the turns that it holds, and is not shown beside them."""
+    stay, as near as that; a segment that is near speaks for the turns that it holds, and is not shown beside them.
+    """
     steps = pl.DataFrame({"step": range(-_NEAR_TURNS, _NEAR_TURNS + 1)}, schema={"step": pl.Int64})
     share = (1 - pl.col("step").abs() / (_NEAR_TURNS + 1)) * pl.col("score").clip(0.0) ** _SHARPNESS
     segments = candidates.filter("is_segment").join(turns, on="document_id", how="semi")
-    holding = segments.select("row", "document_id", first="byte_start", last="byte_end", held="near")
+    holding = segments.select(
+        "row", "document_id", first="byte_start", last="byte_end", held="near"
+    )
     in_segment = pl.col("byte_start").is_between("first", "last").fill_null(False)
     chats = (
         candidates.drop_nulls("turn")
@@ -178,7 +198,8 @@ def deduplicate(candidates: pl.DataFrame, n: int = 1) -> pl.DataFrame:
     """The `n` best chunks of each document and window, each chunk once (egregora).
 
     A candidate without document counts as a document of its own; one without score is last of its
-    document. Documents stay in the order of their first candidate, chunks best first."""
+    document. Documents stay in the order of their first candidate, chunks best first.
+    """
     document = pl.coalesce("document_id", pl.format("\x00{}", "chunk_id"))
     numbered = candidates.with_row_index("_found").with_columns(_document=document)
     numbered = numbered.with_columns(_first=pl.col("_found").min().over("window_id", "_document"))
@@ -224,11 +245,14 @@ def _coverage(rows: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
 
     Facility location (Lin and Bilmes 2011) over the scores of the candidates, so that every part
     of a conversation pulls towards its own documents. Scores count with their fourth power, so that
-    one good match is worth more than many middling ones. Documents that add nothing follow by score."""
+    one good match is worth more than many middling ones. Documents that add nothing follow by score.
+    """
     unit = pl.coalesce("document_id", pl.format("\x00{}", "chunk_id")).alias("unit")
     most = candidates.group_by("query", unit).agg(pl.col("score").max()).sort("query")
     table = most.pivot(on="query", index="unit", values="score")
-    scores = rows.select(unit).join(table, on="unit", how="left", maintain_order="left").drop("unit")
+    scores = (
+        rows.select(unit).join(table, on="unit", how="left", maintain_order="left").drop("unit")
+    )
     matrix = np.maximum(scores.fill_null(0.0).to_numpy().T, 0.0) ** _SHARPNESS
     covered = np.zeros(len(matrix))
     remaining = np.ones(len(rows), dtype=bool)
@@ -244,9 +268,7 @@ def _coverage(rows: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
     return [*order, *np.flatnonzero(remaining).tolist()]
 
 
-_ASKS = (
-    r"(?:how|what|which|who|whose|when|where|why|(?:is|are|do|does|did|can) (?:it|the|there|we|you|they))\b"
-)
+_ASKS = r"(?:how|what|which|who|whose|when|where|why|(?:is|are|do|does|did|can) (?:it|the|there|we|you|they))\b"
 _ENDS = re.compile(rf"\n\s*\n|(?<=\?)[\"')\]]*\s+|,?[^\S\n]+(?=(?:and|or) {_ASKS})", re.I)
 """Where a paragraph ends, or a question, also one of several in a sentence."""
 _QUESTION = re.compile(rf"(?:(?:and|or) )?{_ASKS}|.*\?$", re.I | re.S)
@@ -262,7 +284,8 @@ def query_parts(text: str) -> list[str]:
     >>> query_parts("We moved to a new host. Why is the index bloated? And which lock does a vacuum take?")
     ['We moved to a new host. Why is the index bloated?', 'And which lock does a vacuum take?']
     >>> len(query_parts("\\n\\n".join(["a topic of its own " * 4] * 3)))
-    3"""
+    3
+    """
     pieces = [piece.strip() for piece in _ENDS.split(text) if piece.strip()]
     least = max(_LEAST_WORDS, len(text.split()) // _MOST)
     parts: list[str] = []

@@ -15,7 +15,8 @@ _SEED_HEAD = (
 )
 HEAD = "# Context\n"
 _ESCAPED = re.compile(
-    r"^(?= {0,3}(?:#{1,6}(?:\s|$)|(?:=+|-+)[ \t]*$|<(?:[!?]|(?:script|pre|style|textarea)\b)))", re.I | re.M
+    r"^(?= {0,3}(?:#{1,6}(?:\s|$)|(?:=+|-+)[ \t]*$|<(?:[!?]|(?:script|pre|style|textarea)\b)))",
+    re.I | re.M,
 )
 """Where a line begins a heading, makes one of the line before it, or begins raw HTML that no empty line ends."""
 _LINE_ENDS = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
@@ -35,7 +36,8 @@ class Passage:
     that, where there is one. `tags` are the document's, `page_starts` the bytes at which its pages begin. `turn` is the
     number of a turn of a chat in its window, whose text begins with a line that names speaker and time. `lines` and
     `around_lines` are the first and last line that these bytes touch, from 1. `cut` are the characters that are shown of a
-    text that does not fit as a whole."""
+    text that does not fit as a whole.
+    """
 
     chunk_id: str
     doc_id: str
@@ -86,13 +88,16 @@ def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
     """The block of related posts of the egregora design; empty without passages.
 
     Lines of a text that begin a heading, or HTML without an end, get a backslash, and code that is cut off is
-    closed, so that no text can pass for a post of its own or hide the next one."""
+    closed, so that no text can pass for a post of its own or hide the next one.
+    """
     if not passages:
         return ""
     texts = [_SEED_HEAD]
     for passage in passages:
         date = f"{passage.date:%Y-%m-%d}" if passage.date else "no date"
-        text = _ESCAPED.sub(r"\\", _LINE_ENDS.sub("\n", passage.text.rstrip()[:passage_chars])) + "..."
+        text = (
+            _ESCAPED.sub(r"\\", _LINE_ENDS.sub("\n", passage.text.rstrip()[:passage_chars])) + "..."
+        )
         if fence := closing_fence(text):
             text = f"{text}\n{fence}"
         tags = ", ".join(_one_line(t) for t in passage.tags) or "none"
@@ -125,7 +130,8 @@ def joins(passage: Passage, others: Set[tuple[str, int]]) -> bool:
 
 def stretches(chosen: Sequence[Passage]) -> list[list[Passage]]:
     """The passages as a block shows them: those under one heading together, where the first of them was, in the order of
-    their document; turns of a chat that are near each other, and texts that touch, are one stretch."""
+    their document; turns of a chat that are near each other, and texts that touch, are one stretch.
+    """
     keys = [(passage.doc_id, title_line(passage)) for passage in chosen]
     places = {key: number for number, key in reversed(list(enumerate(keys)))}
     order = sorted(range(len(chosen)), key=lambda n: (places[keys[n]], chosen[n].shown[1]))
@@ -142,7 +148,8 @@ def render_block(chosen: Sequence[Passage]) -> str:
     """The block of these passages; none of their text can pass for a line of Weft's.
 
     Passages under one heading follow each other, and the first has it. Every line of theirs begins with `> `, whichever
-    sign ends it, and their brackets of citations get a backslash: those without are Weft's."""
+    sign ends it, and their brackets of citations get a backslash: those without are Weft's.
+    """
     ordered = stretches(chosen)
     before = [None, *((stretch[0].doc_id, title_line(stretch[0])) for stretch in ordered)]
     rendered = (
@@ -174,7 +181,8 @@ def _conversation(turns: Sequence[Passage]) -> str:
 def turn_line(turn: Passage, before: str) -> str:
     """A turn with its speaker, and with its time if that differs from `before`, the time of the turn above.
 
-    Further lines are set in, so that none of them can pass for a turn."""
+    Further lines are set in, so that none of them can pass for a turn.
+    """
     first, _, text = turn.shown[0].partition("\n")
     at, day = said_at(turn), before.partition(" ")[0]
     when = at.removeprefix(f"{day} ") if day else at
@@ -196,7 +204,8 @@ def render_thread(mails: Iterable[Mapping[str, Any]]) -> str:
     """The mails of a thread below their headers; no text of theirs can pass for a header, or for a mail, of another.
 
     `mails` have message_id, author, effective_at, subject and body, where all but the first may be None. Bodies are
-    quoted as passages of a block are."""
+    quoted as passages of a block are.
+    """
     return "\n".join(map(_render_mail, mails))
 
 

@@ -33,7 +33,9 @@ its document replaces it."""
 Vectors = Callable[[Sequence[str]], Mapping[str, np.ndarray]]
 
 
-def window_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings) -> pl.DataFrame:
+def window_queries(
+    windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings
+) -> pl.DataFrame:
     """The queries of all windows (`window_id`, `query`, `text`) from `conversation_markdown` and the query chunks."""
     plain = settings.ask_with == "said"
     window_texts = windows.select("doc_id", "message_count", text="markdown")
@@ -41,7 +43,9 @@ def window_queries(windows: pl.DataFrame, chunks: pl.DataFrame, settings: Contex
         window_texts = window_texts.with_columns(
             pl.col("text").map_elements(without_headers, return_dtype=pl.String)
         )
-    texts = chunks.select("doc_id", "chunk_index", "token_count", text="text_query" if plain else "text")
+    texts = chunks.select(
+        "doc_id", "chunk_index", "token_count", text="text_query" if plain else "text"
+    )
     return steps.strategy_queries(window_texts, texts, settings)
 
 
@@ -50,12 +54,15 @@ def most_passages(settings: ContextSettings) -> int:
     return max(settings.top_k, settings.budget_tokens // _PASSAGE_TOKENS)
 
 
-def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vectors: Vectors) -> pl.DataFrame:
+def window_documents(
+    candidates: pl.DataFrame, settings: ContextSettings, vectors: Vectors
+) -> pl.DataFrame:
     """The table `conversation_documents` of candidates that may be shown: dedup, then the order of the context.
 
     Documents that only fill come behind those that cover a query. If the settings fill the budget, each turn of a chat is
     a document of its own, and further chunks follow the documents, best first, as many as a block may hold. `vectors` gets
-    only the chunks whose likeness the settings want to know."""
+    only the chunks whose likeness the settings want to know.
+    """
     candidates = shown_candidates(candidates)
     of_chat = pl.lit(settings.fills_budget) & (pl.col("source_kind") == "conversation")
     units = candidates.with_columns(document_id=pl.when(~of_chat).then("document_id"))
@@ -72,7 +79,9 @@ def window_documents(candidates: pl.DataFrame, settings: ContextSettings, vector
     if settings.fills_budget:
         every = steps.deduplicate(units.with_columns(document_id=pl.lit(None, pl.String)))
         further = every.join(ordered, on=["window_id", "chunk_id"], how="anti")
-        further = further.sort("score", "chunk_id", descending=[True, False]).with_columns(place=None)
+        further = further.sort("score", "chunk_id", descending=[True, False]).with_columns(
+            place=None
+        )
         ordered = pl.concat([ordered, further.select(ordered.columns)], how="vertical_relaxed")
         ordered = ordered.with_columns(place=pl.int_range(1, pl.len() + 1).over("window_id"))
         ordered = ordered.filter(pl.col("place") <= most_passages(settings))
@@ -99,7 +108,8 @@ class Retrieval(NamedTuple):
     """The results of the queries of windows.
 
     queries: window_id, query and text; candidates and documents: `schemas.CONVERSATION_CANDIDATES` and
-    `schemas.CONVERSATION_DOCUMENTS`; passages: by chunk_id those of the documents."""
+    `schemas.CONVERSATION_DOCUMENTS`; passages: by chunk_id those of the documents.
+    """
 
     queries: pl.DataFrame
     candidates: pl.DataFrame
@@ -108,9 +118,12 @@ class Retrieval(NamedTuple):
 
 
 def window_context(
-    windows: Sequence[str], retrieval: Retrieval, facts: Mapping[str, Any], count: CountTokens,
+    windows: Sequence[str],
+    retrieval: Retrieval,
+    facts: Mapping[str, Any],
+    count: CountTokens,
     settings: ContextSettings,
-) -> pa.Table:  # fmt: skip
+) -> pa.Table:
     """The table `conversation_context`: a row for each of `windows`, also for one without queries."""
     rows = []
     for window in sorted(windows):
@@ -119,21 +132,28 @@ def window_context(
         candidates = retrieval.candidates.filter(of_window)
         documents = retrieval.documents.filter(of_window).sort("place")
         ordered = scored_passages(documents, retrieval.passages)
-        compilation = block.compile_block(ordered, settings.budget_tokens, count, expand=settings.expand)
+        compilation = block.compile_block(
+            ordered, settings.budget_tokens, count, expand=settings.expand
+        )
         best = ordered[: settings.top_k]
         question = "\x00".join(queries.get_column("text"))
         known = {**facts, "queries": query_coverage(queries, candidates, compilation)}
         manifest = context_manifest(compilation, question, known, settings)
         rows.append(
             {
-                "window_id": window, "index_version": facts["index_version"],
-                "outcome": CONTEXT if best else NO_HITS, "query_count": len(queries),
-                "result_count": len(shown_candidates(candidates)), "document_count": len(documents),
-                "final_count": len(best), "block": related_posts(best, _PASSAGE_CHARS),
-                "records": [_record(p) for p in best], "compiled": compilation.block,
+                "window_id": window,
+                "index_version": facts["index_version"],
+                "outcome": CONTEXT if best else NO_HITS,
+                "query_count": len(queries),
+                "result_count": len(shown_candidates(candidates)),
+                "document_count": len(documents),
+                "final_count": len(best),
+                "block": related_posts(best, _PASSAGE_CHARS),
+                "records": [_record(p) for p in best],
+                "compiled": compilation.block,
                 "manifest": json.dumps(manifest, sort_keys=True),
             }
-        )  # fmt: skip
+        )
     return CONVERSATION_CONTEXT.from_rows(rows)
 
 
@@ -141,12 +161,17 @@ def scored_passages(documents: pl.DataFrame, passages: Mapping[str, Passage]) ->
     """The passages of documents in their order, with their scores."""
     return [
         replace(passages[chunk], similarity=similarity, score=score)
-        for chunk, similarity, score in documents.select("chunk_id", "similarity", "score").iter_rows()
+        for chunk, similarity, score in documents.select(
+            "chunk_id", "similarity", "score"
+        ).iter_rows()
     ]
 
 
 def context_manifest(
-    compilation: block.CompiledBlock, question: str, facts: Mapping[str, Any], settings: ContextSettings
+    compilation: block.CompiledBlock,
+    question: str,
+    facts: Mapping[str, Any],
+    settings: ContextSettings,
 ) -> dict[str, Any]:
     """The manifest of a compiled block, with all that it depends on."""
     return block.manifest(
@@ -165,7 +190,8 @@ def query_coverage(
 ) -> list[dict[str, Any]]:
     """A record of each query of one window: the hash of its text, the numbers of its passages, and their best evidence.
 
-    With its `first` candidate, and the reason if the block does not show that."""
+    With its `first` candidate, and the reason if the block does not show that.
+    """
     number = {passage.chunk_id: n for n, passage in enumerate(compilation.chosen, 1)}
     reasons = {omission.passage.chunk_id: omission.reason for omission in compilation.dropped}
     rows = []
@@ -173,7 +199,9 @@ def query_coverage(
         of_query = candidates.filter(pl.col("query") == query).sort("rank")
         own = of_query.filter(pl.col("chunk_id").is_in(list(number)))
         first = None
-        for chunk, rank, evidence in of_query.select("chunk_id", "rank", "evidence").head(1).iter_rows():
+        for chunk, rank, evidence in (
+            of_query.select("chunk_id", "rank", "evidence").head(1).iter_rows()
+        ):
             why = reasons.get(chunk, BEHIND) if rank else f"{WEAK}: {evidence:.2f} is too little"
             first = {"chunk_id": chunk, "reason": None if chunk in number else why}
         best = own.get_column("evidence").max()
@@ -191,7 +219,13 @@ def query_coverage(
 
 def _record(passage: Passage) -> dict[str, Any]:
     return {
-        "chunk_id": passage.chunk_id, "document_id": passage.doc_id, "place": passage.place, "title": passage.title,
-        "date": passage.date, "similarity": passage.similarity, "byte_start": passage.start, "byte_end": passage.end,
+        "chunk_id": passage.chunk_id,
+        "document_id": passage.doc_id,
+        "place": passage.place,
+        "title": passage.title,
+        "date": passage.date,
+        "similarity": passage.similarity,
+        "byte_start": passage.start,
+        "byte_end": passage.end,
         "text": passage.text,
-    }  # fmt: skip
+    }

@@ -39,12 +39,17 @@ class FileText(NamedTuple):
 
 
 def conversation_attachments(
-    chat: Chat, window: Window, source: str, partition: str, text_of: Callable[[NamedFile], FileText]
+    chat: Chat,
+    window: Window,
+    source: str,
+    partition: str,
+    text_of: Callable[[NamedFile], FileText],
 ) -> pa.Table:
     """The table `conversation_attachments`: the files that messages of a window name, in order.
 
     A file that the export does not hold has the reason `missing`. Names of people are masked as in messages,
-    and a picture with a vector has no name of its own then."""
+    and a picture with a vector has no name of its own then.
+    """
     owner = window_id(f"{source}:{chat.name}", window.key)
     rows: list[dict[str, Any]] = []
     counts: dict[str, int] = {}
@@ -59,15 +64,25 @@ def conversation_attachments(
             counts[base] = counts.get(base, 0) + 1
             rows.append(
                 {
-                    "attachment_id": base if counts[base] == 1 else parts_hash((base, str(counts[base]))),
-                    "message_id": owner, "source": source, "partition": partition, "part_index": len(rows),
-                    "filename": name, "declared_type": file.declared_type or _UNKNOWN_TYPE,
-                    "content_class": "other" if text is None or file_text.picture else "text", "text": text,
-                    "page_starts": page_starts, "char_count": len(text or ""),
-                    "byte_count": file_text.byte_count, "reason": file_text.reason, "lane": "fast",
+                    "attachment_id": base
+                    if counts[base] == 1
+                    else parts_hash((base, str(counts[base]))),
+                    "message_id": owner,
+                    "source": source,
+                    "partition": partition,
+                    "part_index": len(rows),
+                    "filename": name,
+                    "declared_type": file.declared_type or _UNKNOWN_TYPE,
+                    "content_class": "other" if text is None or file_text.picture else "text",
+                    "text": text,
+                    "page_starts": page_starts,
+                    "char_count": len(text or ""),
+                    "byte_count": file_text.byte_count,
+                    "reason": file_text.reason,
+                    "lane": "fast",
                     "picture": file_text.picture,
                 }
-            )  # fmt: skip
+            )
     return ATTACHMENTS.from_rows(rows)
 
 
@@ -100,17 +115,22 @@ def conversation_chunks(
     lexical index reads `neighbour_turns` turns around it as well, and the turn of the window that it answers
     or whose thread it is in. A chunk of the kind
     `window_segment` is a segment of the window, as its queries are. Pseudonyms are shown and not
-    indexed. Spans are bytes of the window's Markdown, of a file those of its text."""
+    indexed. Spans are bytes of the window's Markdown, of a file those of its text.
+    """
     rows: list[dict[str, Any]] = []
     excluded: list[dict[str, Any]] = []
     counts: dict[str, int] = {}
     for _, turns in groupby(messages.to_pylist(), key=lambda r: r["doc_id"]):
         spoken_turns = [t for t in turns if t["kind"] == "message"]
-        window_text = consolidate(*([t[n] for t in spoken_turns] for n in ("author", "sent_at", "text")))
+        window_text = consolidate(
+            *([t[n] for t in spoken_turns] for n in ("author", "sent_at", "text"))
+        )
         offsets = Offsets(window_text.markdown)
         starts, ends = (offsets.bytes([r[side] for r in window_text.ranges]) for side in (0, 1))
         window_rows: list[dict[str, Any]] = []
-        numbers = {turn["message_key"]: n for n, turn in enumerate(spoken_turns) if turn["message_key"]}
+        numbers = {
+            turn["message_key"]: n for n, turn in enumerate(spoken_turns) if turn["message_key"]
+        }
         for number, turn in enumerate(spoken_turns):
             span = (starts[number], ends[number])
             if not _WORD.search(turn["text"]):
@@ -118,18 +138,26 @@ def conversation_chunks(
                 row = {"attachment_id": None, "byte_start": span[0], "byte_end": span[1]}
                 excluded.append(places | row | {"reason": "too_little_text"})
             elif settings.index in ("both", "turns"):
-                window_rows.append(_turn(spoken_turns, number, numbers.get(turn["answers_key"]), span))
+                window_rows.append(
+                    _turn(spoken_turns, number, numbers.get(turn["answers_key"]), span)
+                )
         if settings.index in ("both", "windows"):
-            segments = token_segments(window_text.markdown, settings.query_tokens, OVERLAP_TOKENS, count)
+            segments = token_segments(
+                window_text.markdown, settings.query_tokens, OVERLAP_TOKENS, count
+            )
             begins = [r[0] for r in window_text.ranges]
             for segment in segments:
                 first = (
-                    spoken_turns[max(0, bisect_left(begins, segment.start + 1) - 1)] if spoken_turns else None
+                    spoken_turns[max(0, bisect_left(begins, segment.start + 1) - 1)]
+                    if spoken_turns
+                    else None
                 )
                 if first and (row := _segment(first, window_text.markdown, segment, offsets)):
                     window_rows.append(row)
         for number, row in enumerate(window_rows):
-            base = parts_hash(("conversation", row["doc_id"], row["chunk_kind"], row["text_display"]))
+            base = parts_hash(
+                ("conversation", row["doc_id"], row["chunk_kind"], row["text_display"])
+            )
             counts[base] = counts.get(base, 0) + 1
             row["chunk_id"] = base if counts[base] == 1 else parts_hash((base, str(counts[base])))
             row |= {"chunk_index": number, "chunk_count": len(window_rows)}
@@ -149,23 +177,39 @@ def _of_attachment(attachment: Mapping[str, Any], chat_title: str) -> list[dict[
     offsets, title = Offsets(text), f"{chat_title} · {attachment['filename']}"
     rows: list[dict[str, Any]] = []
     counts: dict[str, int] = {}
-    for segment in [TextSegment(0, len(text))] if picture else section_segments(text, _SEGMENT_CHARS):
+    for segment in (
+        [TextSegment(0, len(text))] if picture else section_segments(text, _SEGMENT_CHARS)
+    ):
         part = text[segment.start : segment.end].strip("\n")
         if SUBSTANCE.search(part):
             counts[part] = counts.get(part, 0) + 1
             key = ("attachment", attachment["attachment_id"], part, str(counts[part]))
-            rows.append({
-                "source_kind": "attachment", "source": attachment["source"],
-                "partition": attachment["partition"], "doc_id": attachment["message_id"],
-                "attachment_id": attachment["attachment_id"], "parent_id": attachment["message_id"],
-                "chunk_kind": PICTURE if picture else "attachment_segment", "title": title, "heading_path": [],
-                "text_display": part, "text_embed": picture or f"{title}\n\n{part}",
-                "text_lex": picture_words(part) if picture else part,
-                "spans": [
-                    {"byte_start": offsets(segment.start), "byte_end": offsets(segment.end), "role": "own"}
-                ],
-                "chunk_id": parts_hash(key), "chunk_index": len(rows), "chunker": f"conversations-{VERSION}",
-            })  # fmt: skip
+            rows.append(
+                {
+                    "source_kind": "attachment",
+                    "source": attachment["source"],
+                    "partition": attachment["partition"],
+                    "doc_id": attachment["message_id"],
+                    "attachment_id": attachment["attachment_id"],
+                    "parent_id": attachment["message_id"],
+                    "chunk_kind": PICTURE if picture else "attachment_segment",
+                    "title": title,
+                    "heading_path": [],
+                    "text_display": part,
+                    "text_embed": picture or f"{title}\n\n{part}",
+                    "text_lex": picture_words(part) if picture else part,
+                    "spans": [
+                        {
+                            "byte_start": offsets(segment.start),
+                            "byte_end": offsets(segment.end),
+                            "role": "own",
+                        }
+                    ],
+                    "chunk_id": parts_hash(key),
+                    "chunk_index": len(rows),
+                    "chunker": f"conversations-{VERSION}",
+                }
+            )
     return [{**row, "chunk_count": len(rows)} for row in rows]
 
 
@@ -175,15 +219,24 @@ def _without_chunk(attachment: Mapping[str, Any]) -> dict[str, Any]:
     if text is not None:
         reason, size = "too_little_text", len(text.encode())
     place = {name: attachment[name] for name in ("attachment_id", "source", "partition")}
-    return place | {"doc_id": attachment["message_id"], "byte_start": 0, "byte_end": size, "reason": reason}
+    return place | {
+        "doc_id": attachment["message_id"],
+        "byte_start": 0,
+        "byte_end": size,
+        "reason": reason,
+    }
 
 
 def _common(turn: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "source_kind": "conversation", "source": turn["source"], "partition": turn["partition"],
-        "doc_id": turn["doc_id"], "attachment_id": None, "parent_id": turn["doc_id"],
+        "source_kind": "conversation",
+        "source": turn["source"],
+        "partition": turn["partition"],
+        "doc_id": turn["doc_id"],
+        "attachment_id": None,
+        "parent_id": turn["doc_id"],
         "chunker": f"conversations-{VERSION}",
-    }  # fmt: skip
+    }
 
 
 def _turn(
@@ -199,11 +252,17 @@ def _turn(
     day = f"{turn['sent_at']:%Y-%m-%d}"
     lex_texts = [f"{day} {when} {speaker}", turn["text"], *(turns[n]["text"] for n in context)]
     return {
-        **_common(turn), "chunk_kind": "turn", "title": "", "heading_path": [turn["title"], day, turn["author"]],
+        **_common(turn),
+        "chunk_kind": "turn",
+        "title": "",
+        "heading_path": [turn["title"], day, turn["author"]],
         "text_display": f"{turn['author']}, {turn['sent_at']:%Y-%m-%d %H:%M}\n{turn['text'].strip()}",
-        "text_embed": f"{when}, {speaker}: {turn['text']}" if speaker else f"{when}: {turn['text']}",
-        "text_lex": "\n".join(lex_texts), "spans": [{"byte_start": span[0], "byte_end": span[1], "role": "own"}],
-    }  # fmt: skip
+        "text_embed": f"{when}, {speaker}: {turn['text']}"
+        if speaker
+        else f"{when}: {turn['text']}",
+        "text_lex": "\n".join(lex_texts),
+        "spans": [{"byte_start": span[0], "byte_end": span[1], "role": "own"}],
+    }
 
 
 def _segment(
@@ -215,10 +274,17 @@ def _segment(
     if not _WORD.search(speech):
         return None
     overlap, start, end = offsets.bytes([segment.start, segment.own, segment.end])
-    spans = [{"byte_start": overlap, "byte_end": start, "role": "overlap"}] if overlap < start else []
+    spans = (
+        [{"byte_start": overlap, "byte_end": start, "role": "overlap"}] if overlap < start else []
+    )
     span = f"{first['sent_at']:%d %B %Y}"
     return {
-        **_common(first), "chunk_kind": "window_segment", "title": first["title"], "heading_path": [first["title"]],
-        "text_display": text.strip(), "text_embed": f"{first['title']}, {span}\n\n{speech}", "text_lex": speech,
+        **_common(first),
+        "chunk_kind": "window_segment",
+        "title": first["title"],
+        "heading_path": [first["title"]],
+        "text_display": text.strip(),
+        "text_embed": f"{first['title']}, {span}\n\n{speech}",
+        "text_lex": speech,
         "spans": [*spans, {"byte_start": start, "byte_end": end, "role": "own"}],
-    }  # fmt: skip
+    }

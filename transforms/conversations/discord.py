@@ -26,7 +26,16 @@ _ENCODED = re.compile("(?:%[0-9A-Fa-f]{2})+")
 _EMOJI = re.compile(r"<a?(:\w+:)\d+>")
 # Kinds of messages that somebody wrote; all others the program writes.
 _WRITTEN = frozenset(
-    {"Default", "Reply", "ChatInputCommand", "ContextMenuCommand", "ThreadStarterMessage", "20", "21", "23"}
+    {
+        "Default",
+        "Reply",
+        "ChatInputCommand",
+        "ContextMenuCommand",
+        "ThreadStarterMessage",
+        "20",
+        "21",
+        "23",
+    }
 )
 
 
@@ -38,8 +47,11 @@ def looks_like_discord(head: bytes) -> bool:
 def read_discord(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chat of one channel as DiscordChatExporter writes it in JSON (`channel`, `messages`).
 
-    The text of a message has that of its embeds, forwards and polls behind it, and the names of its files."""
-    export, rows = json_rows(data, "messages", "no_discord: the file is no JSON export of a Discord channel")
+    The text of a message has that of its embeds, forwards and polls behind it, and the names of its files.
+    """
+    export, rows = json_rows(
+        data, "messages", "no_discord: the file is no JSON export of a Discord channel"
+    )
     channel = fields(export.get("channel"))
     people: dict[str, str] = {}
     names: set[str] = set()
@@ -164,18 +176,26 @@ def _chat(chat: Mapping[str, Any], name: str, title: str, timezone: str) -> Chat
             continue
         author = str(row.get("from") or row.get("actor") or row.get("from_id") or "")
         members = [str(m) for m in list_of(row.get("members")) if m]
-        names.update(filter(None, (author, row.get("forwarded_from"), row.get("inviter"), *members)))
+        names.update(
+            filter(None, (author, row.get("forwarded_from"), row.get("inviter"), *members))
+        )
         system = row.get("type") == "service"
-        text = _service(row, author, members) if system else "\n".join(filter(None, _telegram_texts(row)))
+        text = (
+            _service(row, author, members)
+            if system
+            else "\n".join(filter(None, _telegram_texts(row)))
+        )
         kind = "system" if system else kind_of(text, author)
-        entry = Entry(in_utc(at, timezone), "" if system else author, text, kind, str(row.get("id") or ""))
+        entry = Entry(
+            in_utc(at, timezone), "" if system else author, text, kind, str(row.get("id") or "")
+        )
         entries.append(
             entry._replace(
                 answers=str(row.get("reply_to_message_id") or ""),
                 reactions=reaction_count(row.get("reactions")),
                 is_edited=bool(row.get("edited")),
                 files=tuple(_telegram_files(row)),
-            )  # fmt: skip
+            )
         )
         if kind == "media" and not row.get("media_type"):
             why = "no_text: the message has no text, file or place that is known"
@@ -187,7 +207,10 @@ def _service(row: Mapping[str, Any], author: str, members: list[str]) -> str:
     """The text of a line of the program: who did what, with whom, to which title."""
     did = str(row.get("action") or "").replace("_", " ")
     return " ".join(
-        filter(None, (author, did, ", ".join(members), str(row.get("title") or ""), _text(row.get("text"))))
+        filter(
+            None,
+            (author, did, ", ".join(members), str(row.get("title") or ""), _text(row.get("text"))),
+        )
     )
 
 
@@ -200,7 +223,9 @@ def _telegram_texts(row: Mapping[str, Any]) -> Iterator[str]:
     poll = fields(row.get("poll"))
     if poll:
         yield str(poll.get("question") or "")
-        yield from (f"- {fields(answer).get('text') or ''}" for answer in list_of(poll.get("answers")))
+        yield from (
+            f"- {fields(answer).get('text') or ''}" for answer in list_of(poll.get("answers"))
+        )
     if row.get("place_name") or row.get("address"):
         yield ", ".join(str(row[key]) for key in ("place_name", "address") if row.get(key))
     elif place := fields(row.get("location_information")):

@@ -20,7 +20,8 @@ class NamedFile(NamedTuple):
     """A file that a message names, with the type that the export declares; empty if none.
 
     `places` are where it may lie, below the folder of the export; `place` is where it was found, empty if nowhere, and
-    `digest` a hash of its bytes, of files whose text is read."""
+    `digest` a hash of its bytes, of files whose text is read.
+    """
 
     name: str
     places: tuple[str, ...]
@@ -32,7 +33,8 @@ class NamedFile(NamedTuple):
 class Entry(NamedTuple):
     """One entry of a chat: `kind` is message, media (no text), deleted or system (no author).
 
-    `key` is its id in its program, `answers` that of the message it answers or whose thread it is in; empty if none."""
+    `key` is its id in its program, `answers` that of the message it answers or whose thread it is in; empty if none.
+    """
 
     at: datetime
     author: str
@@ -58,7 +60,8 @@ class Chat:
     """A chat in the order of its source; `names` are people it mentions who may never have written.
 
     `name` identifies it among the chats of a source; `title` is the name in its program, if different. `mask` takes
-    the names of its people out of the texts of its files."""
+    the names of its people out of the texts of its files.
+    """
 
     name: str
     entries: Sequence[Entry]
@@ -82,7 +85,8 @@ def chat_columns(names: Sequence[str]) -> list[str]:
     """The columns of the time, the author and the text among those of a table; ChatFormatError if one is missing.
 
     >>> chat_columns(["id", "Sender", "sent_at", "body"])
-    ['sent_at', 'Sender', 'body']"""
+    ['sent_at', 'Sender', 'body']
+    """
     lower = {c.lower(): c for c in reversed(names)}
     columns = []
     for meaning, usual in (("time", AT_NAMES), ("author", AUTHOR_NAMES), ("text", TEXT_NAMES)):
@@ -100,15 +104,22 @@ def read_table(table: pa.Table, name: str, timezone: str) -> Chat:
     """The chat of a table with a time, an author and a text, under one of the usual names.
 
     Times are timestamps, ISO 8601 texts or seconds since 1970. A row without a usable time or text
-    is a fault. Raises ChatFormatError if one of the three columns is missing."""
+    is a fault. Raises ChatFormatError if one of the three columns is missing.
+    """
     names = chat_columns(table.column_names)
     columns = [table.column(column).to_pylist() for column in names]
     entries, faults = [], []
     for row, (at, author, text) in enumerate(zip(*columns, strict=True)):
         when = moment(at)
         if when is None or not isinstance(text, str):
-            why = "no_time: the row has no readable time" if when is None else "no_text: the row has no text"
-            faults.append(Fault(f"{name}:{row}", why, repr((at, author, text)).encode(errors="replace")))
+            why = (
+                "no_time: the row has no readable time"
+                if when is None
+                else "no_text: the row has no text"
+            )
+            faults.append(
+                Fault(f"{name}:{row}", why, repr((at, author, text)).encode(errors="replace"))
+            )
             continue
         author_name = "" if author is None else str(author)
         entries.append(Entry(in_utc(when, timezone), author_name, text, kind_of(text, author_name)))
@@ -137,7 +148,9 @@ def decoded(data: bytes) -> str:
     try:
         return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ChatFormatError(f"no_text: byte {error.start} is not UTF-8, as exports are") from error
+        raise ChatFormatError(
+            f"no_text: byte {error.start} is not UTF-8, as exports are"
+        ) from error
 
 
 def no_time(place: str, row: object) -> Fault:
@@ -157,7 +170,8 @@ def reaction_count(reactions: object) -> int:
     """How many reactions a list of `{"count": n}` has; one without a count is one.
 
     >>> reaction_count([{"emoji": "a", "count": 2}, {"emoji": "b"}])
-    3"""
+    3
+    """
     counts = [one.get("count", 1) for one in map(fields, list_of(reactions)) if one]
     return sum(count for count in counts if isinstance(count, int) and 0 < count < 2**31)
 
@@ -206,7 +220,9 @@ def _any_moment(value: object) -> datetime | None:
         return None
 
 
-def json_lines(data: bytes, name: str, faults: list[Fault]) -> Iterator[tuple[str, bytes, Mapping[str, Any]]]:
+def json_lines(
+    data: bytes, name: str, faults: list[Fault]
+) -> Iterator[tuple[str, bytes, Mapping[str, Any]]]:
     """The objects of JSON lines, each with its place `name:n` and its bytes; a line that is none is added to `faults`."""
     for number, line in enumerate(data.split(b"\n")):
         if not line.strip():

@@ -12,7 +12,8 @@ class Program(NamedTuple):
 
     `read` gives the chats of its bytes, whose names are or begin with the name given; times that name no zone are in the
     zone given. It raises ChatFormatError if the file is another one. Beside a file of the name `mark` the files and folders
-    `beside` are not chats."""
+    `beside` are not chats.
+    """
 
     suffixes: tuple[str, ...]
     looks_like: Callable[[bytes], bool]
@@ -25,7 +26,8 @@ class Program(NamedTuple):
 class ProgramOfFolders(NamedTuple):
     """A program whose export is a folder with the file `mark` and those whose whole names match the expression `others`.
 
-    `read` gives the chats of the bytes of `mark`, the names and bytes of the others, and a name as for `Program`."""
+    `read` gives the chats of the bytes of `mark`, the names and bytes of the others, and a name as for `Program`.
+    """
 
     mark: str
     others: str
@@ -34,7 +36,12 @@ class ProgramOfFolders(NamedTuple):
 
 PROGRAMS = {
     "telegram": Program(
-        (".json",), discord.looks_like_telegram, discord.read_telegram, True, "result.json", ("files",)
+        (".json",),
+        discord.looks_like_telegram,
+        discord.read_telegram,
+        True,
+        "result.json",
+        ("files",),
     ),
     "discord": Program((".json",), discord.looks_like_discord, discord.read_discord),
 }
@@ -43,4 +50,6 @@ PROGRAMS = {
 
 def program_of(programs: Mapping[str, Program], head: bytes, suffix: str) -> str | None:
     """The name of the first program that recognises a file which begins like this; None if none does."""
-    return next((name for name, p in programs.items() if suffix in p.suffixes and p.looks_like(head)), None)
+    return next(
+        (name for name, p in programs.items() if suffix in p.suffixes and p.looks_like(head)), None
+    )

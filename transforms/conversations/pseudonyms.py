@@ -21,7 +21,8 @@ Pseudonym = Callable[[str], str]
 def keyed_pseudonym(key: bytes) -> Pseudonym:
     """A function from a name to its pseudonym: the first 16 bytes of HMAC-SHA-256 in the form of a UUID.
 
-    Names that differ in case, invisible marks, blanks or Unicode form alone are one name."""
+    Names that differ in case, invisible marks, blanks or Unicode form alone are one name.
+    """
 
     def pseudonym(name: str) -> str:
         digest = hmac.digest(key, _folded(name).encode(), "sha256")
@@ -39,7 +40,8 @@ def short_pseudonyms(text: str) -> str:
     """`text` with its pseudonyms cut to their first eight letters, as people read them.
 
     >>> short_pseudonyms("4a230d6a-85bc-5254-acb3-4797a548f01b added you")
-    '4a230d6a added you'"""
+    '4a230d6a added you'
+    """
     return _UUID.sub(lambda match: match[0][:8], text)
 
 
@@ -47,7 +49,8 @@ def pseudonym_tails(text: str) -> list[int]:
     """The start and end, in characters, of each piece of `text` that `short_pseudonyms` leaves out.
 
     >>> pseudonym_tails("4a230d6a-85bc-5254-acb3-4797a548f01b added you")
-    [8, 36]"""
+    [8, 36]
+    """
     return [at for match in _UUID.finditer(text) for at in (match.start() + 8, match.end())]
 
 
@@ -57,7 +60,8 @@ def masked_texts(texts: Iterable[str], names: Iterable[str], pseudonym: Pseudony
     Replaced are full names of `names` (those of two and more words, and addresses, whatever their
     case, single words as written), a name or an unambiguous first name behind an `@`, a telephone number behind
     an `@`, and whatever is between the marks that WhatsApp puts around a mention. First names
-    without an `@` stay: they are too often other words."""
+    without an `@` stay: they are too often other words.
+    """
     originals = list(texts)
     joined = "\n".join(originals)
     folded = joined.casefold()
@@ -75,7 +79,9 @@ def masked_texts(texts: Iterable[str], names: Iterable[str], pseudonym: Pseudony
             text = at.sub(lambda m: f"@{pseudonym(mentions[m[0][1:].casefold()])}", text)
         return _replaced(text, by_word, pseudonym) if by_word else text
 
-    return [masked(text) for text in originals] if at or by_word or "@\u2068" in joined else originals
+    return (
+        [masked(text) for text in originals] if at or by_word or "@\u2068" in joined else originals
+    )
 
 
 def _mentions(names: set[str]) -> dict[str, str]:
@@ -100,17 +106,22 @@ def _first(name: str) -> str:
 def _by_first_word(names: list[str]) -> dict[str, list[tuple[int, re.Pattern[str]]]]:
     """For each first word the names that begin with it, longest first: the offset of the word, and a pattern.
 
-    Names of several words and addresses are found whatever their case, single words as they are."""
+    Names of several words and addresses are found whatever their case, single words as they are.
+    """
     patterns: dict[str, list[tuple[int, re.Pattern[str]]]] = {}
     for name in sorted(names, key=lambda n: (-len(n), n)):
         first_word = _WORD.search(name)
         flags = re.I if " " in name or "@" in name else 0
         pattern = re.compile(rf"(?<!\w){_longest_first([name])}(?!\w)", flags)
-        patterns.setdefault(_first(name), []).append((first_word.start() if first_word else 0, pattern))
+        patterns.setdefault(_first(name), []).append(
+            (first_word.start() if first_word else 0, pattern)
+        )
     return patterns
 
 
-def _replaced(text: str, names: dict[str, list[tuple[int, re.Pattern[str]]]], pseudonym: Pseudonym) -> str:
+def _replaced(
+    text: str, names: dict[str, list[tuple[int, re.Pattern[str]]]], pseudonym: Pseudonym
+) -> str:
     """`text` with names replaced: one look-up per word, so that the work does not grow with the names."""
     texts: list[str] = []
     end = 0

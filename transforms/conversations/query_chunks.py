@@ -38,13 +38,16 @@ class _Paragraph(NamedTuple):
     tokens: int
 
 
-def token_segments(text: str, max_tokens: int, overlap_tokens: int, count: CountTokens) -> list[TokenSegment]:
+def token_segments(
+    text: str, max_tokens: int, overlap_tokens: int, count: CountTokens
+) -> list[TokenSegment]:
     """Segments of `text` that end with a paragraph, each of at most `max_tokens` tokens.
 
     The egregora design: a segment gathers paragraphs while they fit and begins with the last whole
     paragraphs of the one before that have at most `overlap_tokens` tokens together. A paragraph
     that is too large is split at lines, sentences and words. Tokens are counted over the final
-    segments, since the counts of paragraphs do not add up exactly."""
+    segments, since the counts of paragraphs do not add up exactly.
+    """
     limit = max_tokens
     while True:
         paragraphs = _paragraphs(text, limit, count)
@@ -63,9 +66,13 @@ def _paragraphs(text: str, limit: int, count: CountTokens) -> list[_Paragraph]:
     while waiting:
         counts = count([text[a:b] for a, b in waiting])
         done += [
-            _Paragraph(a, b, n) for (a, b), n in zip(waiting, counts, strict=True) if n <= limit or b - a == 1
+            _Paragraph(a, b, n)
+            for (a, b), n in zip(waiting, counts, strict=True)
+            if n <= limit or b - a == 1
         ]
-        large = [(a, b, n) for (a, b), n in zip(waiting, counts, strict=True) if n > limit and b - a > 1]
+        large = [
+            (a, b, n) for (a, b), n in zip(waiting, counts, strict=True) if n > limit and b - a > 1
+        ]
         waiting = []
         for a, b, n in large:
             target = max(1, min((b - a) // 2, int((b - a) * limit / n * 0.9)))
@@ -81,7 +88,10 @@ def _gather(paragraphs: Sequence[_Paragraph], limit: int, overlap: int) -> list[
         if number > own and total + paragraph.tokens + _JOIN_TOKENS > limit:
             segments.append(
                 TokenSegment(
-                    paragraphs[first].start, paragraphs[own].start, paragraphs[number - 1].end, total
+                    paragraphs[first].start,
+                    paragraphs[own].start,
+                    paragraphs[number - 1].end,
+                    total,
                 )
             )
             own, first, total = number, number, 0
@@ -115,7 +125,9 @@ def conversation_query_chunks(
             overlap, start, end = offsets.bytes([segment.start, segment.own, segment.end])
             rows.append(
                 {
-                    "query_id": base if counts[base] == 1 else parts_hash((base, str(counts[base]))),
+                    "query_id": base
+                    if counts[base] == 1
+                    else parts_hash((base, str(counts[base]))),
                     **{n: window[n] for n in ("doc_id", "source", "partition")},
                     "chunk_index": number,
                     "chunk_count": len(segments),
@@ -125,6 +137,6 @@ def conversation_query_chunks(
                     "byte_end": end,
                     "text": segment_text,
                     "text_query": without_headers(segment_text) or segment_text,
-                }  # fmt: skip
+                }
             )
     return CONVERSATION_QUERY_CHUNKS.from_rows(rows)

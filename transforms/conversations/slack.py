@@ -31,11 +31,14 @@ _SYSTEM = re.compile(
 _FILE_FOLDERS = ("__uploads", "attachments", "files")
 
 
-def read_slack(days: Iterable[tuple[str, bytes]], users: Sequence[Mapping[str, Any]], name: str) -> Chat:
+def read_slack(
+    days: Iterable[tuple[str, bytes]], users: Sequence[Mapping[str, Any]], name: str
+) -> Chat:
     """The chat of one channel of a Slack export: its daily JSON files by name, and `users.json`.
 
     The text of a message has that of its attachments and blocks behind it where they say more, and the titles of its
-    files. A message without any text is a row of the faults, counted by its subtype."""
+    files. A message without any text is a row of the faults, counted by its subtype.
+    """
     listed = [u for u in users if isinstance(u, Mapping) and u.get("id")]
     people, channel = {str(u["id"]): _name(u) for u in listed}, name.rpartition("/")[2]
     names = {n for u in listed for n in _names(u)}
@@ -51,7 +54,9 @@ def read_slack(days: Iterable[tuple[str, bytes]], users: Sequence[Mapping[str, A
             names.update(_names({"profile": row.get("user_profile")}))
             entries.append(entry := _entry(row, in_utc(at, "UTC"), people, channel))
             if entry.kind == "media":
-                why = f"no_text: a message of the subtype {row.get('subtype') or 'none'} has no text"
+                why = (
+                    f"no_text: a message of the subtype {row.get('subtype') or 'none'} has no text"
+                )
                 faults.append(Fault(f"{name}/{file}:{number}", why, repr(row).encode()))
     entries.sort(key=lambda e: e.at)
     return Chat(name, entries, frozenset(names), faults)
@@ -64,9 +69,16 @@ def _entry(row: Mapping[str, Any], at: datetime, people: Mapping[str, str], chan
     author = people.get(user) or str(profile.get("real_name") or row.get("username") or bot or user)
     key, thread = str(row["ts"]), str(row.get("thread_ts") or "")
     entry = Entry(
-        at, author, "", "deleted", key, thread if thread != key else "", reaction_count(row.get("reactions")),
-        bool(row.get("edited")), tuple(_files(row, channel)),
-    )  # fmt: skip
+        at,
+        author,
+        "",
+        "deleted",
+        key,
+        thread if thread != key else "",
+        reaction_count(row.get("reactions")),
+        bool(row.get("edited")),
+        tuple(_files(row, channel)),
+    )
     if row.get("subtype") == "tombstone":
         return entry
     text = _resolved("\n".join(_texts(row)), people)
@@ -92,7 +104,9 @@ def _texts(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _file_rows(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield from map(fields, list_of(row.get("files")) or list_of([row.get("file")] if row.get("file") else []))
+    yield from map(
+        fields, list_of(row.get("files")) or list_of([row.get("file")] if row.get("file") else [])
+    )
 
 
 def _files(row: Mapping[str, Any], channel: str) -> Iterator[NamedFile]:
@@ -100,7 +114,11 @@ def _files(row: Mapping[str, Any], channel: str) -> Iterator[NamedFile]:
     for file in _file_rows(row):
         name, key = str(file.get("name") or file.get("title") or ""), str(file.get("id") or "")
         if name and file.get("mode") != "tombstone":
-            below = (f"{folder}/{key}{sign}{name}" for folder in _FILE_FOLDERS for sign in ("/", "-", "_"))
+            below = (
+                f"{folder}/{key}{sign}{name}"
+                for folder in _FILE_FOLDERS
+                for sign in ("/", "-", "_")
+            )
             places = tuple(f"{top}{place}" for place in below for top in ("", f"{channel}/"))
             yield NamedFile(name, places, str(file.get("mimetype") or ""))
 
@@ -119,7 +137,9 @@ def _of_attachment(attachment: Mapping[str, Any]) -> str:
         ),
         "\n".join(_of_blocks(attachment.get("blocks"))),
     ]
-    return "\n".join(part for part in parts if part.strip()) or str(attachment.get("fallback") or "")
+    return "\n".join(part for part in parts if part.strip()) or str(
+        attachment.get("fallback") or ""
+    )
 
 
 def _of_blocks(blocks: object) -> Iterator[str]:
@@ -152,7 +172,13 @@ def _of_element(element: object) -> Iterator[str]:
     for key in ("fields", "elements"):
         for child in list_of(at.get(key)):
             yield from _of_element(child)
-    if kind in ("rich_text_section", "rich_text_preformatted", "rich_text_quote", "mrkdwn", "plain_text"):
+    if kind in (
+        "rich_text_section",
+        "rich_text_preformatted",
+        "rich_text_quote",
+        "mrkdwn",
+        "plain_text",
+    ):
         yield "\n"
 
 
@@ -164,7 +190,10 @@ def _resolved(text: str, people: Mapping[str, str]) -> str:
         lambda m: m["label"] or "@" + m["what"].partition("^")[2 if "^" in m["what"] else 0], text
     )
     text = _LINK.sub(
-        lambda m: f"{m['label']} ({m['url']})" if m["label"] and m["label"] != m["url"] else m["url"], text
+        lambda m: (
+            f"{m['label']} ({m['url']})" if m["label"] and m["label"] != m["url"] else m["url"]
+        ),
+        text,
     )
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 

@@ -70,7 +70,8 @@ def read_whatsapp(text: str, name: str, timezone: str, order: DateOrder = "auto"
     whole file allow, else the one in which time runs forward, else day first (month first where the clock has AM and
     PM). A line that looks like a beginning and is out of the order of time is text, as somebody may type one.
     `timezone` is the zone of the phone that exported, as exports name none. ChatFormatError if no line begins a
-    message, or if two date orders are mixed."""
+    message, or if two date orders are mixed.
+    """
     text = text.replace("\r\n", "\n").removeprefix("\ufeff")
     heads = _heads(text)
     if not heads:
@@ -87,14 +88,20 @@ def read_whatsapp(text: str, name: str, timezone: str, order: DateOrder = "auto"
     in_order = _in_order(dated)
     entries, faults = [], []
     if preamble := text[: in_order[0][0].start].strip():
-        faults.append(Fault(f"{name}:0", "before_first: text before the first message", preamble.encode()))
+        faults.append(
+            Fault(f"{name}:0", "before_first: text before the first message", preamble.encode())
+        )
     names: set[str] = set()
-    for (head, at), following in zip(in_order, [*(h.start for h, _ in in_order[1:]), len(text)], strict=True):
+    for (head, at), following in zip(
+        in_order, [*(h.start for h, _ in in_order[1:]), len(text)], strict=True
+    ):
         body = text[head.end : following].removesuffix("\n")
         entries.append(_entry(in_utc(at, timezone), body, names))
     patterns = (*_PEOPLE_ADD, _WITH, _NOTICE, ACTION)
     lines = [entry.text for entry in entries if entry.kind == "system"]
-    unknown = [line for line in lines if not any(p.search(line.strip(_MARKS_ALONE)) for p in patterns)]
+    unknown = [
+        line for line in lines if not any(p.search(line.strip(_MARKS_ALONE)) for p in patterns)
+    ]
     if unknown:
         why = f"not_understood: {len(unknown)} lines of the program, kept as they are; names in them may stay"
         faults.append(Fault(f"{name}:system", why, "\n".join(unknown).encode()))
@@ -116,7 +123,9 @@ def _heads(text: str) -> list[_Head]:
         clock = (hour, int(match["m"]), int(match["s"] or 0))
         a, b, c = (int(p) for p in parts)
         la, lb, lc = (len(p) for p in parts)
-        heads.append(_Head(match.start(), match.end(), bracketed, (a, b, c), (la, lb, lc), clock, bool(half)))
+        heads.append(
+            _Head(match.start(), match.end(), bracketed, (a, b, c), (la, lb, lc), clock, bool(half))
+        )
     return heads
 
 
@@ -157,7 +166,8 @@ def _time(head: _Head, order: str) -> datetime | None:
 def _in_order(dated: list[tuple[_Head, datetime]]) -> list[tuple[_Head, datetime]]:
     """The heads in order of time; a few heads far out of order are text that somebody typed.
 
-    The longest sequence that never steps back (Fredman 1975), and heads within a day of it."""
+    The longest sequence that never steps back (Fredman 1975), and heads within a day of it.
+    """
     tails: list[datetime] = []
     tail_indexes: list[int] = []
     predecessors: list[int] = []
@@ -241,11 +251,19 @@ EDITED = re.compile(rf"[{_MARKS} ]*<[^<>\n]{{0,40}}(?:{_WORDS['edited']})[^<>\n]
 # Polls and places that a user shares are messages, though iOS marks them as its own words.
 SHARED = re.compile(rf"[{_MARKS}]*(?:\w{{3,12}} ?:\n|[^\n:]{{3,24}} ?: https?://)")
 
-_WITH = re.compile(rf"(?:{_WORDS['before_name']}) (?P<b>[^\n]+?)(?: (?:{_WORDS['behind_name']})\b|[.,]|$)")
+_WITH = re.compile(
+    rf"(?:{_WORDS['before_name']}) (?P<b>[^\n]+?)(?: (?:{_WORDS['behind_name']})\b|[.,]|$)"
+)
 _NOTICE = re.compile(rf"(?i:{_WORDS['notices']})")
-_PEOPLE_DO = [re.compile(rf"(?P<a>[^\n\"„“«]{{1,80}}?),? (?:{verbs})(?![a-z])") for verbs in _lines("does")]
-_PEOPLE_ADD = [re.compile(rf"(?:(?P<a>[^\n\"„“«]{{1,80}}?),? )?{verbs}") for verbs in _lines("adds")]
-ACTION = re.compile("|".join([r"[\"„“«]", *(rf"\b(?:{verbs})(?![a-z])" for verbs in _lines("does"))]))
+_PEOPLE_DO = [
+    re.compile(rf"(?P<a>[^\n\"„“«]{{1,80}}?),? (?:{verbs})(?![a-z])") for verbs in _lines("does")
+]
+_PEOPLE_ADD = [
+    re.compile(rf"(?:(?P<a>[^\n\"„“«]{{1,80}}?),? )?{verbs}") for verbs in _lines("adds")
+]
+ACTION = re.compile(
+    "|".join([r"[\"„“«]", *(rf"\b(?:{verbs})(?![a-z])" for verbs in _lines("does"))])
+)
 """The beginning of a line of the program before a colon, as in `Maud changed the subject to "Gauges: new"`."""
 _AND = re.compile(r", | (?:and|und|y|e|et|en|ve|i|и|dan|och|&) ")
 _GROUP = re.compile(rf" (?:{_WORDS['before_group']}) ?(?:[\w']+ )?(?:{_WORDS['group']})\w*.*$")
@@ -257,7 +275,8 @@ def _members(line: str) -> Iterator[str]:
     """The people whom a line of the program names, and the telephone numbers in it.
 
     >>> sorted(set(_members("Maud hat Jo Pires und +49 170 1234567 hinzugefügt")))
-    ['+49 170 1234567', 'Jo Pires', 'Maud']"""
+    ['+49 170 1234567', 'Jo Pires', 'Maud']
+    """
     text = line.strip(_MARKS_ALONE)
     yield from _PHONE.findall(text)
     for pattern in (*_PEOPLE_ADD, _WITH):
@@ -285,7 +304,8 @@ def attached_file(line: str) -> str | None:
     """The name of the file that a line attaches, as `1.pdf (file attached)` does; None if it names none.
 
     >>> attached_file("Plan.pdf \u2022 2 pages <attached: 00000012-Plan.pdf>"), attached_file("<Media omitted>")
-    ('00000012-Plan.pdf', None)"""
+    ('00000012-Plan.pdf', None)
+    """
     below = ATTACHED_BELOW.search(line)
     match = _FILE.match(line, below.start() if below else 0)
     return (match["a"] or match["b"]).strip(_MARKS_ALONE) if match else None

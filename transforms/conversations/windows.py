@@ -49,7 +49,8 @@ class Consolidated(NamedTuple):
 def masked_chat(chat: Chat, pseudonym: Pseudonym | None) -> Chat:
     """`chat` ready for storage: valid text and, with a `pseudonym`, without known names.
 
-    Name and title of the chat itself are treated as texts, as an export between two people carries the name of one."""
+    Name and title of the chat itself are treated as texts, as an export between two people carries the name of one.
+    """
     entries = [e._replace(author=_one_line(e.author), text=_clean(e.text)) for e in chat.entries]
     if pseudonym is None:
         return Chat(_one_line(chat.name), entries, chat.names, chat.faults, _one_line(chat.title))
@@ -77,7 +78,8 @@ def windows(chat: Chat, settings: WindowSettings, timezone: str) -> list[Window]
 
     `count`: so many entries each, keys 0001 and on. `day`: one per day of `timezone`, keys the day.
     `gap`: cut at silences of `gap_hours`, and at `messages`; keys the UTC time of the first entry.
-    An entry that is behind a later one belongs to the later one's time."""
+    An entry that is behind a later one belongs to the later one's time.
+    """
     marks = _marks([e.at for e in chat.entries], settings, timezone)
     result: list[Window] = []
     key_counts: dict[str, int] = {}
@@ -89,7 +91,9 @@ def windows(chat: Chat, settings: WindowSettings, timezone: str) -> list[Window]
         key_counts[key] = key_counts.get(key, 0) + 1
         key = key if key_counts[key] == 1 else f"{key}-{key_counts[key]}"
         answered = {
-            n: turns[key_] for n in range(at, at + size) if (key_ := chat.entries[n].answers) in turns
+            n: turns[key_]
+            for n in range(at, at + size)
+            if (key_ := chat.entries[n].answers) in turns
         }
         result.append(Window(key, at, chat.entries[at : at + size], answered))
         at += size
@@ -122,17 +126,24 @@ def conversation_messages(chat: Chat, window: Window, source: str, partition: st
     rows = len(window.entries)
     turns = range(window.first, window.first + rows)
     columns: dict[str, list[Any]] = {
-        "conversation_id": [conversation] * rows, "doc_id": [window_id(conversation, window.key)] * rows,
-        "source": [source] * rows, "partition": [partition] * rows, "window": [window.key] * rows,
-        "title": [chat.title or chat.name] * rows, "turn": list(turns),
-        "sent_at": [e.at for e in window.entries], "author": [e.author or None for e in window.entries],
-        "text": [e.text for e in window.entries], "kind": [e.kind for e in window.entries],
+        "conversation_id": [conversation] * rows,
+        "doc_id": [window_id(conversation, window.key)] * rows,
+        "source": [source] * rows,
+        "partition": [partition] * rows,
+        "window": [window.key] * rows,
+        "title": [chat.title or chat.name] * rows,
+        "turn": list(turns),
+        "sent_at": [e.at for e in window.entries],
+        "author": [e.author or None for e in window.entries],
+        "text": [e.text for e in window.entries],
+        "kind": [e.kind for e in window.entries],
         "message_key": [e.key or None for e in window.entries],
         "answers_key": [e.answers or None for e in window.entries],
         "answered_turn": [window.answered.get(n) for n in turns],
         "reaction_count": [e.reactions for e in window.entries],
-        "is_edited": [e.is_edited for e in window.entries], "file_count": [len(e.files) for e in window.entries],
-    }  # fmt: skip
+        "is_edited": [e.is_edited for e in window.entries],
+        "file_count": [len(e.files) for e in window.entries],
+    }
     return CONVERSATION_MESSAGES.from_columns(columns)
 
 
@@ -145,7 +156,8 @@ def last_windows(partitions: Iterable[str]) -> set[str]:
     """The last of the partitions `<conversation>.<key of a window>` of each conversation: their keys have numbers, by time.
 
     >>> sorted(last_windows(["chat/a.9999", "chat/a.10000", "chat/b.2025-03-27", "chat/unread"]))
-    ['chat/a.10000', 'chat/b.2025-03-27', 'chat/unread']"""
+    ['chat/a.10000', 'chat/b.2025-03-27', 'chat/unread']
+    """
     last: dict[str, tuple[list[int], str]] = {}
     for partition in partitions:
         conversation, _, key = partition.rpartition(".")
@@ -181,16 +193,15 @@ def consolidate(
 
     Each message is a heading `## Message n`, its author, its UTC time to the minute, a blank line and its text; a blank
     line is between messages and a line end behind the last. A line of a text that looks like such a heading gets a
-    backslash before it, so that nobody can forge a message. No messages make an empty text."""
+    backslash before it, so that nobody can forge a message. No messages make an empty text.
+    """
     sections: list[str] = []
     ranges = []
     at = 0
     for number, (author, time, text) in enumerate(zip(authors, times, texts, strict=True), start=1):
         when = time if isinstance(time, str) else f"{time:%Y-%m-%d %H:%M}"
         gap = "\n" if number > 1 else ""
-        head = (
-            f"{gap}## Message {number}\n**Author:** {_one_line(author)}\n**Timestamp:** {_one_line(when)}\n\n"
-        )
+        head = f"{gap}## Message {number}\n**Author:** {_one_line(author)}\n**Timestamp:** {_one_line(when)}\n\n"
         body = _FORGED.sub(r"\\", text.strip("\n").rstrip())
         ranges.append((at + len(head), at + len(head) + len(body)))
         sections += [head, body, "\n"]
@@ -209,11 +220,16 @@ def conversation_markdown(messages: pa.Table) -> pa.Table:
     for window, turns in groupby(messages.to_pylist(), key=lambda r: r["doc_id"]):
         window_turns = list(turns)
         text_turns = [t for t in window_turns if t["kind"] == "message"]
-        window_text = consolidate(*([t[n] for t in text_turns] for n in ("author", "sent_at", "text")))
+        window_text = consolidate(
+            *([t[n] for t in text_turns] for n in ("author", "sent_at", "text"))
+        )
         first = window_turns[0]
         rows.append(
             {
-                **{n: first[n] for n in ("conversation_id", "source", "partition", "window", "title")},
+                **{
+                    n: first[n]
+                    for n in ("conversation_id", "source", "partition", "window", "title")
+                },
                 "doc_id": window,
                 "first_at": min(t["sent_at"] for t in window_turns),
                 "last_at": max(t["sent_at"] for t in window_turns),

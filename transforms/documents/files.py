@@ -1,7 +1,8 @@
 """Files of a vault or documentation tree to the tables `documents` and `quarantine`: each file is in one of them.
 
 This module has formats, charsets, titles, tags, aliases and times. It finds no files; heading trees are in
-`transforms.documents.nodes`, links in `transforms.documents.links`."""
+`transforms.documents.nodes`, links in `transforms.documents.links`.
+"""
 
 import json
 import re
@@ -17,7 +18,12 @@ from transforms.documents.markdown import Markdown, masked, parse
 from transforms.documents.rst_markdown import rst_markdown
 from transforms.formats.converted import VERSION as FORMATS_VERSION
 from transforms.formats.converted import Converted, is_section
-from transforms.formats.html_markdown import canvas_markdown, html_charset, html_markdown, html_title
+from transforms.formats.html_markdown import (
+    canvas_markdown,
+    html_charset,
+    html_markdown,
+    html_title,
+)
 from transforms.hashing import bytes_sha256, text_hash
 from transforms.schemas.documents import DOCUMENTS
 from transforms.schemas.operations import QUARANTINE
@@ -46,8 +52,14 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _CREATED = ("created", "created_at", "date created", "date_created", "date")
 _MODIFIED = (
-    "modified", "modified_at", "date modified", "date_modified", "updated", "lastmod", "last_modified",
-)  # fmt: skip
+    "modified",
+    "modified_at",
+    "date modified",
+    "date_modified",
+    "updated",
+    "lastmod",
+    "last_modified",
+)
 _SPACED_ZONE = re.compile(r"\s+(?=[+-]\d|Z$)")
 _NAMED_MONTH = re.compile(r"\d\d?-[A-Za-z]{3}-\d{4}")
 _DAY = re.compile(r"((?:19|20)\d\d)([-_.]?)(\d\d)\2(\d\d)(?!\d|\2\d)")
@@ -67,7 +79,8 @@ class RawFile:
     """The bytes of one file and its path below the root of the source, with forward slashes.
 
     A `fault` (`code: explanation`) says why the source did not take it; it goes to quarantine with it. `converted` is
-    the Markdown of a file of `CONVERTED_FORMATS`."""
+    the Markdown of a file of `CONVERTED_FORMATS`.
+    """
 
     path: str
     data: bytes
@@ -95,7 +108,8 @@ def read_documents(
     formats is the Markdown it was converted to. Files that are not UTF-8 are decoded and say so in `defects`.
     Quarantined are files with a fault, of unknown format (`unknown_format`), over `max_document_bytes` (`too_large`),
     `binary`, `empty` or blank ones, a repeated path (`duplicate`), a path that is not Unicode (`bad_path`) and
-    reStructuredText that cannot be read (`unreadable`)."""
+    reStructuredText that cannot be read (`unreadable`).
+    """
     rows: list[dict[str, Any]] = []
     quarantine: list[dict[str, Any]] = []
     shared = {"source": source, "partition": partition}
@@ -138,7 +152,8 @@ def file_name(path: str) -> str:
     """The last segment of a path without the extension of a document format.
 
     >>> file_name("notes/Release 2.0.md"), file_name("notes/Release 2.0")
-    ('Release 2.0', 'Release 2.0')"""
+    ('Release 2.0', 'Release 2.0')
+    """
     name = path.rpartition("/")[2]
     stem, dot, extension = name.rpartition(".")
     return stem if dot and stem and extension.lower() in _FORMATS else name
@@ -155,16 +170,21 @@ def _check(file: RawFile, printable: str, paths: set[str], settings: DocumentSet
     if kind is None:
         raise _FileFaultError(f"unknown_format: known extensions are {', '.join(_FORMATS)}")
     if len(file.data) > settings.max_document_bytes:
-        raise _FileFaultError(f"too_large: {len(file.data)} bytes, the cap is {settings.max_document_bytes}")
+        raise _FileFaultError(
+            f"too_large: {len(file.data)} bytes, the cap is {settings.max_document_bytes}"
+        )
     if kind == "rst" and len(file.data) > _MAX_RST_BYTES:
-        raise _FileFaultError(f"too_large: {len(file.data)} bytes of .rst, the cap is {_MAX_RST_BYTES}")
+        raise _FileFaultError(
+            f"too_large: {len(file.data)} bytes of .rst, the cap is {_MAX_RST_BYTES}"
+        )
 
 
 def document_format(path: str) -> str | None:
     """The format of a file by the ending of its name; None for one that is not read.
 
     >>> document_format("notes/Plan.MD"), document_format("notes/plan")
-    ('markdown', None)"""
+    ('markdown', None)
+    """
     _, dot, extension = path.rpartition("/")[2].rpartition(".")
     return _FORMATS.get(extension.lower()) if dot else None
 
@@ -178,7 +198,9 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
         raise _FileFaultError("empty: there is nothing but blanks in it")
     mark = len(BOM_CHARACTER.encode()) if stored.text.startswith(BOM_CHARACTER) else 0
     front = frontmatter(stored.text) if kind == "markdown" else Frontmatter({}, mark, None)
-    parsed = None if kind == "text" else parse(stored.text, front.body_start, notes=kind == "markdown")
+    parsed = (
+        None if kind == "text" else parse(stored.text, front.body_start, notes=kind == "markdown")
+    )
     faults = (front.defect, parsed.defect if parsed else None)
     defects = [*stored.defects, *(defect for defect in faults if defect)]
     header: dict[str, Any] | None = front.fields or stored.fields
@@ -187,19 +209,32 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
     created, modified = (_time(fields, names, defects) for names in (_CREATED, _MODIFIED))
     title = _text_field(fields.get("title")) or _title(parsed, stored, kind, file.path)
     # The shown text of a wiki link; any other text as it is.
-    types = [t.removeprefix("[[").removesuffix("]]").rpartition("|")[2] for t in _listed(fields.get("type"))]
+    types = [
+        t.removeprefix("[[").removesuffix("]]").rpartition("|")[2]
+        for t in _listed(fields.get("type"))
+    ]
     return {
-        "doc_id": f"{source}:{file.path}", "path": file.path, "title": title or file_name(file.path),
-        "has_own_title": bool(title), "format": kind,
+        "doc_id": f"{source}:{file.path}",
+        "path": file.path,
+        "title": title or file_name(file.path),
+        "has_own_title": bool(title),
+        "format": kind,
         "doc_type": ", ".join(types) or None,
         "description": _text_field(fields.get("description")),
-        "tags": list(_tags(fields, stored.text, front.body_start, parsed if kind == "markdown" else None)),
+        "tags": list(
+            _tags(fields, stored.text, front.body_start, parsed if kind == "markdown" else None)
+        ),
         "aliases": _listed(fields.get("aliases", fields.get("alias"))),
         "frontmatter": json.dumps(header, ensure_ascii=False) if header else None,
-        "created_at": created or _named_day(file_name(file.path)), "modified_at": modified,
-        "text": stored.text, "body_start": front.body_start, "page_starts": stored.page_starts,
-        "picture": stored.picture, "content_hash": text_hash(stored.text), "defects": defects,
-    }  # fmt: skip
+        "created_at": created or _named_day(file_name(file.path)),
+        "modified_at": modified,
+        "text": stored.text,
+        "body_start": front.body_start,
+        "page_starts": stored.page_starts,
+        "picture": stored.picture,
+        "content_hash": text_hash(stored.text),
+        "defects": defects,
+    }
 
 
 def _stored_text(file: RawFile, kind: str) -> Converted:
@@ -269,9 +304,12 @@ def _page_title(title: str, headings: Sequence[tuple[int, str]]) -> str:
     >>> _page_title("Tests - The Book", [(1, "The Book"), (1, "Tests")]), _page_title("Tests (Book)", [(3, "2 Tests")])
     ('Tests', 'Tests')
     >>> _page_title("The Book", [(1, "Chapter 2: Tests")])
-    'Chapter 2: Tests'"""
+    'Chapter 2: Tests'
+    """
     folded, first = title.casefold(), [name for level, name in headings if level == 1]
-    names = {(level, text) for level, name in headings for text in (name, _CHAPTER.sub("", name)) if text}
+    names = {
+        (level, text) for level, name in headings for text in (name, _CHAPTER.sub("", name)) if text
+    }
     places = sorted(
         (at, -len(name), name)
         for level, name in names
@@ -298,12 +336,16 @@ def _text_field(value: Any) -> str | None:
 
 def _listed(value: Any) -> list[str]:
     """The names in a list or a comma-separated text, each once."""
-    values = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
+    values = (
+        value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
+    )
     names = (" ".join(v.split()) for v in values if isinstance(v, str))
     return list(dict.fromkeys(filter(None, names)))
 
 
-def _tags(fields: dict[str, Any], text: str, body_start: int, parsed: Markdown | None) -> Iterator[str]:
+def _tags(
+    fields: dict[str, Any], text: str, body_start: int, parsed: Markdown | None
+) -> Iterator[str]:
     """The tags of the frontmatter, then those in the text, the first spelling of each."""
     value = fields.get("tags", fields.get("tag"))
     if isinstance(value, str) and "," not in value and value.lstrip().startswith("#"):
@@ -311,7 +353,9 @@ def _tags(fields: dict[str, Any], text: str, body_start: int, parsed: Markdown |
     tags = [tag.lstrip("#").strip() for tag in _listed(value)]
     if parsed is not None and "#" in text:
         hidden_ranges = sorted([(0, body_start), *parsed.opaque, *parsed.comments])
-        tags += [tag.rstrip("/") for tag in _TAG.findall(masked(text.encode(), hidden_ranges).decode())]
+        tags += [
+            tag.rstrip("/") for tag in _TAG.findall(masked(text.encode(), hidden_ranges).decode())
+        ]
     keys: set[str] = set()
     for tag in tags:
         if tag and tag.casefold() not in keys:
@@ -339,7 +383,8 @@ def _named_day(name: str) -> datetime | None:
     """The day with which the name of a file begins, at midnight UTC.
 
     >>> _named_day("2025_04_20").date().isoformat(), _named_day("20250231 Minutes")
-    ('2025-04-20', None)"""
+    ('2025-04-20', None)
+    """
     day = _DAY.match(name)
     try:
         return day and datetime(int(day[1]), int(day[3]), int(day[4]), tzinfo=UTC)

@@ -20,7 +20,8 @@ class Frontmatter(NamedTuple):
 
     Scalars are texts as written, but for true, false and null. `body_start` is the first byte behind
     the closing line, or behind a byte order mark if the frontmatter is missing or malformed; a malformed
-    one is content. `defect` is a short code with a colon and the explanation, or None."""
+    one is content. `defect` is a short code with a colon and the explanation, or None.
+    """
 
     fields: dict[str, Any]
     body_start: int
@@ -32,7 +33,8 @@ def frontmatter(text: str) -> Frontmatter:
 
     It is there if the first line, behind a byte order mark, is `---` and a later line `---` or `...`.
     A defect is `frontmatter_malformed`, `frontmatter_not_a_mapping` or `frontmatter_too_large` (more
-    bytes, values or nesting than the limits above, aliases followed)."""
+    bytes, values or nesting than the limits above, aliases followed).
+    """
     body_start = len(BOM_CHARACTER.encode()) if text.startswith(BOM_CHARACTER) else 0
     opening = _OPENING.match(text)
     closing = _CLOSING.search(text, opening.end()) if opening else None
@@ -47,12 +49,16 @@ def frontmatter(text: str) -> Frontmatter:
         values = yaml.load(source, _Loader)
         fields = {} if values is None else _plain(values, [MAX_FRONTMATTER_VALUES])
     except (yaml.YAMLError, ValueError) as error:
-        return Frontmatter({}, body_start, f"frontmatter_malformed: {' '.join(str(error).split())[:200]}")
+        return Frontmatter(
+            {}, body_start, f"frontmatter_malformed: {' '.join(str(error).split())[:200]}"
+        )
     except (_TooLargeError, RecursionError):
         limit = f"over {MAX_FRONTMATTER_VALUES} values or {MAX_FRONTMATTER_DEPTH} levels"
         return Frontmatter({}, body_start, f"frontmatter_too_large: {limit}")
     if not isinstance(fields, dict):
-        return Frontmatter({}, body_start, "frontmatter_not_a_mapping: it has no `name: value` lines")
+        return Frontmatter(
+            {}, body_start, "frontmatter_not_a_mapping: it has no `name: value` lines"
+        )
     return Frontmatter(fields, len(text[: closing.end()].encode()), None)
 
 

@@ -1,7 +1,8 @@
 """Exports of issue trackers to files of Markdown: an issue is a document, its comments are turns below headings.
 
 It reads the JSON of GitHub's and GitLab's REST interfaces and of `gh issue list --json`. It does not say what an issue
-lacks, nor which issues it repeats."""
+lacks, nor which issues it repeats.
+"""
 
 import json
 import re
@@ -43,10 +44,13 @@ def looks_like_issues(head: bytes, suffix: str) -> bool:
     """True if a file with this ending (`.json`, `.md`) begins as an export of issues, or as an issue with its state.
 
     >>> looks_like_issues(b'[{"iid": 3, "project_id": 8, "title": "No wind"}]', ".json")
-    True"""
+    True
+    """
     if suffix.removeprefix(".") not in ISSUE_FORMATS:
         return (
-            suffix == ".md" and head.startswith(b"---") and bool(_STATES.search(head.partition(b"\n---")[0]))
+            suffix == ".md"
+            and head.startswith(b"---")
+            and bool(_STATES.search(head.partition(b"\n---")[0]))
         )
     names = set(re.findall(rb'"(\w+)"\s*:', head))
     return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{") and any(
@@ -64,7 +68,8 @@ def issue_files(files: Iterable[RawFile]) -> Iterator[RawFile]:
     """The issues of exports as files of Markdown, unreadable ones with the reason; other files as they are.
 
     Comments may be in their issue (`comments`, `notes`) or in files of their own, and pages one behind the other in one
-    file. If an issue has several copies, the one changed last is read."""
+    file. If an issue has several copies, the one changed last is read.
+    """
     issues: dict[tuple[str, int], _Issue] = {}
     comments: list[tuple[RawFile, Mapping[str, Any]]] = []
     for file in files:
@@ -74,7 +79,9 @@ def issue_files(files: Iterable[RawFile]) -> Iterator[RawFile]:
         for number, record in enumerate(_records(file)):
             place = RawFile(f"{file.path}#{number}", json.dumps(record).encode())
             if isinstance(record, _Broken):
-                yield RawFile(place.path, file.data, f"no_json: the rest of it cannot be read: {record}")
+                yield RawFile(
+                    place.path, file.data, f"no_json: the rest of it cannot be read: {record}"
+                )
             elif _is_comment(record):
                 comments.append((place, record))
             elif fault := _fault(record):
@@ -82,7 +89,9 @@ def issue_files(files: Iterable[RawFile]) -> Iterator[RawFile]:
             else:
                 yield from _added(issues, _Issue(record, place), file.path)
     yield from _with_comments(issues, comments)
-    yield from (_markdown(key, issue) for key, issue in sorted(issues.items(), key=lambda item: item[0]))
+    yield from (
+        _markdown(key, issue) for key, issue in sorted(issues.items(), key=lambda item: item[0])
+    )
 
 
 class _Broken(str):
@@ -100,13 +109,17 @@ def _records(file: RawFile) -> Iterator[Any]:
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
-            yield _Broken(error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply")
+            yield _Broken(
+                error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+            )
             line = text.find("\n", at)
             if line < 0 or file.path.lower().endswith(".json"):
                 return
             at = line
             continue
-        pages = (value.get(name) for name in ("items", "issues")) if isinstance(value, Mapping) else ()
+        pages = (
+            (value.get(name) for name in ("items", "issues")) if isinstance(value, Mapping) else ()
+        )
         yield from next((page for page in pages if isinstance(page, list)), [value])
 
 
@@ -164,7 +177,11 @@ def _with_comments(
         number = number if isinstance(number, int) else 0
         of = issues.get((address["project"], number)) if address else None
         of = of or by_id.get((str(comment.get("project_id")), number))
-        if of is None and len(only := numbers.get(number, [])) == 1 and not _project(only[0].record):
+        if (
+            of is None
+            and len(only := numbers.get(number, [])) == 1
+            and not _project(only[0].record)
+        ):
             of = only[0]
         if of is None:
             why = f"no_issue: the issue of the comment, {number}, is not in the export"
@@ -220,18 +237,28 @@ def _markdown(key: tuple[str, int], issue: _Issue) -> RawFile:
     is_request = any(record.get(name) for name in _REQUESTS) or "/pull/" in str(record.get("url"))
     title = " ".join(record["title"].split())
     front = {
-        "title": title, "type": "pull_request" if is_request else "issue", "number": number,
+        "title": title,
+        "type": "pull_request" if is_request else "issue",
+        "number": number,
         "state": {"opened": "open"}.get(state := str(record.get("state") or "").lower(), state),
-        "author": _author(record), "tags": [name for name in names if isinstance(name, str)],
-        "created": _time(record, "created"), "modified": _time(record, "updated"),
-        "url": next((u for n in ("html_url", "web_url", "url") if isinstance(u := record.get(n), str)), ""),
-    }  # fmt: skip
-    lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in front.items() if value]
+        "author": _author(record),
+        "tags": [name for name in names if isinstance(name, str)],
+        "created": _time(record, "created"),
+        "modified": _time(record, "updated"),
+        "url": next(
+            (u for n in ("html_url", "web_url", "url") if isinstance(u := record.get(n), str)), ""
+        ),
+    }
+    lines = [
+        f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in front.items() if value
+    ]
     body = _below(record.get("body", record.get("description")))
     parts = ["\n".join(("---", *lines, "---")), f"# {title}", body]
     turns = (comment for comment in issue.comments.values() if not comment.get("system"))
     for comment in sorted(turns, key=lambda c: (_time(c, "created"), _id(c))):
-        byline = ", ".join(filter(None, (_author(comment), _time(comment, "created")[:16].replace("T", " "))))
+        byline = ", ".join(
+            filter(None, (_author(comment), _time(comment, "created")[:16].replace("T", " ")))
+        )
         parts += [f"## Comment by {byline}" if byline else "## Comment", _below(comment["body"])]
     text = "\n\n".join(part for part in parts if part.strip()) + "\n"
     return RawFile(f"{project}/{number}.md", text.encode("utf-8", "replace"))
@@ -241,7 +268,8 @@ def _below(text: str | None) -> str:
     """A text as it may stand below the heading of a turn: nothing in it begins another turn, or hides those behind it.
 
     >>> _below("# Steps\\n```\\n# run")
-    '### Steps\\n```\\n# run\\n```'"""
+    '### Steps\\n```\\n# run\\n```'
+    """
     lines, fence, above = [], "", ""
     for line in (text or "").replace("\0", "\ufffd").splitlines():
         mark = _FENCE.match(line)

@@ -1,7 +1,8 @@
 """References of documents, of each document, and their targets over all documents.
 
 This module has wiki links, embeds, Markdown links and URLs of documents, not the references of
-mails. A target is compared with the paths of known documents, never opened."""
+mails. A target is compared with the paths of known documents, never opened.
+"""
 
 import posixpath
 import re
@@ -46,20 +47,33 @@ def document_references(documents: pa.Table) -> pa.Table:
     """The references of each document, conforming to `schemas.DOCUMENT_REFERENCES`, in its order.
 
     References in code and in comments do not count. URLs count that stand bare in the text, as GitHub and
-    Obsidian show them, and wiki links in the frontmatter, which Obsidian calls properties."""
+    Obsidian show them, and wiki links in the frontmatter, which Obsidian calls properties.
+    """
     columns: dict[str, list[Any]] = {name: [] for name in DOCUMENT_REFERENCES.names}
     names = ("doc_id", "source", "partition", "format", "text", "body_start")
     for doc_id, source, partition, kind, text, start in rows_of(documents, *names):
         links = sorted(_references(text, start, kind), key=lambda link: (link.start, -link.end))
         for link in links:
-            values = (doc_id, source, partition, link.start, link.end, link.kind, link.target, link.text)
+            values = (
+                doc_id,
+                source,
+                partition,
+                link.start,
+                link.end,
+                link.kind,
+                link.target,
+                link.text,
+            )
             for column, value in zip(columns.values(), values, strict=True):
                 column.append(value)
     return DOCUMENT_REFERENCES.from_columns(columns)
 
 
 def document_links(
-    references: pa.Table, documents: pa.Table, nodes: pa.Table, message_ids: Collection[str] = frozenset()
+    references: pa.Table,
+    documents: pa.Table,
+    nodes: pa.Table,
+    message_ids: Collection[str] = frozenset(),
 ) -> pa.Table:
     """The targets of the references, conforming to `schemas.LINKS`, ordered by `from_id` and `byte_start`.
 
@@ -74,11 +88,14 @@ def document_links(
     Wiki links are looked up as Obsidian does, whatever the case: by path from the root or from the folder, by the last
     parts of a path, by file name, and then by title and by alias; of several documents the nearest by folders counts,
     then the shallowest, then the first by path. Markdown links are paths from the folder, or from the root if they
-    begin with a slash; the extension and the name of a folder's index file may be left out."""
+    begin with a slash; the extension and the name of a folder's index file may be left out.
+    """
     outlines = _Outlines(nodes, references)
     vaults: dict[str, _Vault] = defaultdict(_Vault)
     known = ("doc_id", "source", "path", "title", "aliases")
-    for doc_id, source, path, title, aliases in rows_of(documents.select(known).sort_by("doc_id"), *known):
+    for doc_id, source, path, title, aliases in rows_of(
+        documents.select(known).sort_by("doc_id"), *known
+    ):
         vaults[source].add(doc_id, path, title, aliases)
     columns: dict[str, list[Any]] = {name: [] for name in LINKS.names}
     names = ("doc_id", "source", "kind", "target", "byte_start", "byte_end", "text")
@@ -88,11 +105,15 @@ def document_links(
         if kind == "url":
             to_id = next((name for name in ids_in_url(target) if name in message_ids), None)
         else:
-            to_id = vaults[source].resolve(doc_id, kind, target, outlines) if source in vaults else None
+            to_id = (
+                vaults[source].resolve(doc_id, kind, target, outlines) if source in vaults else None
+            )
         link = (outlines.node_at(doc_id, start), "document", start, end, to_id, target, kind, text)
         for column, value in zip(columns.values(), link, strict=True):
             column.append(value)
-    return LINKS.from_columns(columns).sort_by([("from_id", "ascending"), ("byte_start", "ascending")])
+    return LINKS.from_columns(columns).sort_by(
+        [("from_id", "ascending"), ("byte_start", "ascending")]
+    )
 
 
 def _references(text: str, body_start: int, kind: str) -> Iterator[Link]:
@@ -150,7 +171,9 @@ class _Outlines:
             if slug is not None:
                 self.slugs[doc_id][slug] = node_id
                 self.titles[doc_id].setdefault(_folded(title), node_id)
-        for doc_id, kind, target, start in rows_of(references, "doc_id", "kind", "target", "byte_start"):
+        for doc_id, kind, target, start in rows_of(
+            references, "doc_id", "kind", "target", "byte_start"
+        ):
             if kind == "block_id":
                 self.blocks.setdefault((doc_id, target.lower()), start)
 
@@ -287,8 +310,11 @@ def _resolved_path(folder: tuple[str, ...], path: str) -> str | None:
     """A path from a folder, or from the root if it begins with a slash; None if it leaves the root.
 
     >>> _resolved_path(("a", "b"), "../c.md"), _resolved_path((), "../c.md")
-    ('a/c.md', None)"""
-    place = posixpath.normpath(path.lstrip("/") if path.startswith("/") else "/".join((*folder, path)))
+    ('a/c.md', None)
+    """
+    place = posixpath.normpath(
+        path.lstrip("/") if path.startswith("/") else "/".join((*folder, path))
+    )
     if place == ".." or place.startswith("../"):
         return None
     return "" if place == "." else place

@@ -1,7 +1,8 @@
 """Markdown as data: the blocks, links and comments of one text, with UTF-8 byte offsets.
 
 This module makes one pass over the events of a CommonMark parser. Other modules build
-tables of documents, heading trees and chunks from the results of `parse`."""
+tables of documents, heading trees and chunks from the results of `parse`.
+"""
 
 import re
 from bisect import bisect_right
@@ -24,15 +25,24 @@ MAX_NESTING = 1000
 """Quotes and lists one line may open; the parser's time grows with lines times depth."""
 
 _KINDS = {
-    "Paragraph": "paragraph", "Heading": "heading", "BlockQuote": "quote", "CodeBlock": "code", "HtmlBlock": "html",
-    "List": "list", "Item": "item", "Table": "table", "FootnoteDefinition": "footnote",
-}  # fmt: skip
+    "Paragraph": "paragraph",
+    "Heading": "heading",
+    "BlockQuote": "quote",
+    "CodeBlock": "code",
+    "HtmlBlock": "html",
+    "List": "list",
+    "Item": "item",
+    "Table": "table",
+    "FootnoteDefinition": "footnote",
+}
 _CONTAINERS = frozenset({"quote", "list", "item", "footnote"})
 _CODE_SIGNS = (b"    ", b"```", b"~~~", b"\t")
 _NESTED_LINKS = 4
 """Nested images that get a text; each level repeats the text of the levels inside."""
 _BREAKS = frozenset({"SoftBreak", "HardBreak"})
-_TOO_DEEP = re.compile(rb"^(?:[ \t]*(?:>|[-+*][ \t]|\d{1,9}[.)][ \t])){%d}" % MAX_NESTING, re.MULTILINE)
+_TOO_DEEP = re.compile(
+    rb"^(?:[ \t]*(?:>|[-+*][ \t]|\d{1,9}[.)][ \t])){%d}" % MAX_NESTING, re.MULTILINE
+)
 _COMMENT = re.compile(
     rb"^%%[ \t]*\r?\n(?:.*\n)*?.*%%[ \t]*(?=\r?\n|\Z)|%%(?:[^%\r\n]++|%(?!%)|\r?\n(?![ \t]*\r?\n))*+%%",
     re.MULTILINE,
@@ -48,7 +58,8 @@ class MarkdownBlock(NamedTuple):
     lines, line end included; that of a block inside a list, item, quote or footnote begins behind the
     marks of those. `depth` counts the blocks around it. `level` is 1 to 6 for headings, else 0.
     `text` is the plain text of a heading with its code spans, the info string of a code block, the
-    label of a footnote, else empty. `fenced` says how a code block is written."""
+    label of a footnote, else empty. `fenced` says how a code block is written.
+    """
 
     kind: str
     start: int
@@ -63,7 +74,8 @@ class Link(NamedTuple):
     """One link or image, and the half-open byte range of all of it.
 
     `kind` is wiki, embed (`![[…]]`), markdown, image or url (an autolink). `target` is the destination
-    as the parser unescapes it, `text` the plain text or alternative text."""
+    as the parser unescapes it, `text` the plain text or alternative text.
+    """
 
     kind: str
     start: int
@@ -78,7 +90,8 @@ class Markdown(NamedTuple):
     `blocks` in document order, containers before their content; `links` by where they begin.
     `opaque` are the ranges of code, HTML, links and images, in which tags and comments do not count;
     `comments` those of Obsidian's `%%…%%` and of HTML's `<!--…-->`. Headings and links inside comments are left out.
-    `defect` is `nesting_too_deep` for a text that is returned as one paragraph, else None."""
+    `defect` is `nesting_too_deep` for a text that is returned as one paragraph, else None.
+    """
 
     blocks: list[MarkdownBlock]
     links: list[Link]
@@ -96,19 +109,25 @@ def parse(text: str, body_start: int = 0, *, notes: bool = True) -> Markdown:
     """The blocks, links and comments of `text` from byte `body_start` on; offsets count from byte 0.
 
     Blocks are found by pulldown-cmark (CommonMark 0.31, tables, footnotes, task lists). Without
-    `notes` it looks for no wiki links, embeds and `%%comments%%`, as in text that nobody wrote for Obsidian."""
+    `notes` it looks for no wiki links, embeds and `%%comments%%`, as in text that nobody wrote for Obsidian.
+    """
     data = text.encode()
     body = data[body_start:]
     if _is_too_deep(body):
         paragraph = MarkdownBlock("paragraph", body_start, len(data))
         return Markdown([paragraph], [], [], [], "nesting_too_deep")
     scan = _Scan(data, body_start)
-    scan.run(body.decode() if body_start else text, DIALECT if notes else DIALECT & ~Options.ENABLE_WIKILINKS)
+    scan.run(
+        body.decode() if body_start else text,
+        DIALECT if notes else DIALECT & ~Options.ENABLE_WIKILINKS,
+    )
     comments = _html_comments(data, scan.html)
     if notes:
         plain = masked(data, scan.opaque) if data.count(b"%%", body_start) > 1 else b""
         of_notes = [match.span() for match in _COMMENT.finditer(plain, body_start)]
-        comments = sorted([*(span for span in comments if not _inside(span[0], of_notes)), *of_notes])
+        comments = sorted(
+            [*(span for span in comments if not _inside(span[0], of_notes)), *of_notes]
+        )
     blocks, links = scan.blocks, scan.links
     links.sort(key=lambda link: (link.start, -link.end))
     if comments:
@@ -122,7 +141,8 @@ class Outline(NamedTuple):
 
     `starts` are the bytes at which the outermost blocks begin, on whole lines, `kinds` their kinds
     (see `MarkdownBlock`). `code` are the half-open ranges of all code blocks, outermost or not, each with
-    True if it is fenced."""
+    True if it is fenced.
+    """
 
     starts: list[int]
     kinds: list[str]
@@ -133,7 +153,8 @@ def outline(text: str, body_start: int = 0) -> Outline:
     """The outermost blocks of `text` from byte `body_start` on, as `parse` finds them, in a fifth of the time.
 
     It passes over the inside of a block by its range; it looks only into a list, quote or footnote that holds a
-    fence or an indented line, for the code in it."""
+    fence or an indented line, for the code in it.
+    """
     data = text.encode()
     body = data[body_start:]
     result = Outline([], [], [])
@@ -154,13 +175,17 @@ def outline(text: str, body_start: int = 0) -> Outline:
             continue
         end = span["end"]
         if kind == "code":
-            result.code.append((start + body_start, end + body_start, type(tag["CodeBlock"]) is dict))
+            result.code.append(
+                (start + body_start, end + body_start, type(tag["CodeBlock"]) is dict)
+            )
         if start >= inner_end:
             while start and body[start - 1] not in b"\r\n":
                 start -= 1
             result.starts.append(start + body_start)
             result.kinds.append(kind)
-            if kind in _CONTAINERS and any(body.find(sign, start, end) >= 0 for sign in _CODE_SIGNS):
+            if kind in _CONTAINERS and any(
+                body.find(sign, start, end) >= 0 for sign in _CODE_SIGNS
+            ):
                 inner_end = end
         if start >= inner_end or kind not in _CONTAINERS:
             skip_to = end
@@ -182,7 +207,8 @@ def comments(text: str, body_start: int, code: list[tuple[int, int]]) -> list[tu
     """The ranges of the comments behind byte `body_start`, as `parse` gives them.
 
     `code` are the ranges of code blocks. The text is parsed only if something outside them looks like
-    a comment; inline code, for instance, can only make them fewer."""
+    a comment; inline code, for instance, can only make them fewer.
+    """
     has_html = "<!--" in text
     if not has_html and (
         text.count("%%") < 2 or not _COMMENT.search(masked(text.encode(), code), body_start)
@@ -283,7 +309,9 @@ class _Scan:
             text = " ".join("".join(self.heading or ()).split())
             self.heading = None
             start, end = self._whole_lines(start, end)
-            self.blocks.append(MarkdownBlock("heading", start, end, self.depth, int(detail[1]), text))
+            self.blocks.append(
+                MarkdownBlock("heading", start, end, self.depth, int(detail[1]), text)
+            )
         elif _KINDS.get(name) in _CONTAINERS:
             self.depth -= 1
 

@@ -1,7 +1,8 @@
 """Documents to the table `document_nodes`: the tree of their headings, with stable ids.
 
 This module has slugs, spans, the hierarchy and breadcrumbs (ra). `transforms.documents.markdown` finds
-headings, `transforms.documents.chunks.headings` turns nodes into chunks."""
+headings, `transforms.documents.chunks.headings` turns nodes into chunks.
+"""
 
 import re
 import unicodedata
@@ -33,7 +34,8 @@ def document_nodes(documents: pa.Table) -> pa.Table:
 
     The first node of a document is the document itself. A heading under which nothing but blanks
     is before the next heading of its level or above is not a node and does not use a slug. The span of a
-    node covers its children; its own text is `[byte_start, byte_end)` up to `body_end`."""
+    node covers its children; its own text is `[byte_start, byte_end)` up to `body_end`.
+    """
     columns: dict[str, list[Any]] = {name: [] for name in DOCUMENT_NODES.names}
     names = ("doc_id", "title", "format", "text", "body_start")
     for doc_id, title, kind, text, body_start in rows_of(documents, *names):
@@ -59,8 +61,11 @@ def slug_base(title: str) -> str:
     >>> slug_base("Über C++")
     'über-c'
     >>> slug_base("???")
-    'heading'"""
-    letters = "".join(c for c in title if c.isalnum() or c in "_ -" or unicodedata.category(c)[0] == "M")
+    'heading'
+    """
+    letters = "".join(
+        c for c in title if c.isalnum() or c in "_ -" or unicodedata.category(c)[0] == "M"
+    )
     slug = _JOINTS.sub("-", letters).strip("-").lower()
     return slug[:MAX_SLUG_CHARS].rstrip("-") or "heading"
 
@@ -70,7 +75,8 @@ class Slugs:
 
     >>> slugs = Slugs()
     >>> slugs.slug("Notes"), slugs.slug("Notes")
-    ('notes', 'notes-1')"""
+    ('notes', 'notes-1')
+    """
 
     def __init__(self) -> None:
         self._used: set[str] = set()
@@ -89,11 +95,15 @@ class Slugs:
         return slug
 
 
-def _rows(doc_id: str, title: str, data: bytes, headings: list[MarkdownBlock]) -> list[tuple[Any, ...]]:
+def _rows(
+    doc_id: str, title: str, data: bytes, headings: list[MarkdownBlock]
+) -> list[tuple[Any, ...]]:
     """The rows of a document and of every heading that is a node, without their last column."""
     crumb, size = BREADCRUMB_START + _crumb(title), len(data)
     preamble_end = headings[0].start if headings else size
-    rows: list[tuple[Any, ...]] = [(doc_id, doc_id, None, 0, 0, title, None, crumb, 0, 0, size, preamble_end)]
+    rows: list[tuple[Any, ...]] = [
+        (doc_id, doc_id, None, 0, 0, title, None, crumb, 0, 0, size, preamble_end)
+    ]
     slugs, above = Slugs(), [(0, doc_id, crumb)]
     for heading, end, body_end in _spans(headings, size):
         if not _INK.search(data, heading.end, end):

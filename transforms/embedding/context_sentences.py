@@ -2,7 +2,8 @@
 
 This module has sentences from known facts, and the prompt of a language model and its answer. A sentence
 says nothing that grows with its thread or moves with a document's other sections, so that an addition there
-changes no other embedded text."""
+changes no other embedded text.
+"""
 
 import json
 import re
@@ -66,20 +67,31 @@ def chunk_facts(chunks: ibis.Table, tables: FactTables) -> ibis.Table:
         .select(member="message_id", thread_subject="thread_subject")
     )
     documents = tables.documents.select(
-        document="doc_id", document_title="title", tags="tags", description="description",
+        document="doc_id",
+        document_title="title",
+        tags="tags",
+        description="description",
         written=ibis.coalesce(tables.documents.modified_at, tables.documents.created_at),
-    )  # fmt: skip
+    )
     columns = [
-        "chunk_id", "source", "source_kind", "doc_id", "attachment_id", "chunk_index", "chunk_count", "title",
-        "heading_path", "text_display",
-    ]  # fmt: skip
+        "chunk_id",
+        "source",
+        "source_kind",
+        "doc_id",
+        "attachment_id",
+        "chunk_index",
+        "chunk_count",
+        "title",
+        "heading_path",
+        "text_display",
+    ]
     own_columns = chunks.select(columns)
     facts = own_columns.left_join(mails, own_columns.doc_id == mails.mail)
     facts = facts.left_join(subjects, facts.doc_id == subjects.member)
     facts = facts.left_join(documents, facts.doc_id == documents.document)
-    return facts.select(*columns, *_FACTS, "tags", at=ibis.coalesce(facts.sent, facts.written)).order_by(
-        "doc_id", "attachment_id", "chunk_index", "chunk_id"
-    )
+    return facts.select(
+        *columns, *_FACTS, "tags", at=ibis.coalesce(facts.sent, facts.written)
+    ).order_by("doc_id", "attachment_id", "chunk_index", "chunk_id")
 
 
 def structural_sentences(chunk_facts: pa.Table) -> pa.Table:
@@ -102,13 +114,15 @@ def structural_sentences(chunk_facts: pa.Table) -> pa.Table:
     )
     headings = pl.col("heading_path").list.join(" › ")
     document = pl.concat_str(
-        pl.when(headings != "").then(pl.format("Section “{}” of the document", headings)).otherwise(pl.lit("Document")),
+        pl.when(headings != "")
+        .then(pl.format("Section “{}” of the document", headings))
+        .otherwise(pl.lit("Document")),
         _phrase(" “", _filled("document_title"), "”"),
         _phrase(" of ", day),
         _phrase(" on ", pl.col("tags").list.join(", ").replace("", None)),
         _phrase(": ", _filled("description")),
         pl.lit("."),
-    )  # fmt: skip
+    )
     # Who speaks in a conversation may be a pseudonym, which is not indexed: its title is enough.
     talk = pl.concat_str(
         pl.lit("Conversation"),
@@ -117,7 +131,11 @@ def structural_sentences(chunk_facts: pa.Table) -> pa.Table:
     )
     kind = pl.col("source_kind")
     sentence = (
-        pl.when(kind == "document").then(document).when(kind == "conversation").then(talk).otherwise(mail)
+        pl.when(kind == "document")
+        .then(document)
+        .when(kind == "conversation")
+        .then(talk)
+        .otherwise(mail)
     )
     return frame.select("chunk_id", sentence=_one_line(sentence)).to_arrow()
 
@@ -165,7 +183,8 @@ def requests(
     """A request for each chunk of `chunk_facts`, with its place, the chunks before it and its text, each cut; finds by kind.
 
     Texts are screened before they are cut, so that no half of a secret remains. If the model reads documents,
-    a chunk of one with more than `_LONG_CHARS` characters has the document beside it."""
+    a chunk of one with more than `_LONG_CHARS` characters has the document beside it.
+    """
     screening = screened(chunk_facts.column("text_display").to_pylist(), asking.safety)
     chunk_facts = chunk_facts.set_column(
         chunk_facts.schema.get_field_index("text_display"),
@@ -191,7 +210,9 @@ def requests(
     for chunk_id, before, text, document, place in inputs.iter_rows():
         data = {"place": place, "before": before, "text": text}
         extra = {DOCUMENT: text_hash(document)} if document else {}
-        key = f"{asking.model}/{PROMPT_VERSION}/{text_hash(json.dumps(data | extra, sort_keys=True))}"
+        key = (
+            f"{asking.model}/{PROMPT_VERSION}/{text_hash(json.dumps(data | extra, sort_keys=True))}"
+        )
         result.append(Request(chunk_id, key, data, document))
     return result, screening.finds
 
@@ -229,7 +250,8 @@ def usable(sentence: str, text: str) -> str | None:
     French one on an English text is not.
 
     >>> usable("The mail is about rye.", "Рожь и соль в каждом хлебе") is None
-    True"""
+    True
+    """
     line = " ".join(sentence.split())
     if not 10 <= len(line) <= SENTENCE_CHARS or not re.search(r"[^\W\d_]", line):
         return None
@@ -254,7 +276,8 @@ def with_sentences(context: pa.Table, texts: pa.Table, sentences: pa.Table) -> p
     """The `chunk_context` table with sentences: rows of `context`, and of chunks that have a sentence alone.
 
     `texts` has the chunk_id and text_embed of every chunk with a sentence; `sentences` its sentence
-    and sentence_kind. The sentence and an empty line are put before the embedded text (SecondBrain)."""
+    and sentence_kind. The sentence and an empty line are put before the embedded text (SecondBrain).
+    """
     context_rows = pl.DataFrame(context).drop("sentence", "sentence_kind")
     alone = (
         pl.DataFrame(texts)
@@ -273,7 +296,9 @@ def with_sentences(context: pa.Table, texts: pa.Table, sentences: pa.Table) -> p
         .with_columns(pl.col("sentence", "sentence_kind").fill_null(""))
         .sort("chunk_id")
     )
-    with_sentence = pl.when(pl.col("sentence") != "").then(pl.format("{}\n\n{}", "sentence", "text_embed"))
+    with_sentence = pl.when(pl.col("sentence") != "").then(
+        pl.format("{}\n\n{}", "sentence", "text_embed")
+    )
     embedded = rows.with_columns(text_embed=with_sentence.otherwise(pl.col("text_embed")))
     hashes = [text_hash(text) for text in embedded.get_column("text_embed")]
     return embedded.with_columns(checksum=pl.Series(hashes, dtype=pl.String)).to_arrow()

@@ -23,9 +23,11 @@ def parent_context(
 ) -> tuple[pa.Table, pa.Table]:
     """The table `chunk_context` without sentences, and the result of `quotes_moved`, of mail that is published.
 
-    `messages` needs message_id and body; `quotes` is `inferred_quotes`."""
+    `messages` needs message_id and body; `quotes` is `inferred_quotes`.
+    """
     requoted_texts = quotes_moved(
-        chunks_with_quotes(chunks, quotes).to_pyarrow(), quoting_bodies(messages, quotes).to_pyarrow()
+        chunks_with_quotes(chunks, quotes).to_pyarrow(),
+        quoting_bodies(messages, quotes).to_pyarrow(),
     )
     return chunk_context(parent_texts(chunks, tree).to_pyarrow(), requoted_texts), requoted_texts
 
@@ -40,7 +42,8 @@ def parent_texts(chunks: ibis.Table, tree: ibis.Table, chars: int = _PARENT_CHAR
     """For each chunk that needs its parent and has it in the lake: the start of the parent's text.
 
     Columns chunk_id, title, text_lex and context (at most `chars` characters of the authored
-    text of the first chunk of the mail above it in `thread_tree`). pginbox, rule 5."""
+    text of the first chunk of the mail above it in `thread_tree`). pginbox, rule 5.
+    """
     body = chunks.filter(chunks.attachment_id.isnull())
     parents = tree.select(reply="message_id", answered="parent_id")
     needing = body.filter(body.needs_parent).join(parents, body.doc_id == parents.reply)
@@ -60,14 +63,27 @@ def parent_texts(chunks: ibis.Table, tree: ibis.Table, chars: int = _PARENT_CHAR
 def chunks_with_quotes(chunks: ibis.Table, quotes: ibis.Table) -> ibis.Table:
     """The chunks of bodies that hold inferred quotes among their own text, one row per such quote.
 
-    Columns chunk_id, doc_id, text_lex, quote_lex, text_embed, byte_start and byte_end."""
+    Columns chunk_id, doc_id, text_lex, quote_lex, text_embed, byte_start and byte_end.
+    """
     bodies = chunks.filter(chunks.attachment_id.isnull()).select(
         "chunk_id", "doc_id", "text_lex", "quote_lex", "text_embed", "spans"
     )
     chunk_quotes = bodies.join(quotes, bodies.doc_id == quotes.message_id)
-    spans = chunk_quotes.mutate(span=chunk_quotes.spans.unnest()).filter(lambda t: t.span.role == "own")
-    overlap = spans.filter(lambda t: (t.span.byte_start < t.byte_end) & (t.span.byte_end > t.byte_start))
-    columns = ["chunk_id", "doc_id", "text_lex", "quote_lex", "text_embed", "byte_start", "byte_end"]
+    spans = chunk_quotes.mutate(span=chunk_quotes.spans.unnest()).filter(
+        lambda t: t.span.role == "own"
+    )
+    overlap = spans.filter(
+        lambda t: (t.span.byte_start < t.byte_end) & (t.span.byte_end > t.byte_start)
+    )
+    columns = [
+        "chunk_id",
+        "doc_id",
+        "text_lex",
+        "quote_lex",
+        "text_embed",
+        "byte_start",
+        "byte_end",
+    ]
     return overlap.select(columns).distinct().order_by("chunk_id", "byte_start")
 
 
@@ -75,13 +91,16 @@ def quotes_moved(chunks_with_quotes: pa.Table, messages: pa.Table) -> pa.Table:
     """Columns chunk_id, text_lex, quote_lex, text_embed and is_quote: chunks with inferred quotes as quotes.
 
     The quoted lines go from `text_lex` to `quote_lex` and leave `text_embed`. A chunk that has
-    nothing else (`is_quote`) keeps its `text_embed`. `messages` has the message_id and body of each."""
+    nothing else (`is_quote`) keeps its `text_embed`. `messages` has the message_id and body of each.
+    """
     bodies = {name: body.encode() for name, body in rows_of(messages, "message_id", "body")}
     quote_lines: dict[str, set[str]] = {}
     chunks: dict[str, dict[str, str]] = {}
     for row in chunks_with_quotes.to_pylist():
         text = bodies[row["doc_id"]][row["byte_start"] : row["byte_end"]].decode()
-        quote_lines.setdefault(row["chunk_id"], set()).update(line.strip() for line in text.splitlines())
+        quote_lines.setdefault(row["chunk_id"], set()).update(
+            line.strip() for line in text.splitlines()
+        )
         chunks[row["chunk_id"]] = row
     rows = []
     for chunk_id, chunk in sorted(chunks.items()):
@@ -91,7 +110,13 @@ def quotes_moved(chunks_with_quotes: pa.Table, messages: pa.Table) -> pa.Table:
             is_quote = not _SUBSTANCE.search(own_text)
             embed = chunk["text_embed"] if is_quote else _split_lines(chunk["text_embed"], lines)[0]
             rows.append(
-                (chunk_id, own_text, f"{chunk['quote_lex']}\n{moved_lines}".strip("\n"), embed, is_quote)
+                (
+                    chunk_id,
+                    own_text,
+                    f"{chunk['quote_lex']}\n{moved_lines}".strip("\n"),
+                    embed,
+                    is_quote,
+                )
             )
     names = ["chunk_id", "text_lex", "quote_lex", "text_embed", "is_quote"]
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
@@ -111,7 +136,10 @@ def _split_lines(text: str, lines: set[str]) -> tuple[str, str]:
 def chunk_context(parents: pa.Table, quotes_moved: pa.Table) -> pa.Table:
     """The `chunk_context` table from the results of `parent_texts` and `quotes_moved`."""
     changed = {r["chunk_id"]: r for r in quotes_moved.to_pylist()}
-    rows = {i: ("", "quote" if r["is_quote"] else "unquoted", r["text_embed"]) for i, r in changed.items()}
+    rows = {
+        i: ("", "quote" if r["is_quote"] else "unquoted", r["text_embed"])
+        for i, r in changed.items()
+    }
     for row in parents.to_pylist():
         chunk_id, context = row["chunk_id"], row["context"]
         change = changed.get(chunk_id)
@@ -123,7 +151,13 @@ def chunk_context(parents: pa.Table, quotes_moved: pa.Table) -> pa.Table:
             rows[chunk_id] = (context, kind, text)
     return CHUNK_CONTEXT.from_rows(
         [
-            dict(zip(CHUNK_CONTEXT.names, (chunk_id, *context, "", "", text, text_hash(text)), strict=True))
+            dict(
+                zip(
+                    CHUNK_CONTEXT.names,
+                    (chunk_id, *context, "", "", text, text_hash(text)),
+                    strict=True,
+                )
+            )
             for chunk_id, (*context, text) in sorted(rows.items())
         ]
     )
@@ -137,9 +171,13 @@ def published_chunks(
 ) -> ibis.Table:
     """The chunks of all source types that are published: of mail those of the canonical copies.
 
-    The columns are those of `message_chunks`: `source`, `partition`, `doc_id` and as many others as are needed."""
+    The columns are those of `message_chunks`: `source`, `partition`, `doc_id` and as many others as are needed.
+    """
     return threads.canonical(message_chunks, memberships, "doc_id").union(
-        *(chunks.select(message_chunks.columns) for chunks in (document_chunks, conversation_chunks))
+        *(
+            chunks.select(message_chunks.columns)
+            for chunks in (document_chunks, conversation_chunks)
+        )
     )
 
 
@@ -157,13 +195,18 @@ def texts_to_embed(chunks: ibis.Table, context: ibis.Table) -> ibis.Table:
     )
 
 
-def embedded_chunks(document_chunks: ibis.Table, context: ibis.Table, embeddings: ibis.Table) -> ibis.Table:
+def embedded_chunks(
+    document_chunks: ibis.Table, context: ibis.Table, embeddings: ibis.Table
+) -> ibis.Table:
     """The chunks of documents with their vectors, ordered by document and position.
 
-    Columns chunk_id, doc_id, chunk_index, heading_path, text_display and vector."""
+    Columns chunk_id, doc_id, chunk_index, heading_path, text_display and vector.
+    """
     vectors = embeddings.select("text_hash", "vector")
     # A view, since Ibis takes a join of a join for one chain, which knows no computed columns.
-    joined = document_chunks.view().left_join(context.select("chunk_id", context_hash="checksum"), "chunk_id")
+    joined = document_chunks.view().left_join(
+        context.select("chunk_id", context_hash="checksum"), "chunk_id"
+    )
     hashed = joined.mutate(hashed=ibis.coalesce(joined.context_hash, joined.checksum))
     return (
         hashed.join(vectors, hashed.hashed == vectors.text_hash)
@@ -182,7 +225,9 @@ def batches(texts: ibis.Table, hashes: Sequence[str], size: int) -> Iterator[pa.
     if not hashes:
         return
     requested = ibis.memtable(pa.table({"text_hash": pa.array(hashes, pa.string())}))
-    rows_to_embed = texts.filter(texts.text_hash.isin(requested.text_hash)).select("text_hash", "text")
+    rows_to_embed = texts.filter(texts.text_hash.isin(requested.text_hash)).select(
+        "text_hash", "text"
+    )
     waiting: list[pa.RecordBatch] = []
     earlier: set[str] = set()
     for batch in rows_to_embed.to_pyarrow_batches(chunk_size=size):

@@ -20,7 +20,8 @@ _READ_TEXTS = 4096
 class Sent:
     """Texts as they are sent: columns text_hash and text; finds by kind, and the number of texts withheld.
 
-    `renamed` maps the hash of each altered text to the hash of the text as it is sent."""
+    `renamed` maps the hash of each altered text to the hash of the text as it is sent.
+    """
 
     texts: ibis.Table
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -42,7 +43,9 @@ def texts_sent(texts: ibis.Table, settings: SafetySettings) -> Sent:
         result = screened(plain, settings)
         finds += result.finds
         withheld += result.withheld
-        altered |= {n: new for n, old, new in zip(names, plain, result.texts, strict=True) if old != new}
+        altered |= {
+            n: new for n, old, new in zip(names, plain, result.texts, strict=True) if old != new
+        }
     renamed = {name: text_hash(text) for name, text in altered.items()}
     if not altered:
         return Sent(texts, renamed, finds, withheld)
@@ -82,8 +85,11 @@ def prompt_json(data: Mapping[str, Any], safety: SafetySettings) -> str:
     the object is `data` with its texts screened.
 
     >>> prompt_json({"text": "<b>"}, SafetySettings())
-    '{"text": "\\\\u003cb\\\\u003e"}'"""
-    encoded = json.dumps(_each_text(data, lambda text: screened([text], safety).texts[0]), ensure_ascii=False)
+    '{"text": "\\\\u003cb\\\\u003e"}'
+    """
+    encoded = json.dumps(
+        _each_text(data, lambda text: screened([text], safety).texts[0]), ensure_ascii=False
+    )
     return encoded.translate(_ESCAPED)
 
 

@@ -31,9 +31,12 @@ _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[None], axis=0).astype(np.fl
 def sign_codes(vectors: np.ndarray) -> np.ndarray:
     """The signs of float vectors of shape (rows, dimensions) as bits, uint64 of shape (words, rows).
 
-    A word is a row of the result, so that a search reads memory in order; bits beyond the dimensions are 0."""
+    A word is a row of the result, so that a search reads memory in order; bits beyond the dimensions are 0.
+    """
     bits = np.packbits(vectors > 0, axis=1)
-    padded = np.zeros((len(bits), -(-vectors.shape[1] // WORD_BITS) * WORD_BITS // 8), dtype=np.uint8)
+    padded = np.zeros(
+        (len(bits), -(-vectors.shape[1] // WORD_BITS) * WORD_BITS // 8), dtype=np.uint8
+    )
     padded[:, : bits.shape[1]] = bits
     return np.ascontiguousarray(padded.view(np.uint64).T)
 
@@ -41,7 +44,8 @@ def sign_codes(vectors: np.ndarray) -> np.ndarray:
 def hamming(codes: np.ndarray, code: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Bits in which each code differs from one of shape (words,), uint16, in `out` unless it is None.
 
-    Block by block, to stay in the cache."""
+    Block by block, to stay in the cache.
+    """
     distances = np.empty(codes.shape[1], dtype=np.uint16) if out is None else out
     differing = np.empty(_ROWS_AT_ONCE, dtype=np.uint64)
     bits = np.empty(_ROWS_AT_ONCE, dtype=np.uint8)
@@ -60,7 +64,8 @@ def hamming(codes: np.ndarray, code: np.ndarray, out: np.ndarray | None = None) 
 class CodedVectors:
     """The vectors of chunks in segments: of each the `fixed_point` of shape (rows, dimensions), and their `sign_codes`.
 
-    `slots` says where the chunks stand in them, `absent` has the numbers of those that have no vector, but zeros."""
+    `slots` says where the chunks stand in them, `absent` has the numbers of those that have no vector, but zeros.
+    """
 
     segments: Sequence[tuple[np.ndarray, np.ndarray]]
     slots: Slots
@@ -86,7 +91,8 @@ class CodedVectors:
     def products(self, chunks: np.ndarray, query: np.ndarray) -> np.ndarray:
         """The product of the vector of each of these chunks with a query, float32.
 
-        Row by row: a product with the matrix of them starts threads, and rounds by the place of a row in it."""
+        Row by row: a product with the matrix of them starts threads, and rounds by the place of a row in it.
+        """
         return np.vecdot(self.of(chunks), query)
 
     @cached_property
@@ -107,13 +113,18 @@ class CodedVectors:
         """Gives the cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.
 
         Written to `out` unless it is None, by work that `run` begins now. Row by row: a product with a matrix starts
-        threads, which go on waiting for longer than it takes, and rounds by the place of a row in it."""
-        cosines = np.empty((len(queries), self.slots.chunk_count), np.float32) if out is None else out
+        threads, which go on waiting for longer than it takes, and rounds by the place of a row in it.
+        """
+        cosines = (
+            np.empty((len(queries), self.slots.chunk_count), np.float32) if out is None else out
+        )
         blocks = self._blocks
 
         def compare(first: int) -> None:
             for vectors, present, chunks in blocks[first : first + _AT_ONCE]:
-                cosines[:, chunks] = np.vecdot(from_fixed_point(vectors)[None], queries[:, None])[:, present]
+                cosines[:, chunks] = np.vecdot(from_fixed_point(vectors)[None], queries[:, None])[
+                    :, present
+                ]
 
         parts = run(compare, range(0, len(blocks), _AT_ONCE))
 
@@ -128,7 +139,8 @@ class CodedVectors:
     def differing(self, query: np.ndarray, run: _Run = map) -> Callable[[], np.ndarray]:
         """Gives the bits in which the code of the vector in each slot differs from that of a query, uint16.
 
-        A slot without a vector has `_NO_VECTOR`. `run` begins to count now."""
+        A slot without a vector has `_NO_VECTOR`. `run` begins to count now.
+        """
         code = sign_codes(query[None, :])[:, 0]
         distances, parts, first = np.empty(self.slots.count, dtype=np.uint16), [], 0
         for _, codes in self.segments:
@@ -177,7 +189,8 @@ class CodeScores:
     The `candidates` allowed rows with the most signs in common are put in order by the product of the query with their
     signs, the first `rescored` of these by the true cosine. All results are true cosines; a missed row was not among
     the candidates. Where no more rows are allowed than rescored, the search is exact. `high` and `low` are the cosines
-    of the nearest allowed row and of the farthest of those that were compared, 0 if none is allowed."""
+    of the nearest allowed row and of the farthest of those that were compared, 0 if none is allowed.
+    """
 
     def __init__(
         self,
@@ -236,7 +249,8 @@ class CodeScores:
 def _signed(codes: np.ndarray, query: np.ndarray) -> np.ndarray:
     """The product of a query with the bits of codes of shape (words, rows), float32.
 
-    The sum of eight bits is looked up by their byte, as product quantisation does (Jegou, Douze and Schmid 2011)."""
+    The sum of eight bits is looked up by their byte, as product quantisation does (Jegou, Douze and Schmid 2011).
+    """
     padded = np.zeros(len(codes) * WORD_BITS, dtype=np.float32)
     padded[: len(query)] = query
     by_byte = padded.reshape(-1, 8) @ _BITS

@@ -13,16 +13,21 @@ _STEPS = 1 << 14
 """Steps between 0 and 1 of a number of a vector: 16 bits hold it, and float32 holds it exactly."""
 
 
-def batch_ranges(counts: Sequence[int], most_texts: int, most_tokens: int | None) -> Iterator[range]:
+def batch_ranges(
+    counts: Sequence[int], most_texts: int, most_tokens: int | None
+) -> Iterator[range]:
     """Neighbouring texts as ranges of at most `most_texts` texts and `most_tokens` tokens, in order.
 
     `counts` are the tokens of each text; a text of more tokens is a range of its own.
 
     >>> list(batch_ranges([3, 3, 9, 1], most_texts=2, most_tokens=8))
-    [range(0, 2), range(2, 3), range(3, 4)]"""
+    [range(0, 2), range(2, 3), range(3, 4)]
+    """
     start = tokens = 0
     for position, count in enumerate(counts):
-        full = position - start == most_texts or (most_tokens is not None and tokens + count > most_tokens)
+        full = position - start == most_texts or (
+            most_tokens is not None and tokens + count > most_tokens
+        )
         if full and position > start:
             yield range(start, position)
             start, tokens = position, 0
@@ -42,17 +47,23 @@ def table_of(hashes: Sequence[str], vectors: np.ndarray) -> pa.Table:
     """Columns `text_hash` and `vector` of texts and their vectors, float32 of shape (texts, dimensions)."""
     flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
     names = pa.array(hashes, pa.string())
-    return pa.table({"text_hash": names, "vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])})
+    return pa.table(
+        {"text_hash": names, "vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])}
+    )
 
 
 def require_usable(vectors: np.ndarray, count: int, dimensions: int) -> None:
     """EmbeddingError unless there are `count` vectors of `dimensions` finite numbers and unit length."""
     if vectors.shape != (count, dimensions):
-        raise EmbeddingError(f"{count} texts of {dimensions} dimensions went out, {vectors.shape} came back")
+        raise EmbeddingError(
+            f"{count} texts of {dimensions} dimensions went out, {vectors.shape} came back"
+        )
     norms = np.linalg.norm(vectors, axis=1)
     far = ~(np.abs(norms - 1) < 1e-3)
     if far.any():
-        raise EmbeddingError(f"a vector of length {norms[np.argmax(far)]} came back; they must be 1")
+        raise EmbeddingError(
+            f"a vector of length {norms[np.argmax(far)]} came back; they must be 1"
+        )
 
 
 def unit_length(vectors: np.ndarray) -> np.ndarray:
@@ -89,7 +100,11 @@ def embedded_hashes(table: pa.Table | None, model: str) -> set[str]:
 def embeddings(texts: pa.Table, model: str, dimensions: int) -> pa.Table:
     """The `embeddings` table from `text_hash` and `vector`."""
     count = texts.num_rows
-    own = {"model": [model] * count, "dimensions": [dimensions] * count, "task": ["document"] * count}
+    own = {
+        "model": [model] * count,
+        "dimensions": [dimensions] * count,
+        "task": ["document"] * count,
+    }
     vectors = {name: texts.column(name) for name in ("text_hash", "vector")}
     return embeddings_table(dimensions).from_columns(own | vectors)
 

@@ -35,16 +35,21 @@ class GroundTruth(NamedTuple):
 def parse_ground_truth(text: str, file: str) -> GroundTruth:
     """The queries of a YAML file; `file` is its name in faults.
 
-    Raises GroundTruthError with the file, the query, the wrong entry and its fault."""
+    Raises GroundTruthError with the file, the query, the wrong entry and its fault.
+    """
     try:
         document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}" if mark else ""
-        raise GroundTruthError(f"{file}{line}: no valid YAML: {getattr(error, 'problem', error)}") from error
+        raise GroundTruthError(
+            f"{file}{line}: no valid YAML: {getattr(error, 'problem', error)}"
+        ) from error
     _require(
-        isinstance(document, dict) and isinstance(document.get("queries"), list), file, "has no list `queries`",
-    )  # fmt: skip
+        isinstance(document, dict) and isinstance(document.get("queries"), list),
+        file,
+        "has no list `queries`",
+    )
     _require_known(document, {"queries"}, file)
     queries, relevance = [], []
     for number, item in enumerate(document["queries"], 1):
@@ -61,25 +66,33 @@ def join_files(parts: Sequence[GroundTruth]) -> GroundTruth:
     files: dict[str, str] = {}
     for query_id, file in rows_of(queries, "query_id", "file"):
         if query_id in files:
-            raise GroundTruthError(f"query {query_id!r} is in {files[query_id]} and again in {file}")
+            raise GroundTruthError(
+                f"query {query_id!r} is in {files[query_id]} and again in {file}"
+            )
         files[query_id] = file
     return GroundTruth(queries, relevance)
 
 
-def from_retrieval_files(queries: str, qrels: str, form: str, file: str, prefix: str = "") -> GroundTruth:
+def from_retrieval_files(
+    queries: str, qrels: str, form: str, file: str, prefix: str = ""
+) -> GroundTruth:
     """Ground truth from the files of BEIR or TREC.
 
     `queries` is JSON lines with `_id` and `text` (BEIR), or lines of id, tab and text; `qrels` is
     lines of query, item and grade (BEIR, with or without its heading) or of query, anything, item
     and grade (TREC). Every item becomes an entry of one form, `prefix` before its id. Queries
-    without an item of a grade above 0 are left out. Raises GroundTruthError naming the line."""
+    without an item of a grade above 0 are left out. Raises GroundTruthError naming the line.
+    """
     texts = _query_texts(queries, file)
     grades: dict[str, dict[str, int]] = {}
     for number, line in enumerate(qrels.splitlines(), 1):
         fields = line.split("\t") if "\t" in line else line.split()
         if not line.strip() or (number == 1 and not _is_integer(fields[-1])):
             continue
-        place, is_grade = f"{file} qrels line {number}", len(fields) in (3, 4) and _is_integer(fields[-1])
+        place, is_grade = (
+            f"{file} qrels line {number}",
+            len(fields) in (3, 4) and _is_integer(fields[-1]),
+        )
         _require(is_grade, place, "neither `query item grade` nor `query 0 item grade`")
         _require(fields[0] in texts, place, f"query {fields[0]!r} is not among the queries")
         grades.setdefault(fields[0], {})[fields[-2]] = int(float(fields[-1]))
@@ -112,11 +125,13 @@ def as_yaml(truth: GroundTruth, note: str = "") -> str:
             "tags": row["tags"],
             **({"drafted": True} if row["is_draft"] else {}),
             "relevant": entries.get(row["query_id"], []),
-        }  # fmt: skip
+        }
         for row in truth.queries.to_pylist()
     ]
     head = "".join(f"# {line}\n" for line in note.splitlines())
-    return head + yaml.safe_dump({"queries": queries}, sort_keys=False, allow_unicode=True, width=110)
+    return head + yaml.safe_dump(
+        {"queries": queries}, sort_keys=False, allow_unicode=True, width=110
+    )
 
 
 def _query(item: Any, file: str, number: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -129,15 +144,29 @@ def _query(item: Any, file: str, number: int) -> tuple[dict[str, Any], list[dict
     text = item.get("query")
     _require(isinstance(text, str) and bool(text.strip()), place, "has no text in `query`")
     tags = item.get("tags", [])
-    _require(isinstance(tags, list) and all(isinstance(t, str) for t in tags), place, "`tags` are not a list")
+    _require(
+        isinstance(tags, list) and all(isinstance(t, str) for t in tags),
+        place,
+        "`tags` are not a list",
+    )
     entries = item.get("relevant")
-    _require(isinstance(entries, list) and bool(entries), place, "has no list of right answers in `relevant`")
-    rows = [_entry(entry, query_id, at, f"{place}, entry {at + 1}") for at, entry in enumerate(entries)]
+    _require(
+        isinstance(entries, list) and bool(entries),
+        place,
+        "has no list of right answers in `relevant`",
+    )
+    rows = [
+        _entry(entry, query_id, at, f"{place}, entry {at + 1}") for at, entry in enumerate(entries)
+    ]
     _require(any(row["grade"] for row in rows), place, "has no entry with a grade above 0")
     firsts: dict[tuple[Any, ...], int] = {}
     for at, row in enumerate(rows):
         key = (row["form"], row["target"], row["text"])
-        _require(key not in firsts, f"{place}, entry {at + 1}", f"is entry {firsts.get(key, 0) + 1} again")
+        _require(
+            key not in firsts,
+            f"{place}, entry {at + 1}",
+            f"is entry {firsts.get(key, 0) + 1} again",
+        )
         firsts[key] = at
     return query_row(query_id, text, tags, file, bool(item.get("drafted", False))), rows
 
@@ -147,21 +176,29 @@ def _entry(entry: Any, query_id: str, at: int, place: str) -> dict[str, Any]:
     form = "passage" if "passage" in entry else next((f for f in FORMS if f in entry), None)
     if form is None:
         raise GroundTruthError(f"{place}: names none of {', '.join(FORMS)}")
-    _require_known(entry, {form, *_ENTRY_KEYS} | ({"document"} if form == "passage" else set()), place)
+    _require_known(
+        entry, {form, *_ENTRY_KEYS} | ({"document"} if form == "passage" else set()), place
+    )
     text = entry[form]
     _require(isinstance(text, str) and bool(text.strip()), place, f"`{form}` is not a text")
     grade = entry.get("grade", 1)
-    _require(type(grade) is int and 0 <= grade <= 10, place, "`grade` is not a whole number from 0 to 10")
+    _require(
+        type(grade) is int and 0 <= grade <= 10, place, "`grade` is not a whole number from 0 to 10"
+    )
     topic = entry.get("topic")
     _require(topic is None or isinstance(topic, str), place, "`topic` is not a text")
     target: str | None = None if form == "chat" else text.strip()
     if form == "passage":
         target = entry.get("document")
-        _require(isinstance(target, str) and bool(target), place, "names no `document` of the passage")
+        _require(
+            isinstance(target, str) and bool(target), place, "names no `document` of the passage"
+        )
     elif form in ("message", "thread"):
         target = text.strip().removeprefix("<").removesuffix(">")
     _require(
-        form != "node" or "#" in text, place, "`node` has no `#` and slug; `document` names a whole file"
+        form != "node" or "#" in text,
+        place,
+        "`node` has no `#` and slug; `document` names a whole file",
     )
     words = text if form in ("chat", "passage") else None
     return relevance_row(query_id, at, form, target, grade) | {"text": words, "topic": topic}
@@ -197,24 +234,43 @@ def _require(condition: bool, place: str, fault: str) -> None:
 
 def _require_known(row: Mapping[Any, Any], known: set[str], place: str) -> None:
     if odd := sorted(map(str, row.keys() - known)):
-        raise GroundTruthError(f"{place}: unknown key {odd[0]!r}; known are {', '.join(sorted(known))}")
+        raise GroundTruthError(
+            f"{place}: unknown key {odd[0]!r}; known are {', '.join(sorted(known))}"
+        )
 
 
-def query_row(query_id: str, text: str, tags: Sequence[str], file: str, is_draft: bool) -> dict[str, Any]:
+def query_row(
+    query_id: str, text: str, tags: Sequence[str], file: str, is_draft: bool
+) -> dict[str, Any]:
     """A row of `schemas.EVALUATION_QUERIES`."""
-    return {"query_id": query_id, "query": text, "tags": list(tags), "file": file, "is_draft": is_draft}
+    return {
+        "query_id": query_id,
+        "query": text,
+        "tags": list(tags),
+        "file": file,
+        "is_draft": is_draft,
+    }
 
 
-def relevance_row(query_id: str, entry: int, form: str, target: str | None, grade: int) -> dict[str, Any]:
+def relevance_row(
+    query_id: str, entry: int, form: str, target: str | None, grade: int
+) -> dict[str, Any]:
     """A row of `schemas.EVALUATION_RELEVANCE` without text and topic."""
     return {
-        "query_id": query_id, "entry": entry, "form": form, "target": target, "text": None, "grade": grade,
+        "query_id": query_id,
+        "entry": entry,
+        "form": form,
+        "target": target,
+        "text": None,
+        "grade": grade,
         "topic": None,
-    }  # fmt: skip
+    }
 
 
 def _tables(queries: list[dict[str, Any]], relevance: list[dict[str, Any]]) -> GroundTruth:
-    return GroundTruth(EVALUATION_QUERIES.from_rows(queries), EVALUATION_RELEVANCE.from_rows(relevance))
+    return GroundTruth(
+        EVALUATION_QUERIES.from_rows(queries), EVALUATION_RELEVANCE.from_rows(relevance)
+    )
 
 
 NOTE = """Drafted by `weft eval init`: nobody has looked at these queries and answers yet.
@@ -238,15 +294,20 @@ def draft_queries(
     from_subject. Kinds, as tags: `subject` (the subject of a thread finds it), `heading` (a
     heading finds its section), `link` (the subject of a mail finds the mail that its trailer
     names, the text of a link the place it leads to) and `answered` (a question finds the reply
-    that its author thanked for)."""
+    that its author thanked for).
+    """
     headings = nodes.filter(pl.col("depth") > 0).select("title", "node_id", pl.lit("node")).rows()
-    roots = mails.sort("effective_at", "message_id").unique("thread_id", keep="first", maintain_order=True)
+    roots = mails.sort("effective_at", "message_id").unique(
+        "thread_id", keep="first", maintain_order=True
+    )
     subjects = roots.select(pl.col("subject").fill_null(""), "message_id").rows()
     threads = [(plain_subject(subject), mail, "thread") for subject, mail in subjects]
     kinds = {
-        "subject": _unique(threads), "heading": _unique(headings), "link": _links(links),
+        "subject": _unique(threads),
+        "heading": _unique(headings),
+        "link": _links(links),
         "answered": _answered(mails),
-    }  # fmt: skip
+    }
     queries, relevance = [], []
     for kind, candidates in kinds.items():
         sample = sorted(candidates, key=lambda row: text_hash(row[1] + row[0]))[:count]
@@ -261,7 +322,8 @@ def plain_subject(subject: str) -> str:
     """A subject without `Re:` and tags in brackets.
 
     >>> plain_subject("Re: [PATCH v2] AW: fix the lock")
-    'fix the lock'"""
+    'fix the lock'
+    """
     previous = None
     while previous != subject:
         previous, subject = subject, _MARKS.sub("", subject)

@@ -16,7 +16,8 @@ class Contents(NamedTuple):
     chunks: chunk_id, doc_id, thread_id, source_kind, byte_start, byte_end (null for attachments). documents: doc_id,
     thread_id of every mail, note and conversation, chunks or not. threads: message_id, thread_id of every mail and
     ghost. nodes: node_id, doc_id, depth, heading_start, byte_end. texts: doc_id, text of the documents that passages
-    name. turns: chunk_id, text of chunks of neither mail nor document."""
+    name. turns: chunk_id, text of chunks of neither mail nor document.
+    """
 
     chunks: pl.DataFrame
     documents: pl.DataFrame
@@ -30,7 +31,8 @@ class Judgements(NamedTuple):
     """The meaning of entries in an index.
 
     grades: query_id, level (document, thread or chunk), item, grade. entries: query_id, entry, topic, status (found,
-    missing or unanswerable), chunk_ids. passages: query_id, doc_id, byte_start, byte_end of exact passages."""
+    missing or unanswerable), chunk_ids. passages: query_id, doc_id, byte_start, byte_end of exact passages.
+    """
 
     grades: pl.DataFrame
     entries: pl.DataFrame
@@ -43,7 +45,8 @@ def judgements(relevance: pl.DataFrame, contents: Contents) -> Judgements:
     A document is as good as its best chunk, a thread as its best document. Where entries of one query overlap, the most
     exact decides: a heading before the document, a deeper heading before a higher one, a mail before its thread. An
     entry that the index does not hold is `missing` and stays a right answer that cannot be found; an entry of a kind
-    that the index holds nothing of (chat, where no conversation is published) is `unanswerable` and left out."""
+    that the index holds nothing of (chat, where no conversation is published) is `unanswerable` and left out.
+    """
     entries = relevance.with_columns(pl.col("entry").cast(pl.Int64))
     ranges = _ranges(entries, contents)
     documents = _documents(entries, contents)
@@ -55,8 +58,12 @@ def judgements(relevance: pl.DataFrame, contents: Contents) -> Judgements:
         [_items(chunks, "chunk", "chunk_id"), of_documents, _thread_grades(of_documents, contents)]
     )
     grades = items.group_by("query_id", "level", "item").agg(pl.col("grade").max()).sort(pl.all())
-    chunk_ids = chunks.group_by("query_id", "entry").agg(pl.col("chunk_id").sort().alias("chunk_ids"))
-    statuses = status.join(chunk_ids, on=["query_id", "entry"], how="left").sort("query_id", "entry")
+    chunk_ids = chunks.group_by("query_id", "entry").agg(
+        pl.col("chunk_id").sort().alias("chunk_ids")
+    )
+    statuses = status.join(chunk_ids, on=["query_id", "entry"], how="left").sort(
+        "query_id", "entry"
+    )
     passages = ranges.join(
         entries.filter(form="passage").select("query_id", "entry"), on=["query_id", "entry"]
     )
@@ -73,12 +80,22 @@ def _ranges(entries: pl.DataFrame, contents: Contents) -> pl.DataFrame:
     """Bytes of a document that an entry means: query_id, entry, grade, exactness, doc_id, byte_start, byte_end."""
     columns = ["query_id", "entry", "grade", "exactness", "doc_id", "byte_start", "byte_end"]
     nodes = entries.filter(form="node").join(contents.nodes, left_on="target", right_on="node_id")
-    of_nodes = nodes.with_columns(exactness=_SECTION + pl.col("depth"), byte_start=pl.col("heading_start"))
+    of_nodes = nodes.with_columns(
+        exactness=_SECTION + pl.col("depth"), byte_start=pl.col("heading_start")
+    )
     passages = entries.filter(form="passage").join(
         contents.texts, left_on="target", right_on="doc_id", suffix="_of"
     )
     rows = [
-        (row["query_id"], row["entry"], row["grade"], _EXACT, row["target"], start, start + len(passage))
+        (
+            row["query_id"],
+            row["entry"],
+            row["grade"],
+            _EXACT,
+            row["target"],
+            start,
+            start + len(passage),
+        )
         for row in passages.iter_rows(named=True)
         for passage in [row["text"].encode()]
         for start in [row["text_of"].encode().find(passage)]
@@ -92,7 +109,8 @@ def _ranges(entries: pl.DataFrame, contents: Contents) -> pl.DataFrame:
 def _documents(entries: pl.DataFrame, contents: Contents) -> pl.DataFrame:
     """Whole documents that an entry means: query_id, entry, grade, exactness, doc_id."""
     by_name = entries.filter(pl.col("form").is_in(["message", "document"])).with_columns(
-        exactness=pl.when(form="message").then(_SECTION).otherwise(_DOCUMENT), doc_id=pl.col("target")
+        exactness=pl.when(form="message").then(_SECTION).otherwise(_DOCUMENT),
+        doc_id=pl.col("target"),
     )
     threads = (
         entries.filter(form="thread")
@@ -111,10 +129,13 @@ def _chunks(
     """Chunks that an entry decides: query_id, entry, grade, chunk_id, doc_id, thread_id."""
     columns = ["query_id", "entry", "grade", "exactness", "chunk_id", "doc_id", "thread_id"]
     overlapping = ranges.join(contents.chunks, on="doc_id", suffix="_of").filter(
-        (pl.col("byte_start_of") < pl.col("byte_end")) & (pl.col("byte_start") < pl.col("byte_end_of"))
+        (pl.col("byte_start_of") < pl.col("byte_end"))
+        & (pl.col("byte_start") < pl.col("byte_end_of"))
     )
     of_documents = documents.join(contents.chunks, on="doc_id")
-    exact = entries.filter(form="chunk").join(contents.chunks, left_on="target", right_on="chunk_id")
+    exact = entries.filter(form="chunk").join(
+        contents.chunks, left_on="target", right_on="chunk_id"
+    )
     chats = entries.filter(form="chat").join(contents.turns, how="cross", suffix="_of")
     turns = chats.filter(pl.col("text_of").str.contains(pl.col("text"), literal=True)).join(
         contents.chunks, on="chunk_id"
@@ -128,23 +149,36 @@ def _chunks(
             turns.with_columns(exactly).select(columns),
         ]
     )
-    return matches.filter(pl.col("exactness") == pl.col("exactness").max().over("query_id", "chunk_id"))
+    return matches.filter(
+        pl.col("exactness") == pl.col("exactness").max().over("query_id", "chunk_id")
+    )
 
 
 def _status(
-    entries: pl.DataFrame, ranges: pl.DataFrame, documents: pl.DataFrame, chunks: pl.DataFrame, contents: Contents,
-) -> pl.DataFrame:  # fmt: skip
+    entries: pl.DataFrame,
+    ranges: pl.DataFrame,
+    documents: pl.DataFrame,
+    chunks: pl.DataFrame,
+    contents: Contents,
+) -> pl.DataFrame:
     """query_id, entry, form, target, text, grade, topic, status of each entry."""
     key = ["query_id", "entry"]
     resolved = (
-        pl.concat([t.select(key) for t in (ranges, documents, chunks)]).unique().with_columns(is_found=True)
+        pl.concat([t.select(key) for t in (ranges, documents, chunks)])
+        .unique()
+        .with_columns(is_found=True)
     )
     no_chat = pl.lit("unanswerable" if contents.turns.is_empty() else "missing")
     status = (
-        pl.when("is_found").then(pl.lit("found")).when(pl.col("form") == "chat").then(no_chat)
+        pl.when("is_found")
+        .then(pl.lit("found"))
+        .when(pl.col("form") == "chat")
+        .then(no_chat)
         .otherwise(pl.lit("missing"))
-    )  # fmt: skip
-    statuses = entries.join(resolved, on=key, how="left").with_columns(pl.col("is_found").fill_null(False))
+    )
+    statuses = entries.join(resolved, on=key, how="left").with_columns(
+        pl.col("is_found").fill_null(False)
+    )
     return statuses.with_columns(status=status).drop("is_found")
 
 
@@ -180,4 +214,6 @@ def _thread_grades(graded: pl.DataFrame, contents: Contents) -> pl.DataFrame:
 
 
 def _items(frame: pl.DataFrame, level: str, column: str) -> pl.DataFrame:
-    return frame.select("query_id", pl.lit(level).alias("level"), pl.col(column).alias("item"), "grade")
+    return frame.select(
+        "query_id", pl.lit(level).alias("level"), pl.col(column).alias("item"), "grade"
+    )

@@ -9,9 +9,14 @@ from transforms.errors import not_installed
 from transforms.evaluation.judgements import Judgements
 
 _NAMES = {
-    "nDCG@10": "nDCG@10", "MRR@10": "RR@10", "Recall@5": "R@5", "Recall@10": "R@10", "Recall@100": "R@100",
-    "Precision@5": "P@5", "Hit@10": "Success@10",
-}  # fmt: skip
+    "nDCG@10": "nDCG@10",
+    "MRR@10": "RR@10",
+    "Recall@5": "R@5",
+    "Recall@10": "R@10",
+    "Recall@100": "R@100",
+    "Precision@5": "P@5",
+    "Hit@10": "Success@10",
+}
 """The names that ir-measures has for the measures."""
 MEASURES = tuple(_NAMES)
 """Measures of ranked items; Hit@10 is 1 where one of the first ten is right, else 0."""
@@ -52,21 +57,26 @@ def query_measures(
     `runs` has each query's items, best first; of an item that comes twice the first place counts.
     `judgements` has the grades of right items; grade 0 is wrong. A query without a run has 0 everywhere.
     The values are those of ir-measures. It orders by score, so its input is the position in
-    the list, as scores might tie. SettingsError if the extra `evaluation` is not installed."""
+    the list, as scores might tie. SettingsError if the extra `evaluation` is not installed.
+    """
     try:
         import ir_measures
     except ImportError as error:
         raise not_installed(error, "evaluation") from error
 
     measures = {ir_measures.parse_measure(text): name for name, text in _NAMES.items()}
-    judged = {query: grades for query, grades in judgements.items() if any(g > 0 for g in grades.values())}
+    judged = {
+        query: grades for query, grades in judgements.items() if any(g > 0 for g in grades.values())
+    }
     run = [
         ir_measures.ScoredDoc(query, item, -float(position))
         for query in judged
         for position, item in enumerate(list(dict.fromkeys(runs.get(query, ())))[:DEPTH])
     ]
     right = [
-        ir_measures.Qrel(query, item, grade) for query in judged for item, grade in judged[query].items()
+        ir_measures.Qrel(query, item, grade)
+        for query in judged
+        for item, grade in judged[query].items()
     ]
     values = {
         (m.query_id, measures[m.measure]): float(m.value)
@@ -76,7 +86,9 @@ def query_measures(
     return pl.DataFrame(rows, schema=PER_QUERY, orient="row")
 
 
-def coverage(topics: Mapping[str, Collection[str]], ranked: Sequence[str], depth: int = 10) -> float:
+def coverage(
+    topics: Mapping[str, Collection[str]], ranked: Sequence[str], depth: int = 10
+) -> float:
     """Share of topics that one of the first `depth` items belongs to; `topics` has the items of each."""
     first = set(ranked[:depth])
     return sum(not first.isdisjoint(items) for items in topics.values()) / len(topics)
@@ -88,7 +100,8 @@ def passage_score(
     """How much of the relevant text the first `budget` units of length of the ranked spans hold.
 
     Spans are taken in order until the budget is full, the last one cut to fit. Repeated text
-    costs twice and counts once."""
+    costs twice and counts once.
+    """
     retrieved, room = [], budget
     for span in ranked:
         if room <= 0:
@@ -121,7 +134,8 @@ class ShownPassage(NamedTuple):
 
 class BlockMeasures(NamedTuple):
     """coverage: share of the parts with a shown right passage; precision: share of the passages' tokens that are of
-    right ones, 0 of an empty block; budget: share of the budget that is used."""
+    right ones, 0 of an empty block; budget: share of the budget that is used.
+    """
 
     coverage: float
     precision: float
@@ -132,9 +146,12 @@ def judged_parts(relevance: pl.DataFrame, judged: Judgements) -> dict[str, list[
     """By query the right chunks of each of its parts: entries of one topic, and all entries without one together.
 
     `relevance` is `schemas.EVALUATION_RELEVANCE`. An entry that the index does not hold is a part that cannot be
-    covered; one of a kind that it holds nothing of is left out, and so is a query of such entries alone."""
+    covered; one of a kind that it holds nothing of is left out, and so is a query of such entries alone.
+    """
     grades = relevance.select("query_id", pl.col("entry").cast(pl.Int64), "grade")
-    entries = judged.entries.filter(pl.col("status") != "unanswerable").join(grades, on=["query_id", "entry"])
+    entries = judged.entries.filter(pl.col("status") != "unanswerable").join(
+        grades, on=["query_id", "entry"]
+    )
     parts = (
         entries.filter(pl.col("grade") > 0)
         .group_by("query_id", pl.col("topic").fill_null(""), maintain_order=True)
@@ -153,7 +170,8 @@ def block_measures(
 
     >>> passages = [ShownPassage(frozenset("a"), 30), ShownPassage(frozenset("x"), 10)]
     >>> block_measures(passages, [{"a", "b"}, {"c"}], 50, 100)
-    BlockMeasures(coverage=0.5, precision=0.75, budget=0.5)"""
+    BlockMeasures(coverage=0.5, precision=0.75, budget=0.5)
+    """
     chunks = frozenset[str]().union(*(passage.chunks for passage in passages))
     right = frozenset[str]().union(*parts)
     covered = sum(not chunks.isdisjoint(part) for part in parts) / len(parts)

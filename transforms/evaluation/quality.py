@@ -35,13 +35,18 @@ def wilson(hits: int, count: int) -> Interval:
     """The interval of a proportion by Wilson's score (1927); (0, 0, 1) for a count of 0.
 
     >>> [round(end, 3) for end in wilson(9, 10)]
-    [0.9, 0.596, 0.982]"""
+    [0.9, 0.596, 0.982]
+    """
     if not count:
         return Interval(0.0, 0.0, 1.0)
     z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
     share = hits / count
     middle = (share + z * z / (2 * count)) / (1 + z * z / count)
-    half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    half = (
+        z
+        / (1 + z * z / count)
+        * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    )
     return Interval(share, min(share, max(0.0, middle - half)), max(share, min(1.0, middle + half)))
 
 
@@ -50,7 +55,8 @@ def bootstrap(values: np.ndarray) -> Interval:
 
     The percentiles are moved out as a t interval is wider than a normal one, without which small
     samples cover too little (Hesterberg 2015, "What Teachers Should Know About the Bootstrap").
-    One value has the interval from minus to plus infinity; none is an error of the caller."""
+    One value has the interval from minus to plus infinity; none is an error of the caller.
+    """
     count = len(values)
     if count < 2:
         return Interval(float(values[0]), -math.inf, math.inf)
@@ -64,7 +70,8 @@ def paired_difference(first: np.ndarray, second: np.ndarray) -> tuple[Interval, 
 
     The interval is that of `bootstrap` over the differences. The p-value is that of Fisher's
     randomisation test, two-sided, over random signs of the differences (Smucker, Allan and
-    Carterette 2007), counted with the observed signs among them, so that it is never 0."""
+    Carterette 2007), counted with the observed signs among them, so that it is never 0.
+    """
     differences = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
     interval, observed = bootstrap(differences), abs(differences.sum())
     if not differences.any():
@@ -73,7 +80,9 @@ def paired_difference(first: np.ndarray, second: np.ndarray) -> tuple[Interval, 
     random = np.random.default_rng(_SEED)
     step = max(1, _CELLS_AT_ONCE // len(differences))
     for start in range(0, _RESAMPLES, step):
-        signs = random.integers(0, 2, (min(step, _RESAMPLES - start), len(differences)), dtype=np.int8)
+        signs = random.integers(
+            0, 2, (min(step, _RESAMPLES - start), len(differences)), dtype=np.int8
+        )
         sums = np.abs((2.0 * signs - 1) @ differences)
         beyond += int((sums >= observed * (1 - 1e-12)).sum())
     return interval, (beyond + 1) / (_RESAMPLES + 1)
@@ -126,17 +135,24 @@ QUALITY = {"profile": pl.String, "stage": pl.String, "level": pl.String, **metri
 
 
 def quality(
-    runs: pl.DataFrame, judgements: Judgements, spans: pl.DataFrame, budget: int, profiles: Iterable[str]
+    runs: pl.DataFrame,
+    judgements: Judgements,
+    spans: pl.DataFrame,
+    budget: int,
+    profiles: Iterable[str],
 ) -> pl.DataFrame:
     """Every measure of every query with judgements, profile, stage and level: the columns QUALITY.
 
     `runs` is `schemas.EVALUATION_RUNS`; `spans` has chunk_id, doc_id, byte_start and byte_end.
     Coverage and passages are measured on the chunks of a list, and only for queries that have them.
-    A profile that found nothing has 0."""
+    A profile that found nothing has 0.
+    """
     queries = judgements.grades.filter(pl.col("grade") > 0)["query_id"].unique().sort().to_list()
     topics, columns = _topics(judgements), ("doc_id", "byte_start", "byte_end")
     groups = groups_by(judgements.passages, "query_id")
-    passages = {query: [DocumentSpan(*s) for s in rows.select(columns).rows()] for (query,), rows in groups}
+    passages = {
+        query: [DocumentSpan(*s) for s in rows.select(columns).rows()] for (query,), rows in groups
+    }
     span_rows = spans.select("chunk_id", "doc_id", "byte_start", "byte_end").rows()
     spans_by_chunk = {chunk_id: DocumentSpan(*span) for chunk_id, *span in span_rows}
     grades = {level: grades_of(judgements, level) for level in LEVELS}
@@ -154,13 +170,17 @@ def quality(
         for query, passage_spans in passages.items():
             retrieved = [spans_by_chunk[c] for c in chunks.get(query, []) if c in spans_by_chunk]
             score = metrics.passage_score(passage_spans, retrieved, budget)
-            extra += [(query, name, value) for name, value in zip(PASSAGE_MEASURES, score, strict=True)]
+            extra += [
+                (query, name, value) for name, value in zip(PASSAGE_MEASURES, score, strict=True)
+            ]
         frame = pl.DataFrame(extra, schema=metrics.PER_QUERY, orient="row")
         frames.append(_marked(frame, profile, stage, "chunk"))
     return pl.concat(frames)
 
 
-def document_quality(runs: pl.DataFrame, judgements: Judgements, profiles: Iterable[str]) -> pl.DataFrame:
+def document_quality(
+    runs: pl.DataFrame, judgements: Judgements, profiles: Iterable[str]
+) -> pl.DataFrame:
     """MEASURES of every query with judgements and profile by MAIN alone: the columns QUALITY."""
     grades = grades_of(judgements, MAIN[1])
     frames = [
@@ -170,9 +190,14 @@ def document_quality(runs: pl.DataFrame, judgements: Judgements, profiles: Itera
     return pl.concat([pl.DataFrame(schema=QUALITY), *frames])
 
 
-def _stage_lists(runs: pl.DataFrame, profiles: Iterable[str]) -> Iterator[tuple[str, str, pl.DataFrame]]:
+def _stage_lists(
+    runs: pl.DataFrame, profiles: Iterable[str]
+) -> Iterator[tuple[str, str, pl.DataFrame]]:
     """Profile, stage and rows of each list that a profile makes, and of the final one where nothing was found."""
-    by_key = {(profile, stage): ranking for (profile, stage), ranking in groups_by(runs, "profile", "stage")}
+    by_key = {
+        (profile, stage): ranking
+        for (profile, stage), ranking in groups_by(runs, "profile", "stage")
+    }
     stages = stages_of(runs, profiles)
     for profile in sorted(profiles):
         for stage in stages[profile]:
@@ -182,7 +207,8 @@ def _stage_lists(runs: pl.DataFrame, profiles: Iterable[str]) -> Iterator[tuple[
 def stages_of(runs: pl.DataFrame, profiles: Iterable[str]) -> dict[str, list[str]]:
     """The stages whose lists each profile makes, in its order, the final one always.
 
-    A stage that a profile switches off is not there: it lost nothing."""
+    A stage that a profile switches off is not there: it lost nothing.
+    """
     present = set(runs.select("profile", "stage").unique().iter_rows())
     return {
         name: in_order({MAIN[0]} | {stage for profile, stage in present if profile == name})
@@ -194,7 +220,8 @@ def summary(values: pl.DataFrame, tags: Mapping[str, Sequence[str]]) -> list[dic
     """Means with intervals: one row per profile, stage, level and measure, and per tag for MAIN.
 
     `tags` has the tags of each query. Rows have profile, stage, level, tag (null for all queries),
-    measure, queries, mean, low and high; low and high are null if there are fewer than FEWEST queries."""
+    measure, queries, mean, low and high; low and high are null if there are fewer than FEWEST queries.
+    """
     main = values.filter(stage=MAIN[0], level=MAIN[1])
     frames: list[tuple[str | None, pl.DataFrame]] = [(None, values)]
     for name in sorted({tag for query_tags in tags.values() for tag in query_tags}):
@@ -212,7 +239,8 @@ def comparisons(values: pl.DataFrame, baseline: str, others: Iterable[str]) -> l
     """How much better each of `others` is than `baseline` by MAIN, on the queries both were measured with.
 
     Rows have baseline, profile, measure, queries, difference, low, high, p_value, won and lost (ids of
-    queries whose value rose or fell)."""
+    queries whose value rose or fell).
+    """
     main = values.filter(stage=MAIN[0], level=MAIN[1])
     rows = []
     for profile in others:
@@ -229,19 +257,27 @@ def comparisons(values: pl.DataFrame, baseline: str, others: Iterable[str]) -> l
             ids = both["query_id"].to_numpy()
             rows.append(
                 {
-                    "baseline": baseline, "profile": profile, "measure": measure, "queries": len(ids),
-                    "difference": json_number(result.mean), "low": json_number(result.low),
-                    "high": json_number(result.high), "p_value": json_number(p_value),
-                    "won": ids[b > a + 1e-9].tolist(), "lost": ids[b < a - 1e-9].tolist(),
+                    "baseline": baseline,
+                    "profile": profile,
+                    "measure": measure,
+                    "queries": len(ids),
+                    "difference": json_number(result.mean),
+                    "low": json_number(result.low),
+                    "high": json_number(result.high),
+                    "p_value": json_number(p_value),
+                    "won": ids[b > a + 1e-9].tolist(),
+                    "lost": ids[b < a - 1e-9].tolist(),
                 }
-            )  # fmt: skip
+            )
     return rows
 
 
 def _topics(judgements: Judgements) -> dict[str, dict[str, set[str]]]:
     """Chunks of each topic of each query; an entry without a topic is one of its own."""
     topics: dict[str, dict[str, set[str]]] = {}
-    answerable = judgements.entries.filter((pl.col("grade") > 0) & (pl.col("status") != "unanswerable"))
+    answerable = judgements.entries.filter(
+        (pl.col("grade") > 0) & (pl.col("status") != "unanswerable")
+    )
     for row in answerable.iter_rows(named=True):
         name = row["topic"] or f"entry {row['entry']}"
         topics.setdefault(row["query_id"], {}).setdefault(name, set()).update(row["chunk_ids"])
@@ -254,13 +290,17 @@ def grades_of(judgements: Judgements, level: str) -> dict[str, dict[str, int]]:
 
 
 def _lists(ranking: pl.DataFrame, column: str) -> dict[str, list[str]]:
-    by_query = ranking.sort("query_id", "rank").group_by("query_id", maintain_order=True).agg(column)
+    by_query = (
+        ranking.sort("query_id", "rank").group_by("query_id", maintain_order=True).agg(column)
+    )
     return dict(zip(by_query["query_id"], by_query[column].to_list(), strict=True))
 
 
 def _marked(frame: pl.DataFrame, profile: str, stage: str, level: str) -> pl.DataFrame:
     marks = {"profile": profile, "stage": stage, "level": level}
-    return frame.select(*(pl.lit(v).alias(n) for n, v in marks.items()), *metrics.PER_QUERY).cast(QUALITY)  # type: ignore[arg-type]
+    return frame.select(*(pl.lit(v).alias(n) for n, v in marks.items()), *metrics.PER_QUERY).cast(
+        QUALITY
+    )  # type: ignore[arg-type]
 
 
 def groups_by(frame: pl.DataFrame, *columns: str) -> Iterable[tuple[tuple[Any, ...], pl.DataFrame]]:
@@ -277,10 +317,16 @@ def _row(key: tuple[str, ...], tag: str | None, values: np.ndarray) -> dict[str,
     else:
         interval = Interval(float(values.mean()), math.nan, math.nan)
     return {
-        "profile": profile, "stage": stage, "level": level, "tag": tag, "measure": measure,
-        "queries": len(values), "mean": json_number(interval.mean), "low": json_number(interval.low),
+        "profile": profile,
+        "stage": stage,
+        "level": level,
+        "tag": tag,
+        "measure": measure,
+        "queries": len(values),
+        "mean": json_number(interval.mean),
+        "low": json_number(interval.low),
         "high": json_number(interval.high),
-    }  # fmt: skip
+    }
 
 
 def json_number(value: Any) -> float | None:

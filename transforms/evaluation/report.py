@@ -29,13 +29,16 @@ def derived_tags(judgements: Judgements, facts: pl.DataFrame) -> dict[str, list[
 
     `short-reply`: one is too short to be understood alone; `patch-review`: one comments on a patch;
     `long-debate`: one is in a thread of 20 mails or more; `attachment-heavy`: one is in a
-    thread with three attachments or more. `facts` has a row per chunk, see `retrieved_measures`."""
+    thread with three attachments or more. `facts` has a row per chunk, see `retrieved_measures`.
+    """
     right = judgements.grades.filter((pl.col("level") == "chunk") & (pl.col("grade") > 0))
     best = right.filter(pl.col("grade") == pl.col("grade").max().over("query_id"))
     right_facts = best.join(facts, left_on="item", right_on="chunk_id")
     tagged = right_facts.group_by("query_id").agg(
         pl.col("needs_parent").any().alias("short-reply"),
-        ((pl.col("chunk_kind") == "review_pair") & pl.col("has_patch_markers")).any().alias("patch-review"),
+        ((pl.col("chunk_kind") == "review_pair") & pl.col("has_patch_markers"))
+        .any()
+        .alias("patch-review"),
         (pl.col("thread_size") >= _LONG_THREAD).any().alias("long-debate"),
         (pl.col("thread_attachments") >= _MANY_ATTACHMENTS).any().alias("attachment-heavy"),
     )
@@ -48,7 +51,8 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
 
     `facts` has chunk_id, chunk_kind, needs_parent, has_patch_markers, quote_share (quoted characters :
     all), checksum (of the embedded text), thread_size and thread_attachments. `duplicates` is the share of
-    chunks whose text is above them in the same list already."""
+    chunks whose text is above them in the same list already.
+    """
 
     def shares(frame: pl.DataFrame) -> dict[str, float | None]:
         means = frame.select(
@@ -73,7 +77,8 @@ class Evaluation(NamedTuple):
     """The inputs of a report.
 
     queries: `schemas.EVALUATION_QUERIES`. judgements: the right answers in the index. runs: `schemas.EVALUATION_RUNS`.
-    contents: the chunks of `judgements.Contents`. facts: a row per chunk, see `retrieved_measures`."""
+    contents: the chunks of `judgements.Contents`. facts: a row per chunk, see `retrieved_measures`.
+    """
 
     queries: pl.DataFrame
     judgements: Judgements
@@ -83,14 +88,19 @@ class Evaluation(NamedTuple):
 
 
 def report(
-    evaluation: Evaluation, profiles: Mapping[str, Mapping[str, Any]], passage_bytes: int = _PASSAGE_BYTES
+    evaluation: Evaluation,
+    profiles: Mapping[str, Mapping[str, Any]],
+    passage_bytes: int = _PASSAGE_BYTES,
 ) -> dict[str, Any]:
     """The evaluation report, ready for JSON; the same input gives the same report.
 
     `profiles` has the settings that each profile changes, the baseline first; `passage_bytes` is the
-    budget of retrieved text in which passages are searched."""
+    budget of retrieved text in which passages are searched.
+    """
     queries, judgements, runs, contents, facts = evaluation
-    values = quality.quality(runs, judgements, contents.drop_nulls("byte_start"), passage_bytes, profiles)
+    values = quality.quality(
+        runs, judgements, contents.drop_nulls("byte_start"), passage_bytes, profiles
+    )
     derived = derived_tags(judgements, facts)
     tags = {
         row["query_id"]: list(dict.fromkeys([*row["tags"], *derived.get(row["query_id"], [])]))
@@ -101,25 +111,34 @@ def report(
     right = judgements.grades.filter((pl.col("level") == quality.MAIN[1]) & (pl.col("grade") > 0))
     lost = losses(runs, right.select("query_id", doc_id="item"), quality.stages_of(runs, profiles))
     return {
-        "format": FORMAT, "order": list(profiles),
+        "format": FORMAT,
+        "order": list(profiles),
         "profiles": {name: dict(changed) for name, changed in profiles.items()},
         "stages": [s for s in STAGES if s in set(runs["stage"])],
         "stages_of": quality.stages_of(runs, profiles),
-        "measures": [*MEASURES, COVERAGE, *(PASSAGE_MEASURES if judgements.passages.height else ())],
-        "confidence": quality.CONFIDENCE, "labels": _label_counts(runs, answerable, profiles),
-        "losses": counts(lost, profiles), "corpus": retrieved_measures(runs, facts),
+        "measures": [
+            *MEASURES,
+            COVERAGE,
+            *(PASSAGE_MEASURES if judgements.passages.height else ()),
+        ],
+        "confidence": quality.CONFIDENCE,
+        "labels": _label_counts(runs, answerable, profiles),
+        "losses": counts(lost, profiles),
+        "corpus": retrieved_measures(runs, facts),
         "summary": quality.summary(values, tags),
         "comparisons": quality.comparisons(values, baseline, others),
         "queries": _query_reports(queries, judgements, runs, values, lost, tags),
-        "not_measured": sorted(set(queries["query_id"]) - answerable), "entries": _entry_counts(judgements),
-    }  # fmt: skip
+        "not_measured": sorted(set(queries["query_id"]) - answerable),
+        "entries": _entry_counts(judgements),
+    }
 
 
 def before_and_after(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Two reports as one with the profiles `before` and `after`: the baseline of each, on common queries.
 
     `before` is measured by the report's own values; queries that only one of them has are listed under
-    `not_measured`. A query whose right answers changed is compared as it was judged each time."""
+    `not_measured`. A query whose right answers changed is compared as it was judged each time.
+    """
     names = ("before", "after")
     sides = dict(zip(names, (first, second), strict=True))
     by_id = {n: {q["id"]: q for q in side["queries"]} for n, side in sides.items()}
@@ -138,30 +157,43 @@ def before_and_after(first: Mapping[str, Any], second: Mapping[str, Any]) -> dic
     ]
     values = pl.DataFrame(rows, schema=quality.QUALITY, orient="row")
     return {
-        **second, "order": list(names),
+        **second,
+        "order": list(names),
         **{
             part: {n: side[part][baselines[n]] for n, side in sides.items()}
             for part in ("profiles", "stages_of", "labels", "losses")
         },
         "summary": quality.summary(values, {q["id"]: q["tags"] for q in queries}),
-        "comparisons": quality.comparisons(values, "before", ["after"]), "queries": queries,
+        "comparisons": quality.comparisons(values, "before", ["after"]),
+        "queries": queries,
         "not_measured": sorted(set(by_id["before"]) ^ set(by_id["after"])),
         "corpus": {
             "index": second["corpus"]["index"],
-            "retrieved": {n: side["corpus"]["retrieved"].get(baselines[n], {}) for n, side in sides.items()},
+            "retrieved": {
+                n: side["corpus"]["retrieved"].get(baselines[n], {}) for n, side in sides.items()
+            },
         },
-        "texts": {kind: {**first["texts"][kind], **second["texts"][kind]} for kind in ("documents", "chunks")},
+        "texts": {
+            kind: {**first["texts"][kind], **second["texts"][kind]}
+            for kind in ("documents", "chunks")
+        },
         "timing": {
             "made_at": second["timing"]["made_at"],
-            "latency": {n: side["timing"]["latency"].get(baselines[n], {}) for n, side in sides.items()},
+            "latency": {
+                n: side["timing"]["latency"].get(baselines[n], {}) for n, side in sides.items()
+            },
         },
-    }  # fmt: skip
+    }
 
 
 def _query_reports(
-    queries: pl.DataFrame, judgements: Judgements, runs: pl.DataFrame, values: pl.DataFrame,
-    loss_rows: pl.DataFrame, tags: Mapping[str, Sequence[str]],
-) -> list[dict[str, Any]]:  # fmt: skip
+    queries: pl.DataFrame,
+    judgements: Judgements,
+    runs: pl.DataFrame,
+    values: pl.DataFrame,
+    loss_rows: pl.DataFrame,
+    tags: Mapping[str, Sequence[str]],
+) -> list[dict[str, Any]]:
     """One entry per measured query: its values, hits and the fate of its right answers in each profile."""
     losses: dict[tuple[str, str], dict[str, list[str]]] = {}
     for profile, query, doc, stage, reason in loss_rows.iter_rows():
@@ -169,7 +201,10 @@ def _query_reports(
     lists: dict[tuple[str, str], dict[str, pl.DataFrame]] = {}
     for (query, profile, stage), group in quality.groups_by(runs, "query_id", "profile", "stage"):
         lists.setdefault((query, profile), {})[stage] = group.sort("rank")
-    grades, chunk_grades = quality.grades_of(judgements, "document"), quality.grades_of(judgements, "chunk")
+    grades, chunk_grades = (
+        quality.grades_of(judgements, "document"),
+        quality.grades_of(judgements, "chunk"),
+    )
     measured = _shown_measures(values)
     entries = []
     for row in queries.iter_rows(named=True):
@@ -177,7 +212,10 @@ def _query_reports(
         right = {doc: grade for doc, grade in grades.get(query_id, {}).items() if grade > 0}
         if not right:
             continue
-        top = {doc: right[doc] for doc in sorted(right, key=lambda doc: (-right[doc], doc))[:SHOWN_RIGHT]}
+        top = {
+            doc: right[doc]
+            for doc in sorted(right, key=lambda doc: (-right[doc], doc))[:SHOWN_RIGHT]
+        }
         results = {}
         for profile, measures in measured.get(query_id, {}).items():
             stages, lost = lists.get((query_id, profile), {}), losses.get((query_id, profile), {})
@@ -187,14 +225,20 @@ def _query_reports(
                 "measures": measures,
                 "hits": _hits(stages, right, chunk_grades.get(query_id, {})),
                 "places": {
-                    doc: {n: docs.index(doc) + 1 if doc in docs else None for n, docs in documents.items()}
+                    doc: {
+                        n: docs.index(doc) + 1 if doc in docs else None
+                        for n, docs in documents.items()
+                    }
                     for doc in top
                 },
                 "lost": {doc: why for doc, why in lost.items() if doc in top},
             }
         entry = {
-            "id": query_id, "query": row["query"], "tags": [*tags[query_id]], "is_draft": row["is_draft"],
-        }  # fmt: skip
+            "id": query_id,
+            "query": row["query"],
+            "tags": [*tags[query_id]],
+            "is_draft": row["is_draft"],
+        }
         entries.append(entry | {"right": top, "right_count": len(right), "results": results})
     return entries
 
@@ -202,7 +246,9 @@ def _query_reports(
 def _shown_measures(values: pl.DataFrame) -> dict[str, dict[str, dict[str, float]]]:
     """By query and profile its value of each measure of the final hits; of chunks those that documents do not have."""
     stage, level = quality.MAIN
-    is_shown = (pl.col("level") == level) | (pl.col("level") == "chunk") & ~pl.col("measure").is_in(MEASURES)
+    is_shown = (pl.col("level") == level) | (pl.col("level") == "chunk") & ~pl.col("measure").is_in(
+        MEASURES
+    )
     measured: dict[str, dict[str, dict[str, float]]] = {}
     for row in values.filter((pl.col("stage") == stage) & is_shown).iter_rows(named=True):
         of_query = measured.setdefault(row["query_id"], {}).setdefault(row["profile"], {})
@@ -218,7 +264,8 @@ def _hits(
         return []
     by_stage = {
         stage: {
-            c: (r, quality.json_number(s)) for c, r, s in frame.select("chunk_id", "rank", "score").rows()
+            c: (r, quality.json_number(s))
+            for c, r, s in frame.select("chunk_id", "rank", "score").rows()
         }
         for stage, frame in stages.items()
         if stage != "final"
@@ -232,8 +279,10 @@ def _hits(
             "chunk_grade": chunk_grades.get(row["chunk_id"], 0),
             "score": quality.json_number(row["score"]),
             "similarity": quality.json_number(row["similarity"]),
-            "stages": {stage: positions.get(row["chunk_id"]) for stage, positions in by_stage.items()},
-        }  # fmt: skip
+            "stages": {
+                stage: positions.get(row["chunk_id"]) for stage, positions in by_stage.items()
+            },
+        }
         for row in stages["final"].head(SHOWN_HITS).iter_rows(named=True)
     ]
 
@@ -268,11 +317,14 @@ _NEVER = "no candidate"
 _FAR_BEHIND = f"behind the first {KEPT} chunks"
 
 
-def losses(runs: pl.DataFrame, right: pl.DataFrame, stages: Mapping[str, Sequence[str]]) -> pl.DataFrame:
+def losses(
+    runs: pl.DataFrame, right: pl.DataFrame, stages: Mapping[str, Sequence[str]]
+) -> pl.DataFrame:
     """Right documents that a search did not return: LOSSES, with the stage that dropped the last chunk of each.
 
     `runs` is `schemas.EVALUATION_RUNS`, `right` has query_id and doc_id, `stages` those of each profile in their
-    order. A chunk that is behind the first KEPT of a list is not seen in it."""
+    order. A chunk that is behind the first KEPT of a list is not seen in it.
+    """
     frames = [pl.DataFrame(schema=LOSSES)]
     for profile, order in stages.items():
         # Both lists of candidates become the fused one.
@@ -291,7 +343,8 @@ def losses(runs: pl.DataFrame, right: pl.DataFrame, stages: Mapping[str, Sequenc
             stage=pl.lit(_CANDIDATES), reason=pl.lit(_NEVER)
         )
         frames += [
-            rows.select(pl.lit(profile).alias("profile"), *list(LOSSES)[1:]) for rows in (dropped_rows, never)
+            rows.select(pl.lit(profile).alias("profile"), *list(LOSSES)[1:])
+            for rows in (dropped_rows, never)
         ]
     return pl.concat(frames).sort("profile", "query_id", "doc_id")
 
@@ -299,7 +352,8 @@ def losses(runs: pl.DataFrame, right: pl.DataFrame, stages: Mapping[str, Sequenc
 def counts(lost: pl.DataFrame, profiles: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
     """How many right documents each stage dropped for which reason, most first: rows of each profile.
 
-    Scores are left out of the reasons; they differ from hit to hit."""
+    Scores are left out of the reasons; they differ from hit to hit.
+    """
     reason = pl.col("reason").str.replace_all(r"-?\d+\.\d+", "…")
     by_reason = lost.group_by("profile", "stage", reason).agg(answers=pl.len())
     ordered = by_reason.sort("answers", "stage", "reason", descending=[True, False, False])

@@ -31,7 +31,9 @@ def epub_markdown(data: bytes) -> Converted:
         is_page = item is not None and item.get("media-type") in _PAGES
         if item is None or not is_page or "nav" in item.get("properties", "").split():
             continue
-        place = posixpath.join(posixpath.dirname(package_name), percent_decoded(item.get("href", "")))
+        place = posixpath.join(
+            posixpath.dirname(package_name), percent_decoded(item.get("href", ""))
+        )
         name = posixpath.normpath(place)
         if name not in zipped.names:
             defects.append(f"missing_chapter: {name}")
@@ -43,7 +45,9 @@ def epub_markdown(data: bytes) -> Converted:
         parts.append(converted.text.strip())
         defects += converted.defects
     converted = Converted("\n\n".join(filter(None, parts)) + "\n", defects)
-    return zipped.described(converted, package_name, {"title": f"{DC}title", "created": f"{DC}date"})
+    return zipped.described(
+        converted, package_name, {"title": f"{DC}title", "created": f"{DC}date"}
+    )
 
 
 def notebook_markdown(data: bytes) -> Converted:
@@ -52,11 +56,18 @@ def notebook_markdown(data: bytes) -> Converted:
         notebook = json.loads(data.decode("utf-8-sig"))
         cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]
         metadata = notebook.get("metadata", {})
-        names = metadata.get("language_info", {}).get("name"), metadata.get("kernelspec", {}).get("language")
+        names = (
+            metadata.get("language_info", {}).get("name"),
+            metadata.get("kernelspec", {}).get("language"),
+        )
         language = next(filter(None, names), "")
-        text = "\n\n".join(part for cell in cells for part in _cell(cell, str(language)) if part.strip())
+        text = "\n\n".join(
+            part for cell in cells for part in _cell(cell, str(language)) if part.strip()
+        )
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise FormatError(f"unreadable: it is no notebook ({type(error).__name__}: {error})") from error
+        raise FormatError(
+            f"unreadable: it is no notebook ({type(error).__name__}: {error})"
+        ) from error
     title = metadata.get("title")
     return Converted(text + "\n", [], title if isinstance(title, str) else None)
 
@@ -64,12 +75,19 @@ def notebook_markdown(data: bytes) -> Converted:
 def _cell(cell: dict[str, Any], language: str) -> Iterator[str]:
     source = _joined(cell.get("source", cell.get("input", "")))
     if cell.get("cell_type") in ("markdown", "heading"):
-        yield f"{'#' * int(cell.get('level', 1))} {source}" if cell["cell_type"] == "heading" else source
+        yield (
+            f"{'#' * int(cell.get('level', 1))} {source}"
+            if cell["cell_type"] == "heading"
+            else source
+        )
     elif cell.get("cell_type") == "code":
         yield _fenced(source, language)
         for output in cell.get("outputs", ()):
             text = (
-                output.get("text") or output.get("data", {}).get("text/plain") or output.get("evalue") or ""
+                output.get("text")
+                or output.get("data", {}).get("text/plain")
+                or output.get("evalue")
+                or ""
             )
             yield _fenced(_joined(text)[:_OUTPUT_CHARS], "text")
     else:

@@ -17,7 +17,8 @@ def calendar_markdown(data: bytes) -> Converted:
     """A calendar as Markdown: by start a section for each event, task and note, with its time, place, people and text.
 
     A recurrence is its rule, and is not expanded. The `parts` are the events by UID; exceptions of a series are of its
-    part. A file of one has also its title, its time, and its facts as `fields`."""
+    part. A file of one has also its title, its time, and its facts as `fields`.
+    """
     try:
         calendars = Calendar.from_ical(decode_text(data, None).text, multiple=True)
         if not calendars:
@@ -38,7 +39,9 @@ def calendar_markdown(data: bytes) -> Converted:
     text = _converted(sorted((event for own in events.values() for event in own), key=_start)).text
     title = own_title(_text(calendars[0], "X-WR-CALNAME"))
     defects = sorted({defect for part in parts.values() for defect in part.defects})
-    return Converted(text, defects, title, parts=[(uid, part._asdict()) for uid, part in parts.items()])
+    return Converted(
+        text, defects, title, parts=[(uid, part._asdict()) for uid, part in parts.items()]
+    )
 
 
 def _start(event: _Event) -> str:
@@ -69,12 +72,15 @@ def _facts(part: Component, is_cancelled: bool) -> dict[str, str]:
     rules = [rule.to_ical().decode() for rule in _values(part, "RRULE")]
     left_out = [_time(one) for dates in _values(part, "EXDATE") for one in dates.dts]
     facts = {
-        "When": " to ".join(filter(None, ends)), "Repeats": "; ".join(rules), "Except": ", ".join(left_out),
-        "Instead of": _time(_value(part, "RECURRENCE-ID")), "Where": _text(part, "LOCATION"),
+        "When": " to ".join(filter(None, ends)),
+        "Repeats": "; ".join(rules),
+        "Except": ", ".join(left_out),
+        "Instead of": _time(_value(part, "RECURRENCE-ID")),
+        "Where": _text(part, "LOCATION"),
         "Organizer": ", ".join(map(_person, _values(part, "ORGANIZER"))),
         "With": ", ".join(map(_person, _values(part, "ATTENDEE"))),
         "Status": "cancelled" if is_cancelled else _text(part, "STATUS").lower(),
-    }  # fmt: skip
+    }
     return {name: " ".join(value.split()) for name, value in facts.items() if value}
 
 

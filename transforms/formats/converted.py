@@ -15,7 +15,8 @@ PAGE = "page "
 """A kind that begins so asks for the picture of one page of a PDF; the number of the page follows."""
 
 _MARKUP = re.compile(
-    r"^\s*(?=#{1,6}(?:\s|$)|=+\s*$|-+\s*$|`{3}|~{3}|>|<[!?/a-zA-Z]|\[[^\]]+\]:)|(?<!^)(?=<!--)", re.MULTILINE
+    r"^\s*(?=#{1,6}(?:\s|$)|=+\s*$|-+\s*$|`{3}|~{3}|>|<[!?/a-zA-Z]|\[[^\]]+\]:)|(?<!^)(?=<!--)",
+    re.MULTILINE,
 )
 _JUNK_TITLE = re.compile(
     r"untitled\b|(?:microsoft )?(?:powerpoint|word|excel)\b|(?:presentation|document|slide|new page)[ \d]*$"
@@ -36,7 +37,8 @@ class Converted(NamedTuple):
     `page_starts` are the bytes of the text at which its pages (slides of a presentation) begin; None without pages.
     `created` and `modified` are the times of its properties, as ISO 8601 writes them. `picture` is a picture that is to
     have a vector, made small, as `transforms.text.visible` writes it. `fields` are its properties by name.
-    `parts` are the documents in a file of several, each its name and the values of a `Converted`."""
+    `parts` are the documents in a file of several, each its name and the values of a `Converted`.
+    """
 
     text: str
     defects: list[str]
@@ -57,7 +59,8 @@ def plain(text: str) -> str:
     r"""Text with a backslash where Markdown would take the beginning of a line, or a comment, for markup.
 
     >>> plain("# apt install weft")
-    '\\# apt install weft'"""
+    '\\# apt install weft'
+    """
     return _MARKUP.sub(r"\\", text)
 
 
@@ -70,7 +73,8 @@ def own_title(text: str | None) -> str | None:
     """A title of a file's properties on one line; None for one that a program made.
 
     >>> own_title("Microsoft Word - letter.doc"), own_title(" Yearly  report ")
-    (None, 'Yearly report')"""
+    (None, 'Yearly report')
+    """
     title = " ".join((text or "").split())
     return title if title and not _JUNK_TITLE.match(title) else None
 
@@ -79,7 +83,8 @@ def is_section(heading: str) -> bool:
     """True if a heading is one that parts of any text have: it names the whole only as the only heading.
 
     >>> is_section("Abstract"), is_section("Abstract nonsense")
-    (True, False)"""
+    (True, False)
+    """
     return bool(_SECTIONS.fullmatch(heading))
 
 
@@ -113,7 +118,15 @@ _CORE = {"title": f"{DC}title", "created": f"{_TERMS}created", "modified": f"{_T
 MAX_BYTES = 256 << 20
 """Bytes of all members of a document when unpacked."""
 _MAX_MEMBERS = 20_000
-_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, OSError, ValueError)
+_BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    NotImplementedError,
+    OSError,
+    ValueError,
+)
 
 
 class Zipped:
@@ -159,7 +172,9 @@ class Zipped:
         root = self.xml(member)
         texts = {field: root.findtext(f".//{name}") for field, name in names.items()}
         return converted._replace(
-            title=own_title(texts["title"]), created=texts["created"], modified=texts.get("modified")
+            title=own_title(texts["title"]),
+            created=texts["created"],
+            modified=texts.get("modified"),
         )
 
     def with_core_properties(self, converted: Converted) -> Converted:

@@ -27,7 +27,8 @@ _DAY = re.compile(
 def html_markdown(markup: str, *, has_pictures: bool = True) -> Converted | None:
     """The page as Markdown; None if the converter gives up. Scripts, styles and navigation are dropped.
 
-    `fields` of a page that Confluence exported are its title, space, author, editor and time, which leave the text."""
+    `fields` of a page that Confluence exported are its title, space, author, editor and time, which leave the text.
+    """
     shallow, fields = shallow_markup(markup), None
     if _CONFLUENCE in markup:
         shallow, fields = _without_frame(LexborHTMLParser(shallow))
@@ -44,10 +45,16 @@ def html_markdown(markup: str, *, has_pictures: bool = True) -> Converted | None
 def _without_frame(page: LexborHTMLParser) -> tuple[str, dict[str, str]]:
     """The markup of an exported page without what is around its text, and its properties by name."""
     names = (
-        "#title-text", "#breadcrumbs .first", ".page-metadata .author", ".page-metadata .editor", ".page-metadata",
-    )  # fmt: skip
+        "#title-text",
+        "#breadcrumbs .first",
+        ".page-metadata .author",
+        ".page-metadata .editor",
+        ".page-metadata",
+    )
     nodes = map(page.css_first, names)
-    title, space, author, editor, line = (" ".join(node.text().split()) if node else "" for node in nodes)
+    title, space, author, editor, line = (
+        " ".join(node.text().split()) if node else "" for node in nodes
+    )
     title = title.removeprefix(f"{space} : ").removesuffix(":")
     fields = {"title": title, "space": space, "author": author, "editor": editor}
     if day := _DAY.search(line):
@@ -56,7 +63,9 @@ def _without_frame(page: LexborHTMLParser) -> tuple[str, dict[str, str]]:
         fields["modified" if is_changed else "created"] = date
     for node in page.css(_FRAME):
         node.decompose()
-    return page.html or "", {name: value for name, value in fields.items() if value or name == "title"}
+    return page.html or "", {
+        name: value for name, value in fields.items() if value or name == "title"
+    }
 
 
 def html_title(markup: str) -> str | None:
@@ -74,7 +83,8 @@ def html_charset(data: bytes) -> str | None:
 def canvas_markdown(text: str) -> Converted | None:
     """A canvas as Markdown, from its top to its foot: cards with text, embeds of files, links; None if it is none.
 
-    A group is a heading over the cards inside of it, and comes after those in none. Arrows with a label come last."""
+    A group is a heading over the cards inside of it, and comes after those in none. Arrows with a label come last.
+    """
     try:
         canvas = json.loads(text)
         nodes = sorted(canvas.get("nodes", []), key=lambda node: (node["y"], node["x"]))
@@ -85,10 +95,14 @@ def canvas_markdown(text: str) -> Converted | None:
             if edge.get("label")
         ]
         groups = [node for node in nodes if node["type"] == "group"]
-        parts = [_text(node) for node in nodes if node["type"] != "group" and not _group(node, groups)]
+        parts = [
+            _text(node) for node in nodes if node["type"] != "group" and not _group(node, groups)
+        ]
         for group in groups:
             parts.append(heading(2, group.get("label") or ""))
-            parts += [_text(n) for n in nodes if n["type"] != "group" and _group(n, groups) == group["id"]]
+            parts += [
+                _text(n) for n in nodes if n["type"] != "group" and _group(n, groups) == group["id"]
+            ]
         return Converted("\n\n".join(part for part in [*parts, *arrows] if part) + "\n", [])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
@@ -97,9 +111,10 @@ def canvas_markdown(text: str) -> Converted | None:
 def _group(node: dict[str, Any], groups: Sequence[dict[str, Any]]) -> str | None:
     """The smallest group that a card begins in."""
     around = [
-        g for g in groups
+        g
+        for g in groups
         if g["x"] <= node["x"] < g["x"] + g["width"] and g["y"] <= node["y"] < g["y"] + g["height"]
-    ]  # fmt: skip
+    ]
     return min(around, key=lambda g: g["width"] * g["height"])["id"] if around else None
 
 
@@ -111,5 +126,7 @@ def _text(node: dict[str, Any]) -> str:
 
 def _name(node: dict[str, Any]) -> str:
     """A card in few words: its first line, file, address or label."""
-    rows = str(node.get("text") or node.get("file") or node.get("url") or node.get("label") or "").split("\n")
+    rows = str(
+        node.get("text") or node.get("file") or node.get("url") or node.get("label") or ""
+    ).split("\n")
     return rows[0].lstrip("# ")

@@ -7,16 +7,21 @@ CALENDAR = "BEGIN:VCALENDAR"
 _PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\x00", b"MM\x00*")
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
 _DECLARED = (
-    ("wordprocessingml", "docx"), ("presentationml", "pptx"), ("spreadsheetml", "sheet"), ("epub", "epub"),
-    ("opendocument.spreadsheet", "sheet"), ("opendocument", "opendocument"),
-)  # fmt: skip
+    ("wordprocessingml", "docx"),
+    ("presentationml", "pptx"),
+    ("spreadsheetml", "sheet"),
+    ("epub", "epub"),
+    ("opendocument.spreadsheet", "sheet"),
+    ("opendocument", "opendocument"),
+)
 
 
 def document_kind(data: bytes, filename: str, declared_type: str) -> str | None:
     """The format of an attached document by how it begins, of zip files also by name or declared type; None of others.
 
     >>> document_kind(b"%PDF-1.7", "plan", ""), document_kind(b"GIF89a", "a.pdf", "")
-    ('pdf', 'picture')"""
+    ('pdf', 'picture')
+    """
     if data.startswith(b"%PDF"):
         return "pdf"
     if data.startswith(_PICTURES) or (data.startswith(b"RIFF") and data[8:12] == b"WEBP"):

@@ -13,7 +13,16 @@ from zipfile import BadZipFile
 import mammoth
 import python_calamine
 
-from transforms.formats.converted import DC, Converted, FormatError, Zipped, as_table, heading, paged, plain
+from transforms.formats.converted import (
+    DC,
+    Converted,
+    FormatError,
+    Zipped,
+    as_table,
+    heading,
+    paged,
+    plain,
+)
 from transforms.formats.html_markdown import html_markdown
 
 _STYLES = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => p:fresh"
@@ -25,9 +34,17 @@ _BODY_LEVEL = 9
 _STYLE_ID = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 """Names that a rule of mammoth may hold as they are."""
 _MAMMOTH_FAULTS = (
-    KeyError, ValueError, TypeError, AttributeError, IndexError, NotImplementedError, OSError,
-    BadZipFile, ExpatError, zlib.error,
-)  # fmt: skip
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    NotImplementedError,
+    OSError,
+    BadZipFile,
+    ExpatError,
+    zlib.error,
+)
 """Exceptions of mammoth on malformed documents."""
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -52,10 +69,14 @@ def docx_markdown(data: bytes) -> Converted:
     styles = "\n".join([_STYLES, *_own_headings(zipped)])
     try:
         html = mammoth.convert_to_html(
-            io.BytesIO(data), style_map=styles, convert_image=mammoth.images.img_element(lambda image: {})
+            io.BytesIO(data),
+            style_map=styles,
+            convert_image=mammoth.images.img_element(lambda image: {}),
         ).value
     except _MAMMOTH_FAULTS as error:
-        raise FormatError(f"unreadable: it is no text of Word ({type(error).__name__}: {error})") from error
+        raise FormatError(
+            f"unreadable: it is no text of Word ({type(error).__name__}: {error})"
+        ) from error
     converted = html_markdown(html, has_pictures=False)
     if converted is None:
         raise FormatError("unreadable: it cannot be converted to Markdown")
@@ -69,7 +90,11 @@ def _own_headings(zipped: Zipped) -> Iterator[str]:
     levels: dict[str, int | None] = {}
     above: dict[str, str] = {}
     for style in list(zipped.xml("word/styles.xml").iter(f"{_W}style"))[:_MAX_STYLES]:
-        name, level, base = style.get(f"{_W}styleId", ""), style.find(_OUTLINE), style.find(f"{_W}basedOn")
+        name, level, base = (
+            style.get(f"{_W}styleId", ""),
+            style.find(_OUTLINE),
+            style.find(f"{_W}basedOn"),
+        )
         value = "" if level is None else level.get(f"{_W}val", "")
         levels[name] = int(value) if value.isdecimal() else None
         above[name] = "" if base is None else base.get(f"{_W}val", "")
@@ -77,7 +102,11 @@ def _own_headings(zipped: Zipped) -> Iterator[str]:
         at, chain = name, {"", name}
         while levels.get(at) is None and above.get(at, "") not in chain:
             chain.add(at := above[at])
-        if (depth := levels.get(at)) is not None and depth < _BODY_LEVEL and _STYLE_ID.fullmatch(name):
+        if (
+            (depth := levels.get(at)) is not None
+            and depth < _BODY_LEVEL
+            and _STYLE_ID.fullmatch(name)
+        ):
             yield f"p.{name} => h{min(depth + 1, 6)}:fresh"
 
 
@@ -86,7 +115,9 @@ def pptx_markdown(data: bytes) -> Converted:
     zipped = Zipped(data)
     targets = _targets(zipped, "ppt/presentation.xml")
     slides = zipped.xml("ppt/presentation.xml").iterfind(f"{_P}sldIdLst/{_P}sldId")
-    names = [targets[slide.get(f"{_R}id", "")] for slide in slides if slide.get(f"{_R}id") in targets]
+    names = [
+        targets[slide.get(f"{_R}id", "")] for slide in slides if slide.get(f"{_R}id") in targets
+    ]
     return zipped.with_core_properties(paged((_slide(zipped, name) for name in names), [], None))
 
 
@@ -110,8 +141,12 @@ def _slide(zipped: Zipped, name: str) -> str:
     parts = [] if tree is None else list(_shapes(tree))
     for target in _targets(zipped, name).values():
         if "/notesSlides/" in target and target in zipped.names:
-            notes = [plain(text) for shape in zipped.xml(target).iter(f"{_P}sp") if _place(shape) == "body"
-                     for text in _paragraphs(shape)]  # fmt: skip
+            notes = [
+                plain(text)
+                for shape in zipped.xml(target).iter(f"{_P}sp")
+                if _place(shape) == "body"
+                for text in _paragraphs(shape)
+            ]
             parts += ["Notes:", *notes] if notes else []
     return "\n\n".join(parts)
 
@@ -142,7 +177,10 @@ def _place(shape: Element) -> str:
 
 def _paragraphs(shape: Element) -> Iterator[str]:
     for paragraph in shape.iter(f"{_A}p"):
-        parts = ["\n" if e.tag == f"{_A}br" else e.text or "" for e in _each(paragraph, f"{_A}t", f"{_A}br")]
+        parts = [
+            "\n" if e.tag == f"{_A}br" else e.text or ""
+            for e in _each(paragraph, f"{_A}t", f"{_A}br")
+        ]
         if text := "".join(parts).strip():
             yield text
 
@@ -156,7 +194,9 @@ def opendocument_markdown(data: bytes) -> Converted:
         raise FormatError("unreadable: content.xml has no body")
     slides = list(body.iter(f"{_DRAW}page"))
     if slides:
-        converted = paged(("\n\n".join(_blocks(slide, is_slide=True)) for slide in slides), [], None)
+        converted = paged(
+            ("\n\n".join(_blocks(slide, is_slide=True)) for slide in slides), [], None
+        )
     else:
         titles = {"Title"}
         for style in root.iter(f"{_STYLE}style"):
@@ -244,11 +284,15 @@ _OLD = b"\xd0\xcf\x11\xe0"
 def sheets_markdown(data: bytes) -> Converted:
     """A workbook (xlsx, xlsm, xlsb, xls, ods) as Markdown: values as they are stored, formulas as their last result.
 
-    FormatError if it is none. Rows and columns without a value are left out."""
+    FormatError if it is none. Rows and columns without a value are left out.
+    """
     zipped = None if data.startswith(_OLD) else Zipped(data)
     try:
         with python_calamine.load_workbook(io.BytesIO(data)) as workbook:
-            sheets = [(name, workbook.get_sheet_by_name(name).to_python()) for name in workbook.sheet_names]
+            sheets = [
+                (name, workbook.get_sheet_by_name(name).to_python())
+                for name in workbook.sheet_names
+            ]
     except python_calamine.PasswordError as error:
         raise FormatError("encrypted: it opens with a password only") from error
     except (python_calamine.CalamineError, OSError, ValueError) as error:

@@ -12,7 +12,15 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 from PIL import Image
 
-from transforms.formats.converted import Converted, FormatError, heading, is_section, own_title, paged, plain
+from transforms.formats.converted import (
+    Converted,
+    FormatError,
+    heading,
+    is_section,
+    own_title,
+    paged,
+    plain,
+)
 from transforms.formats.pdf_lines import LIGATURES, SAME_BASELINE, Line, page_lines
 from transforms.text.visible import Picture, picture_text
 
@@ -54,7 +62,9 @@ _NOTE_MARKS = " ,*\u2217\u2020\u2021"
 _WORD = re.compile(r"[^\W\d_]{2}")
 _NUMBER = re.compile(r"\d+|\b[ivxlc]+\b", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W_]")
-_TIME = re.compile(r"(?:D:)?(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(?:(Z|[+-]\d\d)'?(\d\d)?'?)?", re.ASCII)
+_TIME = re.compile(
+    r"(?:D:)?(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(?:(Z|[+-]\d\d)'?(\d\d)?'?)?", re.ASCII
+)
 _PASSWORD = "password"
 
 
@@ -80,7 +90,9 @@ def pdf_page(data: bytes, number: int) -> Converted:
         if not 1 <= number <= len(document):
             raise FormatError(f"no_page: it has {len(document)} pages, and none is number {number}")
         page = document[number - 1]
-        scale = min(side / max(size, 1) for side, size in zip(_PAGE_SIDES, page.get_size(), strict=True))
+        scale = min(
+            side / max(size, 1) for side, size in zip(_PAGE_SIDES, page.get_size(), strict=True)
+        )
         out = io.BytesIO()
         page.render(scale=scale).to_pil().convert("RGB").save(out, "JPEG", quality=_PAGE_QUALITY)
     return Converted("", [], picture=picture_text(Picture("image/jpeg", out.getvalue())))
@@ -108,7 +120,9 @@ def _markdown(document: pypdfium2.PdfDocument, ocr: Ocr | None) -> Converted:
         page = document[number]
         lines = page_lines(page, solid)
         pictures = page.get_objects(filter=[pdfium.FPDF_PAGEOBJ_IMAGE], max_depth=3)
-        if sum(len(_LETTERS.findall(line.text)) for line in lines) < _SCAN_CHARS and next(pictures, None):
+        if sum(len(_LETTERS.findall(line.text)) for line in lines) < _SCAN_CHARS and next(
+            pictures, None
+        ):
             if ocr is None:
                 missing.append(number + 1)
             else:
@@ -120,21 +134,32 @@ def _markdown(document: pypdfium2.PdfDocument, ocr: Ocr | None) -> Converted:
         raise FormatError(f"no_text: its {len(pages)} pages have no text layer; {what}")
     pages = _without_running_lines(pages)
     pitch = _usual_pitch(pages)
-    headings = _together(_outline_headings(document, pages), _size_headings(pages, pitch), len(pages))
+    headings = _together(
+        _outline_headings(document, pages), _size_headings(pages, pitch), len(pages)
+    )
     texts = [
         f"{_page_text(lines, headings.get(number, {}), pitch)}\n\n{plain(scans.get(number, ''))}"
         for number, lines in enumerate(pages)
     ]
-    defects = [f"no_text_layer: pages {_ranges(missing)}; set documents.ocr to read them"] if missing else []
-    created, modified = (_time(document.get_metadata_value(name)) for name in ("CreationDate", "ModDate"))
-    return paged(texts, defects, _title(document, pages))._replace(created=created, modified=modified)
+    defects = (
+        [f"no_text_layer: pages {_ranges(missing)}; set documents.ocr to read them"]
+        if missing
+        else []
+    )
+    created, modified = (
+        _time(document.get_metadata_value(name)) for name in ("CreationDate", "ModDate")
+    )
+    return paged(texts, defects, _title(document, pages))._replace(
+        created=created, modified=modified
+    )
 
 
 def _time(value: str | None) -> str | None:
     """A time of PDF (ISO 32000, 7.9.4) as ISO 8601; None if it is none.
 
     >>> _time("D:20221217024144-01'30'"), _time("D:20221217024144Z")
-    ('2022-12-17T02:41:44-01:30', '2022-12-17T02:41:44Z')"""
+    ('2022-12-17T02:41:44-01:30', '2022-12-17T02:41:44Z')
+    """
     match = _TIME.match(value or "")
     if match is None:
         return None
@@ -163,7 +188,8 @@ def pnm(image: Image.Image) -> bytes:
 def _without_running_lines(pages: list[list[Line]]) -> list[list[Line]]:
     """The pages without lines at their head and foot that others repeat but for numbers, the first of each kept.
 
-    Page numbers alone are dropped everywhere."""
+    Page numbers alone are dropped everywhere.
+    """
     edges = [_edges(lines) for lines in pages]
     counts = Counter(key for page in edges for key in {_key(line) for line in page})
     running = {key for key, count in counts.items() if count >= _RUNNING_PAGES}
@@ -191,17 +217,27 @@ def _key(line: Line) -> str:
     return " ".join(_NUMBER.sub("#", line.text).split())
 
 
-def _outline_headings(document: pypdfium2.PdfDocument, pages: list[list[Line]]) -> dict[int, _Headings]:
+def _outline_headings(
+    document: pypdfium2.PdfDocument, pages: list[list[Line]]
+) -> dict[int, _Headings]:
     """For each page its headings of the outline; one that it does not print is where the outline leads to.
 
-    Headings that are numbers alone (`Page 1`, `Page 2`) only if the page prints them."""
+    Headings that are numbers alone (`Page 1`, `Page 2`) only if the page prints them.
+    """
     headings: dict[int, _Headings] = {}
-    bookmarks = [(bookmark, bookmark.get_title() or "") for bookmark in document.get_toc(max_depth=8)]
+    bookmarks = [
+        (bookmark, bookmark.get_title() or "") for bookmark in document.get_toc(max_depth=8)
+    ]
     counts = Counter(_NUMBER.sub("#", title) for _, title in bookmarks)
     for bookmark, title in bookmarks:
         destination = bookmark.get_dest()
         number = destination.get_index() if destination else None
-        if destination is None or number is None or not 0 <= number < len(pages) or not _letters(title):
+        if (
+            destination is None
+            or number is None
+            or not 0 <= number < len(pages)
+            or not _letters(title)
+        ):
             continue
         lines, of_page = pages[number], headings.setdefault(number, {})
         place = _place(_letters(title), lines, of_page)
@@ -233,7 +269,9 @@ def _place(title: str, lines: list[Line], headings: _Headings) -> tuple[int, int
                 break
             text += _letters(lines[at + count - 1].text)
             before = len(text) - len(title)
-            if text.endswith(title) and before <= min(_NUMBER_LETTERS, len(_letters(lines[at].text)) - 1):
+            if text.endswith(title) and before <= min(
+                _NUMBER_LETTERS, len(_letters(lines[at].text)) - 1
+            ):
                 return at, count
     return None
 
@@ -252,14 +290,19 @@ def _size_headings(pages: list[list[Line]], pitch: float) -> dict[int, _Headings
         if len(line.text) <= _HEADING_CHARS
         and not _LEADERS.search(line.text)
         and len(_LETTERS.findall(line.text)) > 1
-        and (line.size >= body * _HEADING_RATIO or (line.size >= body and _stands_alone(lines, at, pitch)))
+        and (
+            line.size >= body * _HEADING_RATIO
+            or (line.size >= body and _stands_alone(lines, at, pitch))
+        )
     ]
     most = _MOST_HEADINGS * sum(map(len, pages)) + 1
     places = places if len(places) <= most else [place for place in places if place[2]]
     if len(places) > most:
         return {}
     # Below a title are names and dates in sizes of their own.
-    usual = {round(size) for number, _, size in places if number} or {round(size) for *_, size in places}
+    usual = {round(size) for number, _, size in places if number} or {
+        round(size) for *_, size in places
+    }
     title = max((size for number, _, size in places if number == 0), default=0.0)
     places = [place for place in places if round(place[2]) in usual or place[2] == title]
     sizes = sorted({round(size) for _, _, size in places}, reverse=True)
@@ -276,17 +319,26 @@ def _size_headings(pages: list[list[Line]], pitch: float) -> dict[int, _Headings
     return headings
 
 
-def _together(outline: dict[int, _Headings], sizes: dict[int, _Headings], pages: int) -> dict[int, _Headings]:
+def _together(
+    outline: dict[int, _Headings], sizes: dict[int, _Headings], pages: int
+) -> dict[int, _Headings]:
     """The headings of an outline; of one with few entries for its pages, as of a deck, below them those by size."""
-    levels = [level for page in outline.values() for of_line in page.values() for level, *_ in of_line]
+    levels = [
+        level for page in outline.values() for of_line in page.values() for level, *_ in of_line
+    ]
     if len(levels) * _PAGES_OF_A_HEADING > pages:
         return outline
     printed = {
-        _letters(text) for page in outline.values() for of_line in page.values() for _, text, _ in of_line
+        _letters(text)
+        for page in outline.values()
+        for of_line in page.values()
+        for _, text, _ in of_line
     }
     for number, page in sizes.items():
         of_page = outline.setdefault(number, {})
-        taken = {at + n for at, of_line in of_page.items() for *_, count in of_line for n in range(count)}
+        taken = {
+            at + n for at, of_line in of_page.items() for *_, count in of_line for n in range(count)
+        }
         for at, ((level, text, count),) in page.items():
             if taken.isdisjoint(range(at, at + count)) and _letters(text) not in printed:
                 of_page.setdefault(at, []).append((level + max(levels, default=1) - 1, text, count))
@@ -354,7 +406,9 @@ def _title(document: pypdfium2.PdfDocument, pages: list[list[Line]]) -> str | No
     upper = [line for line in first if line.baseline >= lowest and not _NO_TITLE.match(line.text)]
     size = max((line.size for line in upper), default=0.0)
     largest = next((n for n, line in enumerate(first) if line in upper and line.size == size), 0)
-    of_size = takewhile(lambda line: line.size == size and not _EDITION.match(line.text), first[largest:])
+    of_size = takewhile(
+        lambda line: line.size == size and not _EDITION.match(line.text), first[largest:]
+    )
     title = " ".join(line.text for line in of_size)
     is_largest = size > max(_usual_size(pages), *(line.size * _NEAR_SIZE for line in first), 0)
     is_title = is_largest and len(title) <= _HEADING_CHARS and not is_section(title)

@@ -17,7 +17,9 @@ _COLUMN_LINES = 3
 _CELL_CHARS = 24
 """Characters of the cells of a table at the mean; columns of prose have more."""
 _LONG_WORD = re.compile(r"[^\s\ufffe\0\U00010000-\U0010ffff]{5,}")
-LIGATURES = {at + n: text for at in (0x0B, 0x1B) for n, text in enumerate(("ff", "fi", "fl", "ffi", "ffl"))}
+LIGATURES = {
+    at + n: text for at in (0x0B, 0x1B) for n, text in enumerate(("ff", "fi", "fl", "ffi", "ffl"))
+}
 """The characters of TeX's fonts in the place of control characters (OT1 and T1), in files that do not say so."""
 _UNSHOWN = dict.fromkeys(map(ord, "\ufffe\0\xad")) | LIGATURES
 _BOLD = re.compile(rb"bold|black|heavy|demi|-medi", re.IGNORECASE)
@@ -38,7 +40,8 @@ _SPACED_LETTERS = 3
 class Line(NamedTuple):
     """A line of a page: its text, size of its letters, height of its baseline above the page's foot, all in points.
 
-    `bold` is true if its first and its last letter are."""
+    `bold` is true if its first and its last letter are.
+    """
 
     text: str
     size: float
@@ -50,7 +53,8 @@ def page_lines(page: pypdfium2.PdfPage, solid: set[str]) -> list[Line]:
     """The lines of a page in the order of its text layer; a word that is parted at the end of a line is whole.
 
     Cells of a table that stand beside each other and come after each other are one line. `solid` are words of earlier
-    pages that are one word, and gets those of this page."""
+    pages that are one word, and gets those of this page.
+    """
     lines: list[Line] = []
     turned: set[int] = set()
     text_page = page.get_textpage()
@@ -58,7 +62,9 @@ def page_lines(page: pypdfium2.PdfPage, solid: set[str]) -> list[Line]:
     at, x, y, matrix = 0, ctypes.c_double(), ctypes.c_double(), pdfium.FS_MATRIX()
     for line in text.split("\r\n"):
         if line and not line.isspace():
-            index = pdfium.FPDFText_GetCharIndexFromTextIndex(text_page, at + len(line) - len(line.lstrip()))
+            index = pdfium.FPDFText_GetCharIndexFromTextIndex(
+                text_page, at + len(line) - len(line.lstrip())
+            )
             pdfium.FPDFText_GetCharOrigin(text_page, index, x, y)
             scale = 1.0
             if pdfium.FPDFText_GetMatrix(text_page, index, matrix):
@@ -68,13 +74,17 @@ def page_lines(page: pypdfium2.PdfPage, solid: set[str]) -> list[Line]:
             size = round(pdfium.FPDFText_GetFontSize(text_page, index) * scale, 1)
             if size < _LEAST_SIZE:
                 size = _drawn_size(text_page, index, len(line)) or size
-            if content := " ".join(_spaced(text_page, at, line, size, solid).translate(_UNSHOWN).split()):
+            if content := " ".join(
+                _spaced(text_page, at, line, size, solid).translate(_UNSHOWN).split()
+            ):
                 bold = len(content) <= _BOLD_CHARS and all(
                     _is_bold(text_page, at + n)
                     for n in (len(line) - len(line.lstrip()), len(line.rstrip()) - 1)
                 )
                 lines.append(Line(content, size, y.value, bold))
-        at += 2 + (len(line) if line.isascii() else len(line.encode("utf-16-le", "surrogatepass")) // 2)
+        at += 2 + (
+            len(line) if line.isascii() else len(line.encode("utf-16-le", "surrogatepass")) // 2
+        )
     text_page.close()
     if len(turned) * 2 < len(lines):  # a stamp in the margin is not a heading, however large it is
         lines = [line._replace(size=0.0) if n in turned else line for n, line in enumerate(lines)]
@@ -82,7 +92,9 @@ def page_lines(page: pypdfium2.PdfPage, solid: set[str]) -> list[Line]:
     for line in lines:
         if rows and abs(rows[-1].baseline - line.baseline) < SAME_BASELINE:
             above = rows[-1]
-            rows[-1] = above._replace(text=f"{above.text} {line.text}", bold=above.bold and line.bold)
+            rows[-1] = above._replace(
+                text=f"{above.text} {line.text}", bold=above.bold and line.bold
+            )
         else:
             rows.append(line)
     return _rows_of_columns(rows)
@@ -107,17 +119,24 @@ def _is_bold(text_page: pypdfium2.PdfTextPage, at: int) -> bool:
     return bool(_BOLD.search(name.value))
 
 
-def _spaced(text_page: pypdfium2.PdfTextPage, at: int, line: str, size: float, solid: set[str]) -> str:
+def _spaced(
+    text_page: pypdfium2.PdfTextPage, at: int, line: str, size: float, solid: set[str]
+) -> str:
     """A line that begins at a place of the page's text, with blanks where its glyphs are apart.
 
-    Programs that place each word by itself leave them out."""
+    Programs that place each word by itself leave them out.
+    """
     box = pdfium.FS_RECTF()
 
     def parted(word: re.Match[str]) -> str:
         text, before = word[0], line[: word.start()]
         if text in solid:
             return text
-        units = len(before) if before.isascii() else len(before.encode("utf-16-le", "surrogatepass")) // 2
+        units = (
+            len(before)
+            if before.isascii()
+            else len(before.encode("utf-16-le", "surrogatepass")) // 2
+        )
         index = pdfium.FPDFText_GetCharIndexFromTextIndex(text_page, at + units)
         gaps, end = [], math.inf
         for n in range(len(text)):
@@ -125,7 +144,9 @@ def _spaced(text_page: pypdfium2.PdfTextPage, at: int, line: str, size: float, s
             gaps.append(box.left - end > size * _WORD_GAP)
             end = box.right
         if 0 < sum(gaps) * _SPACED_LETTERS <= len(text):
-            return "".join(f" {char}" if gap else char for char, gap in zip(text, gaps, strict=True))
+            return "".join(
+                f" {char}" if gap else char for char, gap in zip(text, gaps, strict=True)
+            )
         solid.add(text)
         return text
 
@@ -135,9 +156,12 @@ def _spaced(text_page: pypdfium2.PdfTextPage, at: int, line: str, size: float, s
 def _rows_of_columns(lines: list[Line]) -> list[Line]:
     """`lines` with tables whose text layer goes down column by column put back into rows, cells divided by ` | `.
 
-    Columns are runs of short lines on the same heights, one run after another; columns of prose have long lines."""
+    Columns are runs of short lines on the same heights, one run after another; columns of prose have long lines.
+    """
     starts = [
-        n for n in range(len(lines)) if n == 0 or lines[n].baseline > lines[n - 1].baseline + SAME_BASELINE
+        n
+        for n in range(len(lines))
+        if n == 0 or lines[n].baseline > lines[n - 1].baseline + SAME_BASELINE
     ]
     runs = [lines[a:b] for a, b in pairwise([*starts, len(lines)])]
     result: list[Line] = []
@@ -154,11 +178,16 @@ def _stand_beside(first: list[Line], second: list[Line]) -> bool:
     """True if two runs of lines are columns of one table."""
     return (
         len(first) == len(second) >= _COLUMN_LINES
-        and all(abs(a.baseline - b.baseline) < SAME_BASELINE for a, b in zip(first, second, strict=True))
+        and all(
+            abs(a.baseline - b.baseline) < SAME_BASELINE for a, b in zip(first, second, strict=True)
+        )
         and sum(len(line.text) for line in (*first, *second)) <= _CELL_CHARS * 2 * len(first)
     )
 
 
 def _joined(columns: list[list[Line]]) -> list[Line]:
     """The lines of one run, or of several beside each other the rows."""
-    return [row[0]._replace(text=" | ".join(cell.text for cell in row)) for row in zip(*columns, strict=True)]
+    return [
+        row[0]._replace(text=" | ".join(cell.text for cell in row))
+        for row in zip(*columns, strict=True)
+    ]

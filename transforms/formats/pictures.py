@@ -22,7 +22,8 @@ _BROKEN = (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError)
 def picture_markdown(data: bytes, ocr: Ocr | None, seen_pixels: int | None = None) -> Converted:
     """The text in a picture, each picture of a TIFF a page, and with `seen_pixels` the picture itself, made small.
 
-    FormatError if it is a bomb or has fewer pixels than these, and, without them, without OCR or without text."""
+    FormatError if it is a bomb or has fewer pixels than these, and, without them, without OCR or without text.
+    """
     if ocr is None and seen_pixels is None:
         raise FormatError("needs_ocr: it is a picture; set documents.ocr to read it")
     small = None
@@ -31,7 +32,9 @@ def picture_markdown(data: bytes, ocr: Ocr | None, seen_pixels: int | None = Non
         try:
             with Image.open(io.BytesIO(data)) as image:
                 if image.width * image.height < (seen_pixels or 0):
-                    raise FormatError(f"binary: {image.width} × {image.height} pixels are taken for a logo")
+                    raise FormatError(
+                        f"binary: {image.width} × {image.height} pixels are taken for a logo"
+                    )
                 texts = [plain(ocr(picture)) for picture in _pictures(image)] if ocr else []
                 if seen_pixels is not None:
                     size = f"Picture of {image.width} × {image.height} pixels"
@@ -50,7 +53,11 @@ def picture_markdown(data: bytes, ocr: Ocr | None, seen_pixels: int | None = Non
 
 def _small(image: Image.Image, data: bytes) -> Picture:
     """The first picture, as it is if it is small, else as a JPEG of at most `_SIDE` pixels a side on white."""
-    if image.format in ("PNG", "JPEG") and len(data) <= _KEPT_BYTES and max(image.size) <= 2 * _SIDE:
+    if (
+        image.format in ("PNG", "JPEG")
+        and len(data) <= _KEPT_BYTES
+        and max(image.size) <= 2 * _SIDE
+    ):
         image.load()
         return Picture(f"image/{image.format.lower()}", data)
     if image.width * image.height > _MAX_PIXELS:

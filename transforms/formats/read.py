@@ -6,7 +6,12 @@ from transforms.errors import not_installed
 from transforms.formats.books import epub_markdown, notebook_markdown
 from transforms.formats.calendars import calendar_markdown
 from transforms.formats.converted import PAGE, Converted, FormatError
-from transforms.formats.office import docx_markdown, opendocument_markdown, pptx_markdown, sheets_markdown
+from transforms.formats.office import (
+    docx_markdown,
+    opendocument_markdown,
+    pptx_markdown,
+    sheets_markdown,
+)
 from transforms.formats.pdf import Ocr, pdf_markdown, pdf_page
 from transforms.formats.pictures import picture_markdown
 
@@ -20,10 +25,15 @@ def _wikitext(data: bytes) -> Converted:
 
 
 _READERS: Mapping[str, Callable[[bytes], Converted]] = {
-    "docx": docx_markdown, "pptx": pptx_markdown, "sheet": sheets_markdown, "opendocument": opendocument_markdown,
-    "epub": epub_markdown, "notebook": notebook_markdown, "calendar": calendar_markdown,
+    "docx": docx_markdown,
+    "pptx": pptx_markdown,
+    "sheet": sheets_markdown,
+    "opendocument": opendocument_markdown,
+    "epub": epub_markdown,
+    "notebook": notebook_markdown,
+    "calendar": calendar_markdown,
     "wikitext": _wikitext,
-}  # fmt: skip
+}
 
 
 def read_format(
@@ -32,13 +42,16 @@ def read_format(
     """A file of one of `settings.documents.CONVERTED_FORMATS` as Markdown; FormatError if it has no text to be read.
 
     With `seen_pixels`, a picture of as many pixels is kept with its text, and need not have one. `page 7` is that page of
-    a PDF as a picture."""
+    a PDF as a picture.
+    """
     if kind.startswith(PAGE):
         return pdf_page(data, int(kind.removeprefix(PAGE)))
     if kind == "pdf":
         return pdf_markdown(data, ocr)
     try:
-        converted = picture_markdown(data, ocr, seen_pixels) if kind == "picture" else _READERS[kind](data)
+        converted = (
+            picture_markdown(data, ocr, seen_pixels) if kind == "picture" else _READERS[kind](data)
+        )
     except RecursionError as error:
         raise FormatError("unreadable: its parts nest too deep") from error
     if not converted.text.strip():

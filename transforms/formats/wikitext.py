@@ -27,9 +27,12 @@ def wikitext_markdown(data: bytes) -> Converted:
     """A page as Markdown: headings, lists, tables, code and links; `[[Page|text]]` leads to a page by its title.
 
     A template is its values, with the names of those that have one; a reference is in parentheses at its place.
-    Categories are the `tags` of the fields. Styles, comments and links to the page in other languages are lost."""
+    Categories are the `tags` of the fields. Styles, comments and links to the page in other languages are lost.
+    """
     code = mwparserfromhell.parse(decode_text(data, "utf-8").text)
-    categories = (_titled(link)[1] for link in code.ifilter_wikilinks() if _titled(link)[0] == "category")
+    categories = (
+        _titled(link)[1] for link in code.ifilter_wikilinks() if _titled(link)[0] == "category"
+    )
     text = _BLANK_LINES.sub("\n\n", _markdown(code)).strip()
     return Converted(text + "\n", [], fields={"tags": list(dict.fromkeys(categories))})
 
@@ -62,7 +65,8 @@ def _bullet(markers: str) -> str:
     r"""The beginning of a line of a list with these markers.
 
     >>> _bullet("*#"), _bullet(":")
-    ('  1. ', '\n\n')"""
+    ('  1. ', '\n\n')
+    """
     above = sum({"*": 2, "#": 3}.get(marker, 0) for marker in markers[:-1])
     sign = {"*": "- ", "#": "1. "}.get(markers[-1], "")
     return " " * above + sign if sign or above else "\n\n"
@@ -99,7 +103,9 @@ def _template(template: nodes.Template) -> str:
         if (value := _inline(one.value))
     ]
     if "\n" not in str(template):
-        return "; ".join(values) if any(one.showkey for one in template.params) else " ".join(values)
+        return (
+            "; ".join(values) if any(one.showkey for one in template.params) else " ".join(values)
+        )
     return "".join(f"\n- {value}" for value in values) + "\n"
 
 
@@ -107,7 +113,9 @@ def _tag(tag: nodes.Tag) -> str:
     name = str(tag.tag).strip().lower()
     if name == "table":
         rows = list(_rows(tag))
-        caption = rows[0][0].removeprefix("+").lstrip() if rows and rows[0][0].startswith("+") else ""
+        caption = (
+            rows[0][0].removeprefix("+").lstrip() if rows and rows[0][0].startswith("+") else ""
+        )
         return f"\n\n{caption}\n\n{as_table([rows[0][1:], *rows[1:]] if caption else rows)}\n\n"
     if name == "ref":
         note = _inline(tag.contents)
@@ -118,7 +126,9 @@ def _tag(tag: nodes.Tag) -> str:
     if name in ("code", "tt", "kbd"):
         return f"`{_inline(tag.contents)}`"
     if name == "gallery":
-        captions = (line.rpartition("|")[2] for line in str(tag.contents).split("\n") if "|" in line)
+        captions = (
+            line.rpartition("|")[2] for line in str(tag.contents).split("\n") if "|" in line
+        )
         return "".join(f"\n{_inline(mwparserfromhell.parse(caption))}\n" for caption in captions)
     if name in ("br", "hr"):
         return "\n" if name == "br" else "\n\n"

@@ -16,15 +16,27 @@ _FEWEST_LETTERS = 24
 _FROM_LINE = r"\A\s*From:[ \t]*([^\n<]*)<([^<>\s]+@[^<>\s]+)>[ \t]*\n"
 _KEY = ["addr", "name", "role", "also"]
 COLUMNS = [
-    "message_id", "from_addr", "from_name", "to_addrs", "to_names", "cc_addrs", "cc_names", "effective_at", "list_id",
+    "message_id",
+    "from_addr",
+    "from_name",
+    "to_addrs",
+    "to_names",
+    "cc_addrs",
+    "cc_names",
+    "effective_at",
+    "list_id",
     "header_list_id",
-]  # fmt: skip
+]
 """The columns of `messages` that are read, beside the body."""
 
 
 def name_key(name: pl.Expr) -> pl.Expr:
     """A name as names are compared: lower case, its words without signs in alphabetical order."""
-    words = name.str.to_lowercase().str.replace_all(r"\(.*?\)", " ").str.extract_all(r"[\p{L}\p{M}\p{N}]+")
+    words = (
+        name.str.to_lowercase()
+        .str.replace_all(r"\(.*?\)", " ")
+        .str.extract_all(r"[\p{L}\p{M}\p{N}]+")
+    )
     return words.list.sort().list.join(" ")
 
 
@@ -33,18 +45,30 @@ def address_uses(messages: pa.Table, trailers: pa.Table) -> pa.Table:
 
     A mail shows that two addresses are one person's if it names both beside the same full name, in To, Cc, trailers or the
     From line with which a patch begins; the author's own counts beside trailers and From line alone, as everybody can
-    send a mail in another's name. If it ends with a signature, it shows something of its author."""
+    send a mail in another's name. If it ends with a signature, it shows something of its author.
+    """
     mails = pl.DataFrame(messages.select(COLUMNS)).rename({"effective_at": "at"})
     bodies = pl.DataFrame({"body": messages.column("body")})["body"]
-    authors = mails.select("message_id", "at", addr="from_addr", name=pl.col("from_name").fill_null(""))
+    authors = mails.select(
+        "message_id", "at", addr="from_addr", name=pl.col("from_name").fill_null("")
+    )
     authors = authors.filter(pl.col("addr").str.contains("@", literal=True))
     in_trailers = pl.DataFrame(trailers.select(["message_id", "name", "addr"]))
-    names = pl.concat([in_trailers.filter(pl.col("addr").is_not_null()), _from_lines(mails, bodies)])
+    names = pl.concat(
+        [in_trailers.filter(pl.col("addr").is_not_null()), _from_lines(mails, bodies)]
+    )
     recipients = [_listed(mails, role) for role in ("to", "cc")]
     in_body = names.join(mails.select("message_id", "at"), on="message_id").select(
-        "message_id", "at", "addr", pl.col("name").fill_null(""), role=pl.lit("trailer"), also=pl.lit("")
+        "message_id",
+        "at",
+        "addr",
+        pl.col("name").fill_null(""),
+        role=pl.lit("trailer"),
+        also=pl.lit(""),
     )
-    others = pl.concat(frame.select("message_id", "at", "addr", "name") for frame in (*recipients, in_body))
+    others = pl.concat(
+        frame.select("message_id", "at", "addr", "name") for frame in (*recipients, in_body)
+    )
     mentions = [
         authors.with_columns(role=pl.lit("from"), also=pl.lit("")),
         *recipients,
@@ -56,9 +80,13 @@ def address_uses(messages: pa.Table, trailers: pa.Table) -> pa.Table:
     ]
     uses = pl.concat(frame.select("message_id", "at", *_KEY) for frame in mentions)
     counted = uses.group_by(_KEY).agg(
-        mail_count=pl.col("message_id").n_unique().cast(pl.Int64), first_at=pl.min("at"), last_at=pl.max("at")
+        mail_count=pl.col("message_id").n_unique().cast(pl.Int64),
+        first_at=pl.min("at"),
+        last_at=pl.max("at"),
     )
-    partition = {n: messages.column(n)[0].as_py() if len(messages) else "" for n in ("source", "partition")}
+    partition = {
+        n: messages.column(n)[0].as_py() if len(messages) else "" for n in ("source", "partition")
+    }
     rows = counted.sort(_KEY).with_columns(**{n: pl.lit(value) for n, value in partition.items()})
     return ADDRESS_USES.conform(rows.select(ADDRESS_USES.names).to_arrow())
 
@@ -71,10 +99,16 @@ def _listed(mails: pl.DataFrame, role: str) -> pl.DataFrame:
 
 def _lists(mails: pl.DataFrame, recipients: pl.DataFrame) -> pl.DataFrame:
     """The recipients that are the list: by the List-Id (RFC 2919), their address with a dot for the @, or by its name."""
-    listed = recipients.join(mails.select("message_id", "list_id", "header_list_id"), on="message_id")
+    listed = recipients.join(
+        mails.select("message_id", "list_id", "header_list_id"), on="message_id"
+    )
     by_header = pl.col("addr").str.replace("@", ".", literal=True) == pl.col("header_list_id")
     by_name = pl.col("addr").str.extract("^([^@]+)@") == pl.col("list_id")
-    return listed.filter(by_header | by_name).select(recipients.columns).with_columns(role=pl.lit("list"))
+    return (
+        listed.filter(by_header | by_name)
+        .select(recipients.columns)
+        .with_columns(role=pl.lit("list"))
+    )
 
 
 def _from_lines(mails: pl.DataFrame, bodies: pl.Series) -> pl.DataFrame:
@@ -82,7 +116,8 @@ def _from_lines(mails: pl.DataFrame, bodies: pl.Series) -> pl.DataFrame:
     heads = bodies.str.slice(0, 300)
     groups = heads.str.extract_groups(_FROM_LINE).struct.unnest()
     rows = mails.select("message_id").with_columns(
-        name=groups.to_series(0).str.strip_chars(' \t"'), addr=groups.to_series(1).str.to_lowercase()
+        name=groups.to_series(0).str.strip_chars(' \t"'),
+        addr=groups.to_series(1).str.to_lowercase(),
     )
     return rows.filter(pl.col("addr").is_not_null() & (pl.col("name") != ""))
 
@@ -93,7 +128,9 @@ def _named(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
         frame.filter(is_full_name(pl.col("name"))).with_columns(key=name_key(pl.col("name")))
         for frame in (first, second)
     )
-    pairs = of_first.join(of_second.select("message_id", "key", also="addr"), on=["message_id", "key"])
+    pairs = of_first.join(
+        of_second.select("message_id", "key", also="addr"), on=["message_id", "key"]
+    )
     return pairs.filter(pl.col("addr") != pl.col("also")).with_columns(role=pl.lit("named"))
 
 
@@ -101,13 +138,20 @@ def _signatures(mails: pl.DataFrame, bodies: pl.Series) -> pl.DataFrame:
     """A hash of the signature of each mail that has one which says something."""
     tails = bodies.str.tail(_SIGNATURE_CHARS)
     text = (
-        tails.str.strip_chars_end().str.extract(_SIGNATURE, 1).str.replace_all(r"\s+", " ").str.strip_chars()
+        tails.str.strip_chars_end()
+        .str.extract(_SIGNATURE, 1)
+        .str.replace_all(r"\s+", " ")
+        .str.strip_chars()
     )
     rows = mails.select(
         "message_id", "at", addr="from_addr", name=pl.col("from_name").fill_null("")
     ).with_columns(text=text)
-    letters = pl.col("text").str.count_matches(r"\p{L}") - pl.col("name").str.count_matches(r"\p{L}")
-    rows = rows.filter((letters >= _FEWEST_LETTERS) & pl.col("addr").str.contains("@", literal=True))
+    letters = pl.col("text").str.count_matches(r"\p{L}") - pl.col("name").str.count_matches(
+        r"\p{L}"
+    )
+    rows = rows.filter(
+        (letters >= _FEWEST_LETTERS) & pl.col("addr").str.contains("@", literal=True)
+    )
     texts = rows["text"].unique()
     hashes = texts.map_elements(text_hash, return_dtype=pl.String)
     also = pl.col("text").replace_strict(texts, hashes, return_dtype=pl.String)
@@ -116,4 +160,6 @@ def _signatures(mails: pl.DataFrame, bodies: pl.Series) -> pl.DataFrame:
 
 def is_full_name(name: pl.Expr) -> pl.Expr:
     """True for a name of two words, or of two signs of a script without blanks between words."""
-    return name.str.contains(r"\p{L}{2,}\S*\s+\S*\p{L}|\p{L}\S*\s+\S*\p{L}{2,}|[\p{Han}\p{Hangul}]{2,}")
+    return name.str.contains(
+        r"\p{L}{2,}\S*\s+\S*\p{L}|\p{L}\S*\s+\S*\p{L}{2,}|[\p{Han}\p{Hangul}]{2,}"
+    )

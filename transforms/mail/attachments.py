@@ -22,27 +22,51 @@ _BLOCK = 1 << 20
 _XZ_MEMORY = 256 << 20
 _MAX_LAYERS = 3
 
-_SIGNATURES = {"application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"}
+_SIGNATURES = {
+    "application/pgp-signature",
+    "application/pkcs7-signature",
+    "application/x-pkcs7-signature",
+}
 _ARMOUR = re.compile(r"\s*-----BEGIN (PGP [A-Z ]+)-----\n.*-----END \1-----\s*", re.S)
 _BINARY = (
-    (b"\x89PNG", "image"), (b"\xff\xd8\xff", "image"), (b"GIF8", "image"), (b"BM", "image"), (b"%PDF", "PDF"),
-    (b"\x7fELF", "program"), (b"{\\rtf", "RTF"), (b"\xd0\xcf\x11\xe0", "office document"),
+    (b"\x89PNG", "image"),
+    (b"\xff\xd8\xff", "image"),
+    (b"GIF8", "image"),
+    (b"BM", "image"),
+    (b"%PDF", "PDF"),
+    (b"\x7fELF", "program"),
+    (b"{\\rtf", "RTF"),
+    (b"\xd0\xcf\x11\xe0", "office document"),
     (b"%!PS", "PostScript"),
-    (b"OggS", "media"), (b"ID3", "media"), (b"RIFF", "media"), (b"II*\x00", "image"), (b"MM\x00*", "image"),
-)  # fmt: skip
+    (b"OggS", "media"),
+    (b"ID3", "media"),
+    (b"RIFF", "media"),
+    (b"II*\x00", "image"),
+    (b"MM\x00*", "image"),
+)
 _ARCHIVES = (
-    (b"PK\x03\x04", "zip"), (b"PK\x05\x06", "zip"), (b"7z\xbc\xaf\x27\x1c", "7z"), (b"Rar!", "rar"),
-    (b"\x1f\x9d", "compress"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"MSCF", "cab"), (b"!<arch>\n", "ar"),
-)  # fmt: skip
+    (b"PK\x03\x04", "zip"),
+    (b"PK\x05\x06", "zip"),
+    (b"7z\xbc\xaf\x27\x1c", "7z"),
+    (b"Rar!", "rar"),
+    (b"\x1f\x9d", "compress"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"MSCF", "cab"),
+    (b"!<arch>\n", "ar"),
+)
 _DOCUMENT_TYPES = re.compile(r"opendocument|openxmlformats|epub|java-archive|android")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 # A line feed is found ten times as fast as the start of a line.
 _PATCH = re.compile(rf"\n(?:{_PATTERNS['patch']})", re.M)
 _CODE_NAMES = re.compile(_PATTERNS["code_names"], re.I)
-_LOG_NAMES = re.compile(r"\.(?:log|out|err|dmesg|trace|strace|diffs)(?:\.\d+)?\Z|dmesg|strace", re.I)
+_LOG_NAMES = re.compile(
+    r"\.(?:log|out|err|dmesg|trace|strace|diffs)(?:\.\d+)?\Z|dmesg|strace", re.I
+)
 # Generated files (kernel configurations, lists of dependencies) are build artefacts, like logs.
-_GENERATED = re.compile(r"(?i)\b(?:automatically generated|generated (?:automatically|file)|do not edit)\b")
+_GENERATED = re.compile(
+    r"(?i)\b(?:automatically generated|generated (?:automatically|file)|do not edit)\b"
+)
 _LOG_LINE = re.compile(rf"\A\s*(?:{_PATTERNS['log_line']})")
 _CODE_LINE = re.compile(rf"\A\s*(?:{_PATTERNS['code_line']})")
 _SHAPE_LINES = 400
@@ -71,7 +95,8 @@ def attachment_text(
 
     The content decides, not the declared type: patches travel as octet-stream. A single file under
     gzip, bzip2 or xz is decompressed, within `max_bytes` and a ratio of sizes; tar
-    and zip are archives and have no text. Line ends become LF."""
+    and zip are archives and have no text. Line ends become LF.
+    """
     if declared_type in _SIGNATURES:
         return AttachmentText("other", None, "signature")
     if not data:
@@ -93,7 +118,9 @@ def attachment_text(
         return AttachmentText("other", None, "binary: no charset fits")
     text = decoded.text.replace("\r\n", "\n").replace("\r", "\n")
     if declared_type == "application/pgp-encrypted" or _ARMOUR.fullmatch(text):
-        return AttachmentText("other", None, "armour: OpenPGP keys and encrypted text have no words")
+        return AttachmentText(
+            "other", None, "armour: OpenPGP keys and encrypted text have no words"
+        )
     if declared_type == "text/html" or re.search(r"\.[sx]?html?\Z", name, re.I):
         text = html_text(text)
         reason = None if text else "empty: the HTML shows no text"
@@ -113,14 +140,17 @@ def document_text(
     except FormatError as fault:
         return AttachmentText("other", None, str(fault))
     kind = "other" if converted.picture else "text"
-    return AttachmentText(kind, converted.text, None, False, converted.page_starts, converted.picture)
+    return AttachmentText(
+        kind, converted.text, None, False, converted.page_starts, converted.picture
+    )
 
 
 def text_class(text: str, filename: str) -> str:
     """patch, code, log or text, by the marks of a diff, then the name, then the shape of the lines.
 
     >>> text_class("--- a/x\\n+++ b/x\\n@@ -1 +1 @@\\n", "fix.txt"), text_class("Hello.", "server.log")
-    ('patch', 'log')"""
+    ('patch', 'log')
+    """
     if _PATCH.search("\n" + text):
         return "patch"
     if _LOG_NAMES.search(filename):
@@ -132,7 +162,9 @@ def text_class(text: str, filename: str) -> str:
     if text.startswith("#!"):
         return "code"
     lines = [
-        line[:_SHAPE_WIDTH] for line in text[: _SHAPE_LINES * 100].split("\n")[:_SHAPE_LINES] if line.strip()
+        line[:_SHAPE_WIDTH]
+        for line in text[: _SHAPE_LINES * 100].split("\n")[:_SHAPE_LINES]
+        if line.strip()
     ]
     if sum(1 for line in lines if _LOG_LINE.match(line)) * 2 > len(lines):
         return "log"
@@ -191,7 +223,11 @@ def _one_member(data: bytes, out: bytearray, stored: int, limit: int) -> bytes:
             if not output and not block:
                 return b""
         return gzip.unused_data if gzip.eof else b""
-    other = bz2.BZ2Decompressor() if data.startswith(b"BZh") else lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
+    other = (
+        bz2.BZ2Decompressor()
+        if data.startswith(b"BZh")
+        else lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
+    )
     block = data
     while not other.eof and len(out) <= limit and not _is_bomb(out, stored):
         output = other.decompress(block, _BLOCK)

@@ -8,7 +8,8 @@ class Copy(NamedTuple):
     """One mail: the id of its header or text, its hashes, its id in the tables, and its place in the archive.
 
     `row` is its row of `messages` and `attached` are those of `attachments`; a mail that repeats an earlier one
-    lacks them. `is_by_bytes` if it lacks author or time, so that all its bytes are compared."""
+    lacks them. `is_by_bytes` if it lacks author or time, so that all its bytes are compared.
+    """
 
     original_id: str
     text_hash: str
@@ -35,7 +36,8 @@ class Copies:
 
     Mails of one group are copies of one mail. A copy is rejected if another copy has all of its parts;
     two copies that each have a part of their own are different mails. Only among equal copies does the
-    order decide: the first is retained."""
+    order decide: the first is retained.
+    """
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, str], Copy] = {}
@@ -50,20 +52,28 @@ class Copies:
         if (row["message_id"], row["content_hash"]) in self._first:
             return True
         variants = self._variants(row["message_id"], row["text_hash"])
-        return bool(variants) and any(copy.part_hashes.issuperset(row["part_hashes"]) for copy in variants)
+        return bool(variants) and any(
+            copy.part_hashes.issuperset(row["part_hashes"]) for copy in variants
+        )
 
     def free_id(self, row: dict[str, Any]) -> str:
         """The id for a new mail: its own, or its own with a suffix if another mail uses that.
 
-        A copy with fewer parts than this one releases its id."""
+        A copy with fewer parts than this one releases its id.
+        """
         ident: str = row["message_id"]
         if ident not in self._used_ids:
             return ident
         released = set()
         if row["part_hashes"]:
-            earlier = [*self._variants(ident, row["text_hash"]), *self._partless(ident, row["text_hash"])]
+            earlier = [
+                *self._variants(ident, row["text_hash"]),
+                *self._partless(ident, row["text_hash"]),
+            ]
             earlier = [copy for copy in earlier if copy.row is not None]
-            of_others = {c.message_id for c in earlier if not c.part_hashes.issubset(row["part_hashes"])}
+            of_others = {
+                c.message_id for c in earlier if not c.part_hashes.issubset(row["part_hashes"])
+            }
             released = {copy.message_id for copy in earlier} - of_others
         while ident in self._used_ids and ident not in released:
             ident = f"{ident}+{row['content_hash'][:8]}"

@@ -1,6 +1,7 @@
 """Times of a mail: the Date header, the Received headers and the From_ line, repaired where they are broken.
 
-The checks use the mail and its archive alone, never the current time."""
+The checks use the mail and its archive alone, never the current time.
+"""
 
 import re
 from collections.abc import Sequence
@@ -51,10 +52,13 @@ def sent_date(text: str) -> SentDate:
     US and foreign spellings.
 
     >>> sent_date("Tue, 2 Mar 04 10:00:00 +0100")
-    SentDate(at=datetime.datetime(2004, 3, 2, 9, 0, tzinfo=datetime.timezone.utc), repaired=True)"""
+    SentDate(at=datetime.datetime(2004, 3, 2, 9, 0, tzinfo=datetime.timezone.utc), repaired=True)
+    """
     text = " ".join(text[:512].split())
     clock = _clock(text)
-    calendar = _calendar(text if clock is None else text[: clock.start()] + " | " + text[clock.end() :])
+    calendar = _calendar(
+        text if clock is None else text[: clock.start()] + " | " + text[clock.end() :]
+    )
     if clock is None or calendar is None:
         return _library_date(text)
     year, month, day, odd = calendar
@@ -69,7 +73,9 @@ def sent_date(text: str) -> SentDate:
         return SentDate(None, True)
     if hours > 24 or int(minute) > 59:
         return SentDate(None, True)
-    repaired = odd or guessed or separator == "." or bool(half) or hours == 24 or int(second or 0) > 59
+    repaired = (
+        odd or guessed or separator == "." or bool(half) or hours == 24 or int(second or 0) > 59
+    )
     return SentDate(at, repaired)
 
 
@@ -79,7 +85,8 @@ def sender_zone(text: str) -> int | None:
     `-0000` says that the zone is not known (RFC 5322 section 3.3).
 
     >>> sender_zone("Tue, 2 Mar 2004 10:00:00 -0330")
-    -210"""
+    -210
+    """
     zone = "".join(text.partition("(")[0].rsplit(None, 1)[-1:])
     minutes, is_guess = _zone(zone)
     is_zone = _NUMERIC_ZONE.fullmatch(zone) or zone.lower() in _ZONES
@@ -89,7 +96,8 @@ def sender_zone(text: str) -> int | None:
 def received_times(headers: Sequence[str]) -> tuple[datetime | None, datetime | None]:
     """The first plausible time in `headers` (Received, newest first), and that of the earliest hop.
 
-    The date follows the last semicolon (RFC 5321 section 4.4); headers without a date are skipped."""
+    The date follows the last semicolon (RFC 5321 section 4.4); headers without a date are skipped.
+    """
     first = next(filter(None, map(_received_time, headers)), None)
     if first is None or len(headers) == 1:
         return first, first
@@ -112,7 +120,8 @@ def effective_time(
     else envelope.
 
     Implausible is a time before 1970-01-02, more than a day after the mail was received, or more
-    than a year before its first hop. Without Received headers the envelope takes their place."""
+    than a year before its first hop. Without Received headers the envelope takes their place.
+    """
     arrival = received or envelope
     hop = first_hop or envelope
     if sent.at is not None and sent.at >= EARLIEST:
@@ -199,6 +208,8 @@ def _library_date(text: str) -> SentDate:
         shift = timedelta(seconds=parsed[9] or 0)
         if abs(shift) > timedelta(hours=14):
             shift = timedelta(0)
-        return SentDate(datetime(year, month, day, hour, minute, min(second, 59), tzinfo=UTC) - shift, True)
+        return SentDate(
+            datetime(year, month, day, hour, minute, min(second, 59), tzinfo=UTC) - shift, True
+        )
     except (ValueError, TypeError, IndexError, OverflowError):
         return SentDate(None, True)

@@ -1,7 +1,8 @@
 """The header block of a mail: its fields as raw values, the start of the body, and its defects.
 
 The email package reads irregular blocks, with its compat32 policy because the newer policies raise on
-headers of real mail."""
+headers of real mail.
+"""
 
 import re
 from email.errors import MessageError
@@ -12,8 +13,14 @@ from typing import NamedTuple
 from transforms.toml_file import toml_file
 
 MIME_FAULTS = (
-    MessageError, LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError,
-)  # fmt: skip
+    MessageError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    RecursionError,
+)
 """Exceptions of the email package on broken mail; UnicodeError and binascii.Error are ValueErrors."""
 
 KNOWN_HEADERS = frozenset(toml_file(__name__, "headers.toml")["known"])
@@ -36,7 +43,8 @@ _HEADER_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]|>?From ")
 _BLANKS_BEFORE_COLON = re.compile(rb"\A([!-9;-~]+)[ \t]+(?=:)")
 _ENVELOPES = (b"From ", b">From ")
 _KNOWN_LINE = re.compile(
-    rb"(?:From|To|Cc|Subject|Date|Message-ID|In-Reply-To|References|MIME-Version|Content-\w+):", re.I
+    rb"(?:From|To|Cc|Subject|Date|Message-ID|In-Reply-To|References|MIME-Version|Content-\w+):",
+    re.I,
 )
 
 
@@ -56,7 +64,8 @@ def read_headers(data: bytes, *, quick: bool = True) -> Headers:
     block, the email package any other; `quick=False` reads every block with the email package.
 
     >>> read_headers(b"Subject: fast\\n  vacuum\\n\\nHello.\\n")
-    Headers(fields={'subject': ['fast\\n  vacuum']}, body_start=24, defects=[])"""
+    Headers(fields={'subject': ['fast\\n  vacuum']}, body_start=24, defects=[])
+    """
     if quick and (block := BLOCK.match(data)) is not None:
         head = block[0]
         if b"\r" not in head or head.count(b"\r") == head.count(b"\r\n"):
@@ -88,7 +97,8 @@ def _head_end(data: bytes) -> tuple[int, int]:
 def _parsed_headers(data: bytes) -> Headers:
     """Headers as the email package reads them, after a repair of lines at which it would stop.
 
-    A line that is not a header is folded text without its blank if known headers follow, else the body begins there."""
+    A line that is not a header is folded text without its blank if known headers follow, else the body begins there.
+    """
     head_end, body_start = _head_end(data)
     lines = data[:head_end].splitlines(keepends=True)
     blank = next((n for n, line in enumerate(lines) if not line.strip(b"\r\n")), None)

@@ -27,8 +27,12 @@ _WORD = re.compile(r"=\?([^?\s]*)\?([qQbB])\?([^?]*(?:\?(?!=)[^?]*)*)\?=")
 _SIMPLE_ADDRESS = re.compile(
     r'\s*(?:"([^"\\<>]*)"|([^"<>(),:;@\\\[\]]*?))\s*<([!#-+\--:=?A-~]+@[!#-+\--:=?A-~]+)>\s*\Z'
 )
-_BARE_ADDRESS = re.compile(r"[A-Za-z0-9_+-]+(?:\.[A-Za-z0-9_+-]+)*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\Z")
-_PIPERMAIL_ADDRESS = re.compile(r"\s*([^\s<>()]+) at ([^\s<>()]+\.[^\s<>()]+)(?:\s+\((.*)\))?\s*\Z", re.S)
+_BARE_ADDRESS = re.compile(
+    r"[A-Za-z0-9_+-]+(?:\.[A-Za-z0-9_+-]+)*@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\Z"
+)
+_PIPERMAIL_ADDRESS = re.compile(
+    r"\s*([^\s<>()]+) at ([^\s<>()]+\.[^\s<>()]+)(?:\s+\((.*)\))?\s*\Z", re.S
+)
 # The text between two commas of a list of addresses (RFC 5322 section 3.4); a quoted name may hold a comma.
 _LISTED = re.compile(r"(?:[^,;\"(<]++|\"(?:[^\"\\]|\\.)*\"|\([^()]*\)|<[^<>]*>|[^,;])+")
 _LABEL = re.compile(r'\s*"((?:[^"]|"")*)"[^,]*|([^,]+)')
@@ -48,7 +52,8 @@ _SPACES = re.compile(r"\s+")
 def header_text(raw: str) -> str:
     """An unstructured header, unfolded, RFC 2047 words decoded, raw 8-bit text through the charset ladder.
 
-    `raw` is as the email package has it: non-ASCII bytes as surrogate escapes."""
+    `raw` is as the email package has it: non-ASCII bytes as surrogate escapes.
+    """
     if raw.isascii() and raw.isprintable() and "=?" not in raw:
         return raw[:MAX_FIELD_CHARS].strip()
     text = _FOLD.sub(" ", raw[:MAX_FIELD_CHARS])
@@ -138,7 +143,8 @@ def addresses(values: Sequence[str]) -> Addresses:
     """Who is named by the To or Cc headers of a mail, each address once; a group (RFC 5322) is its members.
 
     >>> addresses(['"Reiss, Thomas" <t@example.org>, list@example.org'])
-    Addresses(addresses=('t@example.org', 'list@example.org'), names=('Reiss, Thomas', ''))"""
+    Addresses(addresses=('t@example.org', 'list@example.org'), names=('Reiss, Thomas', ''))
+    """
     return _addresses(",".join(values)[:MAX_FIELD_CHARS]) if values else _NOBODY
 
 
@@ -155,12 +161,15 @@ def author(fields: Mapping[str, Sequence[str]]) -> tuple[str | None, str | None]
     names the author in X-Original-From or Reply-To (Mailman's `from_is_list`).
 
     >>> author({"from": ["Ann via Dev <dev@example.org>"], "to": ["dev@example.org"], "reply-to": ["ann@example.com"]})
-    ('Ann', 'ann@example.com')"""
+    ('Ann', 'ann@example.com')
+    """
     name, addr = address(next(iter(fields.get("from", ())), ""))
     if not name or not addr or not (by_list := _IN_PLACE.match(name)):
         return name, addr
     lists = addresses((*fields.get("to", ()), *fields.get("cc", ()))).addresses
-    is_list = addr in lists or addr.replace("@", ".") in map(list_header_id, fields.get("list-id", ()))
+    is_list = addr in lists or addr.replace("@", ".") in map(
+        list_header_id, fields.get("list-id", ())
+    )
     if is_list or addr.startswith(_RELAY):
         for header in ("x-original-from", "reply-to"):
             others = [a for a in addresses(fields.get(header, ())).addresses if a != addr]
@@ -189,18 +198,25 @@ def list_header_id(raw: str) -> str | None:
     """The id of a list in its List-Id header (RFC 2919), lower case; None if there is none.
 
     >>> list_header_id("Linux EROFS <linux-erofs.lists.ozlabs.org>")
-    'linux-erofs.lists.ozlabs.org'"""
+    'linux-erofs.lists.ozlabs.org'
+    """
     inner = raw.rpartition("<")[2].partition(">")[0].strip().lower()
-    return inner if inner and " " not in inner and inner.isprintable() and len(inner) < MAX_ID_BYTES else None
+    return (
+        inner
+        if inner and " " not in inner and inner.isprintable() and len(inner) < MAX_ID_BYTES
+        else None
+    )
 
 
 def gmail_labels(raw: str) -> list[str]:
     """The labels of the header X-Gmail-Labels, which Google Takeout writes, each once; one with a comma is quoted.
 
     >>> gmail_labels('=?UTF-8?Q?Inbox,B=C3=BCro/T=C3=BCren,"Ann,_Lee"?=')
-    ['Inbox', 'Büro/Türen', 'Ann, Lee']"""
+    ['Inbox', 'Büro/Türen', 'Ann, Lee']
+    """
     names = (
-        quoted.replace('""', '"') if quoted else bare for quoted, bare in _LABEL.findall(header_text(raw))
+        quoted.replace('""', '"') if quoted else bare
+        for quoted, bare in _LABEL.findall(header_text(raw))
     )
     return list(dict.fromkeys(label for name in names if (label := name.strip())))
 
@@ -208,7 +224,8 @@ def gmail_labels(raw: str) -> list[str]:
 def message_id(raw: str) -> str | None:
     """The Message-ID of a header, without brackets and folding blanks; None if it holds no usable one.
 
-    Unusable are an empty id, one longer than a line may be, and a word too short to be unique."""
+    Unusable are an empty id, one longer than a line may be, and a word too short to be unique.
+    """
     if (sound := _SOUND_ID.match(raw)) is not None:
         return sound[1]
     ids = _angled_ids(raw)
@@ -226,7 +243,11 @@ def in_reply_to(raw: str) -> str | None:
     bare = [word for word in raw.split() if "@" in word and "<" not in word]
     if len(raw.split()) == 1 and "<" not in raw:
         return clean_id(raw)
-    return clean_id(bare[-1].strip('".,;()')) if len(bare) == 1 and "message" not in raw.lower() else None
+    return (
+        clean_id(bare[-1].strip('".,;()'))
+        if len(bare) == 1 and "message" not in raw.lower()
+        else None
+    )
 
 
 def references(raw: str) -> list[str]:
@@ -236,13 +257,17 @@ def references(raw: str) -> list[str]:
         ids = _angled_ids(raw)
     if not ids and "<" not in raw:
         ids = [
-            message_id for word in raw.split() if "@" in word and (message_id := clean_id(word)) is not None
+            message_id
+            for word in raw.split()
+            if "@" in word and (message_id := clean_id(word)) is not None
         ]
     return list(dict.fromkeys(ids))
 
 
 def _angled_ids(raw: str) -> list[str]:
-    return [message_id for inner in _ANGLED.findall(raw) if (message_id := clean_id(inner)) is not None]
+    return [
+        message_id for inner in _ANGLED.findall(raw) if (message_id := clean_id(inner)) is not None
+    ]
 
 
 def clean_id(raw: str) -> str | None:
@@ -253,7 +278,11 @@ def clean_id(raw: str) -> str | None:
     if not text.isprintable() or " " in text:
         text = _CONTROL.sub("", _SPACES.sub("", text))
     text = text.strip("<>")
-    if not text or ("@" not in text and len(text) < MIN_ID_CHARS) or len(text.encode()) > MAX_ID_BYTES:
+    if (
+        not text
+        or ("@" not in text and len(text) < MIN_ID_CHARS)
+        or len(text.encode()) > MAX_ID_BYTES
+    ):
         return None
     return text
 
@@ -268,7 +297,8 @@ _PREFIX = re.compile(rf"\s*(?:(?:{_REPLY}|{_FORWARD}){_COUNT}|\[[^\[\]]*\])\s*",
 def subject_norm(subject: str) -> str:
     """`subject` without leading Re:, Fwd: (many languages) and [tags], blanks collapsed, lower case.
 
-    A subject that is nothing but tags and prefixes keeps its text, so that it does not match all others."""
+    A subject that is nothing but tags and prefixes keeps its text, so that it does not match all others.
+    """
     text = subject
     while (prefix := _PREFIX.match(text)) is not None:
         text = text[prefix.end() :]
@@ -279,7 +309,9 @@ _TAG = r"(?:\[[^\[\]]*\]|\(subset\)|subject:)"
 # The text before the title: tags, marks of replies and of forwarded mail, in any order.
 _HEAD = rf"(?i)^(?:\s*(?:(?:{_REPLY}|{_FORWARD}){_COUNT}|{_TAG}))*\s*"
 _REPLY_MARK = rf"(?i)^(?:\s*(?:{_FORWARD}{_COUNT}|{_TAG}))*\s*{_REPLY}{_COUNT}"
-_PATCH_TAG = r"(?i)\[(?:[^\[\]]*(?:\bpatch|\brfc(?:\b|v\d))[^\[\]]*|\s*(?:v\d+\s+)?\d+\s*/\s*\d+\s*)\]"
+_PATCH_TAG = (
+    r"(?i)\[(?:[^\[\]]*(?:\bpatch|\brfc(?:\b|v\d))[^\[\]]*|\s*(?:v\d+\s+)?\d+\s*/\s*\d+\s*)\]"
+)
 _VERSION = r"(?i)(?:\b|patch|rfc)v[\s.]?(\d{1,3})(?:\.\d+)?\b"
 _PART = r"\b(\d{1,4})\s*/\s*(\d{1,4})\b"
 _TITLE_VERSION = r"(?i)(?:\s*\(|\s*\[|\s*,)\s*v(\d{1,3})\s*[)\]]?\s*$"
@@ -297,7 +329,8 @@ def patch_subjects(subjects: pl.Series) -> pl.DataFrame:
 
     Columns: is_reply; is_patch (a tag such as `[PATCH v3 2/7]`, `[RFC v2]` or `[3/5]` is before the title); version (1
     where none is named), part and parts (null if none is named), branch (the release a backport is for, null for
-    others), title (lower case, without tags, marks and version, blanks collapsed; empty if there is nothing else)."""
+    others), title (lower case, without tags, marks and version, blanks collapsed; empty if there is nothing else).
+    """
     subject = subjects.fill_null("").str.slice(0, _MAX_CHARS).alias("subject")
     head = pl.col("subject").str.extract(f"({_HEAD})", 1).fill_null("")
     rest = pl.col("subject").str.replace(_HEAD, "")
@@ -309,7 +342,11 @@ def patch_subjects(subjects: pl.Series) -> pl.DataFrame:
     )
     is_patch = pl.col("tag").is_not_null()
     tail = pl.when(is_patch).then(pl.col("rest").str.extract(_TITLE_VERSION, 1))
-    title = pl.when(is_patch).then(pl.col("rest").str.replace(_TITLE_VERSION, "")).otherwise(pl.col("rest"))
+    title = (
+        pl.when(is_patch)
+        .then(pl.col("rest").str.replace(_TITLE_VERSION, ""))
+        .otherwise(pl.col("rest"))
+    )
     version = pl.coalesce(pl.col("head").str.extract(_VERSION, 1), tail).cast(pl.Int64)
     without_version = pl.col("tag").str.replace_all(r"(?i)v[\s.]?\d+(?:\.\d+)?", "")
     facts = tagged.select(
@@ -322,5 +359,7 @@ def patch_subjects(subjects: pl.Series) -> pl.DataFrame:
         branch=without_version.str.extract(_BRANCH, 1),
         title=title.str.replace_all(r"\s+", " ").str.strip_chars().str.to_lowercase(),
     )
-    rows = pl.DataFrame({"subject": subject}).join(facts, on="subject", how="left", maintain_order="left")
+    rows = pl.DataFrame({"subject": subject}).join(
+        facts, on="subject", how="left", maintain_order="left"
+    )
     return rows.drop("subject")

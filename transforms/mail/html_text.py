@@ -9,8 +9,12 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from transforms.text.shallow_markup import shallow_markup
 
 _BEFORE = re.compile(r"[-+]?|\d{1,7}|\.{3}|…")
-_ADDED = re.compile(r"(?:^|[\s_-])(?:add(?:ed|ition)?|new|ins(?:ert(?:ed|ion)?)?|plus)(?:$|[\s_-])", re.I)
-_REMOVED = re.compile(r"(?:^|[\s_-])(?:del(?:eted?|etion)?|old|rem(?:oved?)?|minus)(?:$|[\s_-])", re.I)
+_ADDED = re.compile(
+    r"(?:^|[\s_-])(?:add(?:ed|ition)?|new|ins(?:ert(?:ed|ion)?)?|plus)(?:$|[\s_-])", re.I
+)
+_REMOVED = re.compile(
+    r"(?:^|[\s_-])(?:del(?:eted?|etion)?|old|rem(?:oved?)?|minus)(?:$|[\s_-])", re.I
+)
 _CHANGED = re.compile(f"{_ADDED.pattern}|{_REMOVED.pattern}", re.I)
 
 
@@ -18,10 +22,13 @@ def diff_lines(table: LexborNode) -> list[str]:
     """The lines of the diff that `table` shows, as git writes them; none if it shows something else.
 
     Cells before the text have nothing but the line's numbers or its sign. If the text has no sign, the class
-    of its cell or row says whether the line was added or removed."""
+    of its cell or row says whether the line was added or removed.
+    """
     rows = [cells for row in table.css("tr") if (cells := _cells(row))]
     before = [_text(cell).strip() for cells in rows for cell in cells[:-1]]
-    if not any(text.isdigit() for text in before) or not all(_BEFORE.fullmatch(text) for text in before):
+    if not any(text.isdigit() for text in before) or not all(
+        _BEFORE.fullmatch(text) for text in before
+    ):
         return []
     hunk = any(_text(cells[-1]).lstrip().startswith("@@ -") for cells in rows)
     if not hunk and not any(_CHANGED.search(_classes(cells[-1])) for cells in rows):
@@ -55,13 +62,56 @@ def _lines(cells: list[LexborNode]) -> list[str]:
 
 
 _DROPPED = {
-    "script", "style", "head", "title", "meta", "link", "template", "noscript", "svg", "object", "-comment",
-}  # fmt: skip
-_PARAGRAPHS = {"p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "pre", "table", "blockquote", "hr"}
+    "script",
+    "style",
+    "head",
+    "title",
+    "meta",
+    "link",
+    "template",
+    "noscript",
+    "svg",
+    "object",
+    "-comment",
+}
+_PARAGRAPHS = {
+    "p",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "ul",
+    "ol",
+    "pre",
+    "table",
+    "blockquote",
+    "hr",
+}
 _BLOCKS = _PARAGRAPHS | {
-    "div", "li", "tr", "dl", "dt", "dd", "section", "article", "header", "footer", "form", "center",
-    "address", "fieldset", "figure", "main", "nav", "aside", "caption", "body", "html",
-}  # fmt: skip
+    "div",
+    "li",
+    "tr",
+    "dl",
+    "dt",
+    "dd",
+    "section",
+    "article",
+    "header",
+    "footer",
+    "form",
+    "center",
+    "address",
+    "fieldset",
+    "figure",
+    "main",
+    "nav",
+    "aside",
+    "caption",
+    "body",
+    "html",
+}
 _MAX_DEPTH = 50
 _BLANKS = re.compile(r"[ \t\r\n\f\xa0]+")
 _BORDER_LEFT = re.compile(r"border-left:\s*(?!none|0)[^;]*(?:solid|\d(?:px|pt))", re.I)
@@ -79,7 +129,8 @@ def html_text(markup: str) -> str:
     one in which a web view of git shows a diff is that diff.
 
     A blockquote, a Gmail quote and a block with a left border stand behind `> `; so does everything from the block with
-    Outlook's top border (its From/Sent lines) to the end. Scripts, styles and hidden elements are dropped."""
+    Outlook's top border (its From/Sent lines) to the end. Scripts, styles and hidden elements are dropped.
+    """
     root = LexborHTMLParser(shallow_markup(markup)).root
     if root is None:
         return ""
@@ -183,7 +234,9 @@ def _open(node: LexborNode, frames: list[_Frame], writer: _Writer) -> _Frame:
         frame.children = iter(())
     frame.is_data = tag == "table" and _is_data(node)
     writer.tables += frame.is_data
-    if tag == "div" and (node.attributes.get("id") == "divRplyFwdMsg" or _BORDER_TOP.search(_style(node))):
+    if tag == "div" and (
+        node.attributes.get("id") == "divRplyFwdMsg" or _BORDER_TOP.search(_style(node))
+    ):
         writer.line_end()
         _quote_the_rest(frames, frame, writer)
     elif _is_quote(node):
@@ -228,10 +281,14 @@ def _is_data(table: LexborNode) -> bool:
         return False
     rows = 0
     for part in table.iter(include_text=False):
-        for row in part.iter(include_text=False) if part.tag in ("thead", "tbody", "tfoot") else (part,):
+        for row in (
+            part.iter(include_text=False) if part.tag in ("thead", "tbody", "tfoot") else (part,)
+        ):
             cells = [cell for cell in row.iter(include_text=False) if cell.tag in ("td", "th")]
             rows += len(cells) > 1
-            if any(inner.tag in _LAYOUT for cell in cells for inner in cell.iter(include_text=False)):
+            if any(
+                inner.tag in _LAYOUT for cell in cells for inner in cell.iter(include_text=False)
+            ):
                 return False
     return rows > 1
 
@@ -267,4 +324,7 @@ def _is_quote(node: LexborNode) -> bool:
         return False
     if _BORDER_LEFT.search(style):
         return True
-    return "gmail_quote" in (attributes.get("class") or "").split() and node.css_first("blockquote") is None
+    return (
+        "gmail_quote" in (attributes.get("class") or "").split()
+        and node.css_first("blockquote") is None
+    )

@@ -29,7 +29,8 @@ _CONTENT_LENGTH = re.compile(rb"^Content-Length:[ \t]*(\d{1,18})[ \t]*\r?$", re.
 class MboxEntry(NamedTuple):
     """One mail: its From_ line begins at `envelope`, the mail itself is `[start, end)`.
 
-    `has_escapes` says whether it contains `>From `."""
+    `has_escapes` says whether it contains `>From `.
+    """
 
     envelope: int
     start: int
@@ -51,7 +52,8 @@ def mbox_layout(data: bytes, dialect: Dialect) -> MboxLayout:
     a header on the next line. `From <commit> Mon Sep 17 00:00:00 2001`, which git format-patch writes into patches,
     does so only in a file that begins with one. A span leaves out the one blank line that separates it from the next.
     In the `content-length` dialect a Content-Length header that leads to the next From_ line or to the end of the file
-    is believed. Bytes before the first From_ line (all of them, where there is none) are garbage."""
+    is believed. Bytes before the first From_ line (all of them, where there is none) are garbage.
+    """
     git_too = _GIT_LINE.match(data, 0, _line_end(data, 0)) is not None
     lead = _LEAD.match(data)
     begins: list[tuple[int, int]] = []
@@ -79,7 +81,8 @@ def mbox_layout(data: bytes, dialect: Dialect) -> MboxLayout:
 def unescape(raw: bytes, dialect: Dialect) -> bytes:
     """`raw` as it was before it was stored: in mboxrd `>From ` and `>>From ` lose one `>`.
 
-    The mboxo dialect escapes only `From `, so that its `>From ` may have been in the mail: it stays."""
+    The mboxo dialect escapes only `From `, so that its `>From ` may have been in the mail: it stays.
+    """
     if dialect != "mboxrd":
         return raw
     unescaped = _ESCAPED.sub(b"\n", raw)
@@ -135,7 +138,11 @@ def _declared_end(data: bytes, start: int) -> int | None:
         next_line += 1
     if next_line == len(data):
         return len(data)
-    return next_line if data.startswith(b"From ", next_line) and _after_blank_line(data, next_line) else None
+    return (
+        next_line
+        if data.startswith(b"From ", next_line) and _after_blank_line(data, next_line)
+        else None
+    )
 
 
 def _without_separator(data: bytes, start: int, stop: int) -> int:
@@ -149,7 +156,10 @@ def mbox_entry(mail: bytes, at: datetime | None) -> bytes:
     """A mail as an entry of an mbox file in the dialect mboxrd, with its time in the From_ line.
 
     >>> mbox_entry(b"Subject: a\\r\\n\\r\\nFrom here", None)
-    b'From weft Thu Jan 01 00:00:00 1970\\nSubject: a\\n\\n>From here\\n\\n'"""
+    b'From weft Thu Jan 01 00:00:00 1970\\nSubject: a\\n\\n>From here\\n\\n'
+    """
     data = re.sub(rb"(?m)^(>*From )", rb">\1", mail.replace(b"\r\n", b"\n"))
-    line = f"From weft {(at or datetime.fromtimestamp(0, UTC)).astimezone(UTC):%a %b %d %H:%M:%S %Y}\n"
+    line = (
+        f"From weft {(at or datetime.fromtimestamp(0, UTC)).astimezone(UTC):%a %b %d %H:%M:%S %Y}\n"
+    )
     return line.encode() + data.rstrip(b"\n") + b"\n\n"

@@ -38,7 +38,8 @@ _BATCH_BYTES = 32 << 20
 class RawMail:
     """The bytes of one mail, their place in the archive, and the time of their From_ line if there is one.
 
-    Bytes with a `fault` (`code: explanation`) are not a mail and go to quarantine with it."""
+    Bytes with a `fault` (`code: explanation`) are not a mail and go to quarantine with it.
+    """
 
     place: str
     data: bytes
@@ -50,7 +51,8 @@ class Means(NamedTuple):
     """The means of reading mails.
 
     Without `quick` every header and every mail is parsed with the email package: slower, with equal tables; tests compare
-    both. `convert` makes texts of attached documents."""
+    both. `convert` makes texts of attached documents.
+    """
 
     quick: bool = True
     convert: Convert | None = None
@@ -72,20 +74,24 @@ def split_mbox(
 ) -> tuple[Iterator[RawMail], list[RawMail]]:
     """The mails of an mbox file, and the bytes outside of mails as mails with a fault.
 
-    The place is `<name>:<byte offset of the From_ line>`. The iterator copies one mail at a time out of `data`."""
+    The place is `<name>:<byte offset of the From_ line>`. The iterator copies one mail at a time out of `data`.
+    """
     layout = mbox_layout(data, dialect)
     mails = (
         RawMail(
             f"{name}:{entry.envelope}",
             unescape(raw, dialect) if entry.has_escapes else raw,
-            envelope_time(data[entry.envelope : min(entry.start, entry.envelope + _FROM_LINE_BYTES)]),
+            envelope_time(
+                data[entry.envelope : min(entry.start, entry.envelope + _FROM_LINE_BYTES)]
+            ),
         )
         for entry in layout.entries
         for raw in (data[entry.start : entry.end],)
     )
     why = "before the first From_ line" if layout.entries else "the file has no From_ line"
     garbage = [
-        RawMail(f"{name}:{start}", data[start:end], fault=f"not_mail: {why}") for start, end in layout.garbage
+        RawMail(f"{name}:{start}", data[start:end], fault=f"not_mail: {why}")
+        for start, end in layout.garbage
     ]
     return mails, garbage
 
@@ -123,7 +129,8 @@ def read_mail(
     with other content gets the suffix `+` and the first eight digits of the content hash.
 
     `raw` is read once, one mail at a time; beside the tables themselves, memory holds a
-    batch of rows and some 500 bytes per mail."""
+    batch of rows and some 500 bytes per mail.
+    """
     shared = {"source": source, "partition": partition, "list_id": list_id}
     messages, attachments, quarantine = (_Rows(table, shared) for table in _TABLES)
     copies = Copies()
@@ -135,7 +142,9 @@ def read_mail(
         parsed = None if fault else parsed_mail(data, quick=means.quick)
         if parsed is None:
             reason = fault or "not_mail: no header that mails have"
-            quarantine.add(_quarantined(mail.place, reason, None, len(mail.data), bytes_sha256(mail.data)))
+            quarantine.add(
+                _quarantined(mail.place, reason, None, len(mail.data), bytes_sha256(mail.data))
+            )
             continue
         row = message_row(parsed, data, envelope_at)
         row["place"], row["raw_bytes"] = mail.place, len(mail.data)
@@ -148,7 +157,10 @@ def read_mail(
             for attached in attachment_rows(parsed, row, settings, means.convert):
                 attachments.add(attached, attached["char_count"] + len(attached["picture"] or ""))
             messages.add(row, row["raw_bytes"])
-        row_number, attached_rows = None if is_known else begin[0], range(begin[1], attachments.count)
+        row_number, attached_rows = (
+            None if is_known else begin[0],
+            range(begin[1], attachments.count),
+        )
         copies.add(_copy(mail, row, original_id, row_number, attached_rows))
     rejected = copies.rejected()
     for copy, reason in rejected:
@@ -165,7 +177,9 @@ def mail_in(data: bytes, settings: MailSettings) -> dict[str, Any] | None:
     """The row of `messages` of a mail as a program stores or pipes it; None for bytes without a Message-ID at their top."""
     if not _IDENT.search(data[:_HEADER_BYTES].partition(b"\n\n")[0].partition(b"\r\n\r\n")[0]):
         return None
-    tables = read_mail([RawMail("", data)], source="", partition="", list_id=None, settings=settings)
+    tables = read_mail(
+        [RawMail("", data)], source="", partition="", list_id=None, settings=settings
+    )
     return next(iter(tables.messages.to_pylist()), None)
 
 
@@ -192,7 +206,9 @@ class _Rows:
             self._flush()
 
     def _flush(self) -> None:
-        self.batches.append(pa.RecordBatch.from_pylist([self.shared | row for row in self.rows], self.schema))
+        self.batches.append(
+            pa.RecordBatch.from_pylist([self.shared | row for row in self.rows], self.schema)
+        )
         self.rows.clear()
         self.size = 0
 
@@ -203,10 +219,14 @@ class _Rows:
 
 
 def _quarantined(*facts: Any) -> dict[str, Any]:
-    return dict(zip(("place", "reason", "message_id", "byte_count", "bytes_sha256"), facts, strict=True))
+    return dict(
+        zip(("place", "reason", "message_id", "byte_count", "bytes_sha256"), facts, strict=True)
+    )
 
 
-def _copy(mail: RawMail, row: dict[str, Any], original_id: str, number: int | None, attached: range) -> Copy:
+def _copy(
+    mail: RawMail, row: dict[str, Any], original_id: str, number: int | None, attached: range
+) -> Copy:
     return Copy(
         original_id,
         row["text_hash"],
@@ -219,7 +239,8 @@ def _copy(mail: RawMail, row: dict[str, Any], original_id: str, number: int | No
         bytes_sha256(mail.data) if number is None else None,
         number,
         attached,
-        row["header_message_id"] is None and (row["from_addr"] is None or "no_date" in row["defects"]),
+        row["header_message_id"] is None
+        and (row["from_addr"] is None or "no_date" in row["defects"]),
     )
 
 

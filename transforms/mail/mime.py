@@ -34,7 +34,9 @@ _STRICT = ("base64", *_UUENCODE, "quoted-printable")
 """Encodings that little else is valid in, the strictest first."""
 
 
-def transfer_decoded(payload: bytes, encodings: Sequence[str], kind: str) -> tuple[bytes, list[str]]:
+def transfer_decoded(
+    payload: bytes, encodings: Sequence[str], kind: str
+) -> tuple[bytes, list[str]]:
     """`payload` without its transfer encoding (RFC 2045 section 6), and the codes of its faults.
 
     If `encodings` has several, the strictest that the payload is valid in counts. Plain text that a list
@@ -42,7 +44,8 @@ def transfer_decoded(payload: bytes, encodings: Sequence[str], kind: str) -> tup
     its declared encoding, or in an unknown one, is returned unchanged.
 
     >>> transfer_decoded(b"aGVsbG8=", ["base64"], "text/plain")
-    (b'hello', [])"""
+    (b'hello', [])
+    """
     if len(encodings) > 1:
         for encoding in (e for e in _STRICT if e in encodings):
             data, faults = _decoded_payload(payload, encoding, kind)
@@ -78,7 +81,9 @@ def _base64_decoded(payload: bytes, kind: str) -> tuple[bytes, list[str]]:
     if trailing.translate(
         None, _BASE64_NOISE
     ):  # words that look like base64, or encoded texts one after another
-        texts = _BASE64_TEXT.findall(payload[:end].translate(None, _BASE64_NOISE.replace(b"=", b"")))
+        texts = _BASE64_TEXT.findall(
+            payload[:end].translate(None, _BASE64_NOISE.replace(b"=", b""))
+        )
         if all(len(text) % 4 == 0 for text in texts) and (b"=" in texts[-1] or len(texts[-1]) > 60):
             return b"".join(map(binascii.a2b_base64, texts)), ["base64_broken"]
         tail = trailing.lstrip(b"=\r\n") + tail
@@ -161,7 +166,8 @@ def parsed_mail(data: bytes, *, quick: bool = True) -> ParsedMail | None:
     Only a mail whose parts are nested or marked in an unusual way goes through the email package,
     with `quick=False` every mail. The body is the unnamed text/plain parts in order, in
     multipart/alternative instead of their HTML form; HTML without such a form is converted. Named
-    parts, parts that ask to be attachments, everything else, and text outside of the parts are attached."""
+    parts, parts that ask to be attachments, everything else, and text outside of the parts are attached.
+    """
     try:
         headers = read_headers(data, quick=quick)
     except MIME_FAULTS:
@@ -197,9 +203,9 @@ def _read_payload(mail: ParsedMail, payload: bytes, quick: bool) -> None:
             _attach(mail, leaf, _decoded(payload, encodings, top.kind, mail))
         return
     try:
-        tree = (mime_tree.regular_tree(fields, payload) if quick else None) or mime_tree.parsed_tree(
-            fields, payload
-        )
+        tree = (
+            mime_tree.regular_tree(fields, payload) if quick else None
+        ) or mime_tree.parsed_tree(fields, payload)
     except RecursionError:
         mail.note("mime_too_deep")
         mail.parts.append(MimePart(0, None, top.kind, None, payload, None, "nested too deeply"))
@@ -214,7 +220,9 @@ def _choose_type(mail: ParsedMail, payload: bytes) -> None:
     ):
         mail.note(defect)
     types = mime_tree.mime_values(mail.fields, "content-type")
-    chosen = types.index(mime_tree.preferred_type(types, payload.decode("ascii", "surrogateescape")))
+    chosen = types.index(
+        mime_tree.preferred_type(types, payload.decode("ascii", "surrogateescape"))
+    )
     if "content-type" in mail.fields:
         mail.fields["content-type"] = [mail.fields["content-type"][chosen]]
 
@@ -243,7 +251,9 @@ def _read_tree(tree: mime_tree.Tree, mail: ParsedMail, first: int, levels: int) 
         if kind.startswith("multipart/"):
             mail.note("multipart_without_boundary")
         for broken in () if kind.startswith("multipart/") else leaf.part.defects:
-            words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(broken).__name__.removesuffix("Defect"))
+            words = re.sub(
+                r"(?<=[a-z])(?=[A-Z])", "_", type(broken).__name__.removesuffix("Defect")
+            )
             mail.note(words.lower())
         data = decoded_part(leaf, mail)
         if in_body:
@@ -268,7 +278,9 @@ def _decoded(payload: bytes, encodings: Sequence[str], kind: str, mail: ParsedMa
     """`payload` without its transfer encoding, its faults noted; of several encodings the one that it is in."""
     if len(encodings) == 1 and mime_tree.encoding_name(encodings[0]) in IDENTITY:
         return payload
-    data, faults = transfer_decoded(payload, [mime_tree.encoding_name(raw) for raw in encodings], kind)
+    data, faults = transfer_decoded(
+        payload, [mime_tree.encoding_name(raw) for raw in encodings], kind
+    )
     for fault in faults:
         mail.note(fault)
     return data
@@ -293,20 +305,29 @@ def _inner_message(leaf: mime_tree.MimeLeaf, kind: str, mail: ParsedMail, levels
         inside = ParsedMail()
         if leaf.depth + 1 < levels and kind != "message/delivery-status":
             _read_tree(
-                mime_tree.Tree(inner, b"", b"", []), inside, leaf.position + 1, levels - leaf.depth - 1
+                mime_tree.Tree(inner, b"", b"", []),
+                inside,
+                leaf.position + 1,
+                levels - leaf.depth - 1,
             )
         mail.parts.extend(inside.parts)
         for defect in inside.defects:
             mail.note(defect)
         texts.append("".join(lines) + ("\n" + inside.body if inside.body else ""))
-    return MimePart(leaf.position, mime_tree.filename(leaf.part), kind, None, b"", "\n".join(texts), None)
+    return MimePart(
+        leaf.position, mime_tree.filename(leaf.part), kind, None, b"", "\n".join(texts), None
+    )
 
 
 def _inner_mails(part: Message, kind: str, mail: ParsedMail) -> list[Message]:
     """The mails inside a part; some programs put a transfer encoding around them, which RFC 2046 forbids."""
     inner = mime_tree.children(part)
     encoding = mime_tree.encoding_name(str(part.get("content-transfer-encoding", "")))
-    if kind != "message/rfc822" or len(inner) != 1 or encoding not in ("base64", "quoted-printable"):
+    if (
+        kind != "message/rfc822"
+        or len(inner) != 1
+        or encoding not in ("base64", "quoted-printable")
+    ):
         return inner
     buffer = BytesIO()
     BytesGenerator(buffer, mangle_from_=False, maxheaderlen=0).flatten(inner[0])

@@ -1,7 +1,8 @@
 """The MIME tree of a mail as nodes of the email package: quick for regular mails, repaired for broken ones.
 
 The email package parses; this module builds the tree of a regular multipart itself from its delimiter
-lines, and puts back the lines that the email package leaves out of a broken one."""
+lines, and puts back the lines that the email package leaves out of a broken one.
+"""
 
 import re
 from collections import Counter
@@ -53,7 +54,8 @@ class MimeLeaf(NamedTuple):
 class Tree(NamedTuple):
     """The root of a mail's parts, the text and the pieces that are in none of them, and the defects.
 
-    `behind` is the text that list servers write below the last part; `rest` may hold headers and encoded lines."""
+    `behind` is the text that list servers write below the last part; `rest` may hold headers and encoded lines.
+    """
 
     root: Message
     behind: bytes
@@ -85,18 +87,25 @@ def mime_values(fields: dict[str, list[str]], name: str) -> list[str]:
 
 def repeated_fields(values: Mapping[str, Sequence[str]]) -> list[str]:
     """Defects of Content headers that come twice with different values."""
-    return [f"{name.replace('-', '_')}_repeated" for name, texts in values.items() if len(set(texts)) > 1]
+    return [
+        f"{name.replace('-', '_')}_repeated"
+        for name, texts in values.items()
+        if len(set(texts)) > 1
+    ]
 
 
 def preferred_type(values: Sequence[str], payload: str) -> str:
     """The one of several Content-Type headers that loses no text.
 
     A multipart whose boundary is in the payload holds parts; plain text shows whatever it is; other
-    text comes before types without text."""
+    text comes before types without text.
+    """
     kinds = [declared(value, "text/plain").kind for value in values]
     for value, kind in zip(values, kinds, strict=True):
         boundary = (
-            mime_headers({"content-type": [value]}).get_boundary() if kind.startswith("multipart/") else None
+            mime_headers({"content-type": [value]}).get_boundary()
+            if kind.startswith("multipart/")
+            else None
         )
         if boundary and f"--{boundary}" in payload:
             return value
@@ -122,7 +131,9 @@ def _with_parts(message: Message, payload: bytes, depth: int) -> bool:
         message.set_payload(payload.decode("ascii", "surrogateescape"))
         return True
     boundary = message.get_boundary()
-    is_known = message.get_content_maintype() == "multipart"  # of a folded type the email package makes text
+    is_known = (
+        message.get_content_maintype() == "multipart"
+    )  # of a folded type the email package makes text
     if depth > _REGULAR_DEPTH or not is_known or kind == "multipart/digest" or not boundary:
         return False
     parts = regular_parts(payload, boundary.encode("ascii", "replace"))
@@ -136,7 +147,9 @@ def _with_parts(message: Message, payload: bytes, depth: int) -> bool:
             return False
         fields = regular_fields(part[:end])
         inside = mime_headers(fields)
-        if len(inside) > len(fields) or not _with_parts(inside, part[blank_line.end() :], depth + 1):
+        if len(inside) > len(fields) or not _with_parts(
+            inside, part[blank_line.end() :], depth + 1
+        ):
             return False
         message.attach(inside)
     return True
@@ -151,12 +164,16 @@ def parsed_tree(fields: dict[str, list[str]], payload: bytes) -> Tree:
     guess = _BOUNDARY_GUESS.search(payload_text(root)) if kind.startswith("multipart/") else None
     if guess is not None:
         boundary = guess[1].encode("ascii", "replace").decode()
-        reparsed = message_from_bytes(f'Content-Type: {kind}; boundary="{boundary}"\n\n'.encode() + payload)
+        reparsed = message_from_bytes(
+            f'Content-Type: {kind}; boundary="{boundary}"\n\n'.encode() + payload
+        )
         if reparsed.is_multipart():
             defects.append("multipart_without_boundary")
             root = reparsed
     trailing, rest = _repair(root, defects)
-    if any(isinstance(d, StartBoundaryNotFoundDefect) for node in root.walk() for d in node.defects):
+    if any(
+        isinstance(d, StartBoundaryNotFoundDefect) for node in root.walk() for d in node.defects
+    ):
         rest.append(_missing_lines(payload.decode("ascii", "surrogateescape"), root, trailing))
     texts = ["\n".join(text for text in group if text.strip()) for group in (trailing, rest)]
     if any(texts):
@@ -215,7 +232,9 @@ def _reopened(node: Message, defects: list[str]) -> str:
         f'Content-Type: multipart/mixed; boundary="{quote(boundary)}"\n\n{trailing}'
     )
     parts = [
-        part for part in children(reparsed) if len(part) or part.is_multipart() or payload_text(part).strip()
+        part
+        for part in children(reparsed)
+        if len(part) or part.is_multipart() or payload_text(part).strip()
     ]
     for part in parts:
         node.attach(part)
@@ -229,7 +248,9 @@ def _missing_lines(source: str, root: Message, trailing: list[str]) -> str:
     present = Counter(_line_keys("\n".join(trailing)))
     for node in root.walk():
         if node is not root:
-            present.update(_line_keys("".join(f"{name}:{value}\n" for name, value in node.raw_items())))
+            present.update(
+                _line_keys("".join(f"{name}:{value}\n" for name, value in node.raw_items()))
+            )
         present.update(_line_keys(payload_text(node)))
     missing: list[str] = []
     for line in source.splitlines(keepends=True):
@@ -249,7 +270,9 @@ _MAX_PARTS = 1000
 """Parts of one mail that are looked at."""
 
 
-def leaves(root: Message, levels: int, note: Callable[[str], None], first: int) -> Iterator[MimeLeaf]:
+def leaves(
+    root: Message, levels: int, note: Callable[[str], None], first: int
+) -> Iterator[MimeLeaf]:
     """The parts that hold no others, in order, without recursion; messages inside count as one part."""
     stack: list[tuple[Message, int | None, int]] = [(root, None, 0)]
     index = first - 1
@@ -277,7 +300,11 @@ def leaves(root: Message, levels: int, note: Callable[[str], None], first: int) 
 def children(part: Message) -> list[Message]:
     """The parts directly inside a part."""
     payload = part._payload  # type: ignore[attr-defined]  # get_payload would decode, and fail for a charset with NUL
-    return [child for child in payload if isinstance(child, Message)] if isinstance(payload, list) else []
+    return (
+        [child for child in payload if isinstance(child, Message)]
+        if isinstance(payload, list)
+        else []
+    )
 
 
 def is_body(leaf: MimeLeaf) -> bool:
@@ -356,7 +383,8 @@ def regular_parts(payload: bytes, boundary: bytes) -> list[bytes] | None:
     is missing, text follows it, or a part has no line.
 
     >>> regular_parts(b"--x\\n\\none\\n--x\\n\\ntwo\\n--x--\\n", b"x")
-    [b'\\none', b'\\ntwo']"""
+    [b'\\none', b'\\ntwo']
+    """
     delimiter = b"--" + boundary
     parts: list[bytes] = []
     at = 0 if payload.startswith(delimiter) else payload.find(b"\n" + delimiter) + 1

@@ -33,20 +33,26 @@ def people(uses: pa.Table, aliases: Mapping[str, Sequence[str]]) -> pa.Table:
     Two addresses are one person if a mail from one names the other beside the author's own full name, in a trailer or in
     the From line of a patch; if the same full name ends mails from both with the same signature, which nobody of another
     name has; or if an alias says so. An equal name alone proves nothing, nor does anything that a shared address shows: of a
-    list, of a program, or with names of many people."""
+    list, of a program, or with names of many people.
+    """
     frame = pl.DataFrame(uses.select([*uses.schema.names]))
     owner = {addr.lower(): name for name, addrs in aliases.items() for addr in addrs}
     names = _names(frame)
     shared = set(_shared(frame)) - owner.keys()
     parents: dict[str, str] = {}
     evidence: dict[str, tuple[str, str]] = {}
-    by_alias = (Join(addrs[0].lower(), a.lower(), "alias") for addrs in aliases.values() for a in addrs[1:])
+    by_alias = (
+        Join(addrs[0].lower(), a.lower(), "alias") for addrs in aliases.values() for a in addrs[1:]
+    )
     for join in (*by_alias, *_named(frame, shared), *_signatures(frame, shared)):
         if _joined(parents, join.first, join.second):
             evidence.setdefault(join.second, (join.evidence, join.first))
             evidence.setdefault(join.first, (join.evidence, join.second))
     addresses = names.join(
-        pl.DataFrame({"addr": list(owner)}, schema={"addr": pl.String}), on="addr", how="full", coalesce=True
+        pl.DataFrame({"addr": list(owner)}, schema={"addr": pl.String}),
+        on="addr",
+        how="full",
+        coalesce=True,
     )
     reasons = [evidence.get(addr, ("address", None)) for addr in addresses["addr"]]
     rows = addresses.with_columns(
@@ -58,7 +64,9 @@ def people(uses: pa.Table, aliases: Mapping[str, Sequence[str]]) -> pa.Table:
         mail_count=pl.col("mail_count").fill_null(0),
         mention_count=pl.col("mention_count").fill_null(0),
     )
-    return PEOPLE.conform(_identified(rows).select(PEOPLE.names).sort("person_id", "addr").to_arrow())
+    return PEOPLE.conform(
+        _identified(rows).select(PEOPLE.names).sort("person_id", "addr").to_arrow()
+    )
 
 
 def _root(parents: dict[str, str], member: str) -> str:
@@ -125,7 +133,9 @@ def _shared(frame: pl.DataFrame) -> Iterator[str]:
 
 
 def _named(frame: pl.DataFrame, shared: set[str]) -> Iterator[Join]:
-    pairs = frame.filter(pl.col("role") == "named").select("addr", "also").unique().sort("addr", "also")
+    pairs = (
+        frame.filter(pl.col("role") == "named").select("addr", "also").unique().sort("addr", "also")
+    )
     for addr, also in pairs.rows():
         if addr not in shared and also not in shared:
             yield Join(addr, also, "named")

@@ -36,11 +36,17 @@ def message_row(mail: ParsedMail, data: bytes, envelope_at: datetime | None) -> 
     """The row of a mail without the columns of its partition, its place and its size; adds defects to the mail.
 
     `message_id` is the id of its header, or is derived from its `text_hash`. If a mail without id lacks author
-    or time, all bytes (`data`) count: nothing else shows that two such mails are copies."""
+    or time, all bytes (`data`) count: nothing else shows that two such mails are copies.
+    """
     return {
-        **_times(mail, envelope_at), **_identity(mail, data), **_people(mail.fields), "body": mail.body,
-        "body_format": mail.body_format, "charset_outcome": mail.charset_outcome, "defects": mail.defects,
-    }  # fmt: skip
+        **_times(mail, envelope_at),
+        **_identity(mail, data),
+        **_people(mail.fields),
+        "body": mail.body,
+        "body_format": mail.body_format,
+        "charset_outcome": mail.charset_outcome,
+        "defects": mail.defects,
+    }
 
 
 def _times(mail: ParsedMail, envelope_at: datetime | None) -> dict[str, Any]:
@@ -92,11 +98,18 @@ def _identity(mail: ParsedMail, data: bytes) -> dict[str, Any]:
         parent = None if parent == ident else parent
         refs = [ref for ref in refs if ref != ident]
     return {
-        "message_id": ident, "header_message_id": header_id, "text_hash": text,
-        "content_hash": parts_hash((text, *hashes)) if hashes else text, "part_hashes": hashes,
-        "in_reply_to": parent, "refs": refs, "subject": subject, "subject_norm": norm,
-        "from_name": from_name, "from_addr": from_addr,
-    }  # fmt: skip
+        "message_id": ident,
+        "header_message_id": header_id,
+        "text_hash": text,
+        "content_hash": parts_hash((text, *hashes)) if hashes else text,
+        "part_hashes": hashes,
+        "in_reply_to": parent,
+        "refs": refs,
+        "subject": subject,
+        "subject_norm": norm,
+        "from_name": from_name,
+        "from_addr": from_addr,
+    }
 
 
 def _people(fields: dict[str, list[str]]) -> dict[str, Any]:
@@ -110,7 +123,9 @@ def _people(fields: dict[str, list[str]]) -> dict[str, Any]:
         "cc_addrs": cc.addresses,
         "cc_names": cc.names,
         "reply_to": reply_to[0] if reply_to else None,
-        "header_list_id": headers.list_header_id(_first(fields, "list-id")) if "list-id" in fields else None,
+        "header_list_id": headers.list_header_id(_first(fields, "list-id"))
+        if "list-id" in fields
+        else None,
         "labels": headers.gmail_labels(_first(fields, "x-gmail-labels"))
         if "x-gmail-labels" in fields
         else (),
@@ -121,11 +136,14 @@ def _people(fields: dict[str, list[str]]) -> dict[str, Any]:
 def part_hashes(parts: Sequence[MimePart]) -> Sequence[str]:
     """A hash of the content of each part, in order of the hashes; of equal parts each has another.
 
-    Names and types of parts do not count, nor do line ends, which relays change."""
+    Names and types of parts do not count, nor do line ends, which relays change.
+    """
     if not parts:
         return ()
     contents = Counter(_content(part).replace(b"\r\n", b"\n").rstrip(b"\n") for part in parts)
-    return sorted(parts_hash((data, str(n))) for data, count in contents.items() for n in range(count))
+    return sorted(
+        parts_hash((data, str(n))) for data, count in contents.items() for n in range(count)
+    )
 
 
 def _content(part: MimePart) -> bytes:
@@ -135,7 +153,8 @@ def _content(part: MimePart) -> bytes:
 def without_additions(body: str) -> str:
     """`body` without the additions of lists, so that copies compare equal.
 
-    These are the footers of Mailman or majordomo, and Mailman's notes about removed parts."""
+    These are the footers of Mailman or majordomo, and Mailman's notes about removed parts.
+    """
     tail = body[-_FOOTER_CHARS:]
     footer = _FOOTER.search(tail)
     body = body if footer is None else body[: len(body) - len(tail) + footer.start()]
@@ -192,11 +211,19 @@ def _attachment_row(
         "attachment_id": parts_hash(
             (mail["message_id"], mail["content_hash"], str(part.position), bytes_sha256(data))
         ),
-        "message_id": mail["message_id"], "part_index": part.position, "filename": part.filename,
-        "declared_type": part.declared_type, "content_class": content.content_class, "text": content.text,
-        "page_starts": content.page_starts, "char_count": chars, "byte_count": len(data),
-        "reason": content.reason, "picture": content.picture, "lane": "slow" if chars > longest else "fast",
-    }  # fmt: skip
+        "message_id": mail["message_id"],
+        "part_index": part.position,
+        "filename": part.filename,
+        "declared_type": part.declared_type,
+        "content_class": content.content_class,
+        "text": content.text,
+        "page_starts": content.page_starts,
+        "char_count": chars,
+        "byte_count": len(data),
+        "reason": content.reason,
+        "picture": content.picture,
+        "lane": "slow" if chars > longest else "fast",
+    }
     return row, content.had_nul
 
 

@@ -17,7 +17,9 @@ _TRAILER = re.compile(
     rb"\n([A-Za-z][A-Za-z-]{2,30}-[Bb]y|[Ff]ixes|[Cc]loses|[Ll]ink|[Cc][Cc]|[Aa]uthors?|[Dd]iscussion):[ \t]*([^\n]+)"
 )
 # A Cc or Author among these is a header of a forwarded mail or a line of `git log`, and no trailer.
-_HEADER = re.compile(rb"(?:From|To|Sent|Date|Subject|Message-ID|Reply-To|commit [0-9a-f]{7,40})\b", re.I)
+_HEADER = re.compile(
+    rb"(?:From|To|Sent|Date|Subject|Message-ID|Reply-To|commit [0-9a-f]{7,40})\b", re.I
+)
 _COMMIT = re.compile(r"(?:commit )?([0-9a-f]{7,40})\b[,:]?(?:[ \t]*\(?[\"'](.*?)[\"']?\)?\s*$)?")
 _OPEN_TITLE = re.compile(rb"\([\"'][^\n]*(?<![\"']\))\Z")
 _COMMENT = re.compile(r"(?:\s+#.*|\s*\[[^\[\]]*\]|\s*\((?!at\b)[^()<>@]*\))+\s*$")
@@ -34,7 +36,8 @@ def message_trailers(messages: pa.Table) -> pa.Table:
     """The `message_trailers` table of mails with message_id, source, partition and body.
 
     A trailer is at the beginning of a line, so that none in a quote counts. One that names several people is a
-    row for each."""
+    row for each.
+    """
     bodies = pc.cast(messages.column("body"), pa.large_binary()).to_pylist()
     data = b"\n" + b"\n\n".join(bodies)
     starts = 1 + np.cumsum([0, *(len(body) + 2 for body in bodies)])[:-1].astype(np.int64)
@@ -56,10 +59,14 @@ def message_trailers(messages: pa.Table) -> pa.Table:
     first = starts[row] if len(row) else np.array([], dtype=np.int64)
     names = ("byte_start", "byte_end", "kind", "value", "name", "addr", "commit_id", "commit_title")
     columns = pl.DataFrame(
-        rows, schema={n: pl.Int64 if n.startswith("byte") else pl.String for n in names}, orient="row"
+        rows,
+        schema={n: pl.Int64 if n.startswith("byte") else pl.String for n in names},
+        orient="row",
     )
     columns = columns.with_columns(pl.col("byte_start") - first, pl.col("byte_end") - first)
-    of_mail = {n: messages.column(n).take(pa.array(row)) for n in ("message_id", "source", "partition")}
+    of_mail = {
+        n: messages.column(n).take(pa.array(row)) for n in ("message_id", "source", "partition")
+    }
     table = pa.table({**of_mail, **{n: columns[n].to_arrow() for n in names}})
     return MESSAGE_TRAILERS.conform(table.select(MESSAGE_TRAILERS.names))
 
@@ -83,12 +90,17 @@ def _people(value: str) -> tuple[tuple[str | None, str | None], ...]:
     >>> _people("Ann Lee <ann@example.org> # v2")
     (('Ann Lee', 'ann@example.org'),)
     >>> _people("Ann Lee, Bo Ek (v3)")
-    (('Ann Lee', None), ('Bo Ek', None))"""
+    (('Ann Lee', None), ('Bo Ek', None))
+    """
     people: list[tuple[str | None, str | None]] = []
     for one in _LISTED.findall(_COMMENT.sub("", value)):
         name, addr = address(_COMMENT.sub("", one).strip())
         if addr and "@" in addr:
             people.append((name, addr))
-        elif (bare := one.strip(" .\t\"'")) and _NAME.fullmatch(bare) and len(bare.split()) <= _MOST_WORDS:
+        elif (
+            (bare := one.strip(" .\t\"'"))
+            and _NAME.fullmatch(bare)
+            and len(bare.split()) <= _MOST_WORDS
+        ):
             people.append((bare, None))
     return tuple(people) or ((None, None),)

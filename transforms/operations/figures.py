@@ -12,12 +12,17 @@ from transforms.text.visible import table_text
 STAGE_RATES = {"stage": pl.String, "rows": pl.Int64, "seconds": pl.Float64}
 """Columns of `Figures.stages`: a step of the runs, the rows it wrote in all its tables, its seconds."""
 HISTORY: dict[str, pl.DataType | type[pl.DataType]] = {
-    "at": pl.Datetime("us", "UTC"), "figure": pl.String, "value": pl.Float64,
-}  # fmt: skip
+    "at": pl.Datetime("us", "UTC"),
+    "figure": pl.String,
+    "value": pl.Float64,
+}
 """Columns of `Figures.history`: one figure of an asset as one materialization gave it."""
 QUARANTINE, MONTHS, BLOCKS, SIZES = (
-    "Quarantine by reason", "Mails by month", "Blocks of mail by kind", "Chunks by characters, up to",
-)  # fmt: skip
+    "Quarantine by reason",
+    "Mails by month",
+    "Blocks of mail by kind",
+    "Chunks by characters, up to",
+)
 """Titles of the counts of the published tables."""
 
 LAGS = ("lag_p50_seconds", "lag_p95_seconds", "lag_max_seconds")
@@ -59,7 +64,8 @@ def figures_report(figures: Figures, plots: bytes | None) -> str:
         ),
         f"### {QUARANTINE}",
         table_text(
-            ("reason", "rows"), [(reason, f"{n:,}") for reason, n in figures.counts[QUARANTINE].iter_rows()]
+            ("reason", "rows"),
+            [(reason, f"{n:,}") for reason, n in figures.counts[QUARANTINE].iter_rows()],
         ),
     ]
     return "\n\n".join(sections) + "\n"
@@ -83,7 +89,7 @@ def lags(readiness: pa.Table) -> pl.DataFrame:
             p50=lag.quantile(0.5, "linear"),
             p95=lag.quantile(0.95, "linear"),
             max=lag.max(),
-        )  # fmt: skip
+        )
         .sort("source")
     )
 
@@ -108,9 +114,14 @@ def waits(readiness: pa.Table) -> dict[str, dict[str, float]]:
 
 def markdown(lag_table: pl.DataFrame) -> str:
     """`lags` as a Markdown table, times in seconds."""
-    lines = ["| source | texts | searchable | lag p50 s | p95 s | max s |", "|---|---:|---:|---:|---:|---:|"]
+    lines = [
+        "| source | texts | searchable | lag p50 s | p95 s | max s |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
     for source, texts, searchable, *lag in lag_table.iter_rows():
         lines.append(
-            f"| {source} | {texts:,} | {searchable:,} | " + " | ".join(f"{s:,.1f}" for s in lag) + " |"
+            f"| {source} | {texts:,} | {searchable:,} | "
+            + " | ".join(f"{s:,.1f}" for s in lag)
+            + " |"
         )
     return "\n".join(lines)

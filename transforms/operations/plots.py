@@ -35,7 +35,13 @@ def plots(figures: Figures) -> bytes:
     """The plots as one PNG in few colours."""
     figure = Figure(figsize=_INCHES, dpi=_DPI)
     axes = figure.subplot_mosaic(
-        [[_RATES, _LAGS], [_REUSED, QUARANTINE], [_BYTES, _LIVE], [BLOCKS, SIZES], [MONTHS, MONTHS]],
+        [
+            [_RATES, _LAGS],
+            [_REUSED, QUARANTINE],
+            [_BYTES, _LIVE],
+            [BLOCKS, SIZES],
+            [MONTHS, MONTHS],
+        ],
         gridspec_kw=_MARGINS,
     )
     for title, plot in axes.items():
@@ -77,7 +83,9 @@ def _columns(axes: Axes, counts: pl.DataFrame) -> None:
     axes.set_xticks(list(places), [counts["name"][place] for place in places], rotation=30)
 
 
-def _lines(axes: Axes, history: pl.DataFrame, names: Sequence[str], *, top: float | None = None) -> None:
+def _lines(
+    axes: Axes, history: pl.DataFrame, names: Sequence[str], *, top: float | None = None
+) -> None:
     for name in names:
         values = history.filter(pl.col("figure") == name).sort("at")
         axes.plot(values["at"].to_list(), values["value"].to_list(), marker=".", label=name)

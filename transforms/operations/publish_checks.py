@@ -12,19 +12,26 @@ PUBLISH_RULES = {
 
 
 def rule_violations(
-    chunks: ibis.Table, context: ibis.Table, embeddings: ibis.Table, refusals: ibis.Table, model: str,
+    chunks: ibis.Table,
+    context: ibis.Table,
+    embeddings: ibis.Table,
+    refusals: ibis.Table,
+    model: str,
     dimensions: int,
-) -> dict[str, ibis.Table]:  # fmt: skip
+) -> dict[str, ibis.Table]:
     """For each of RULES the rows that break it, in a column `id`; `chunks` are the published ones.
 
     Ids and texts are compared by 64-bit hashes of their hashes, which takes an eighth of the memory. That each chunk has
-    terms, and one vector, are rules of the published file, which counts them anyway."""
+    terms, and one vector, are rules of the published file, which counts them anyway.
+    """
     hashes = texts_to_embed(chunks, context).text_hash.name("id").as_table()
     stored = embeddings.select(key=embeddings.text_hash.hash()).union(
         refusals.select(key=refusals.text_hash.hash())
     )
     strangers = (
-        (embeddings.model != model) | (embeddings.dimensions != dimensions) | (embeddings.task != "document")
+        (embeddings.model != model)
+        | (embeddings.dimensions != dimensions)
+        | (embeddings.task != "document")
     )
     return {
         "chunk_ids_are_unique": _repeated(chunks.select(id="chunk_id")),

@@ -20,26 +20,35 @@ _TEXTS = ("messages.message_id", "documents.doc_id", "conversation_windows.doc_i
 _CHUNK, _MAIL = {"chunk_id": ("chunks.chunk_id",)}, {"message_id": ("messages.message_id",)}
 REFERENCES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "attachments": {"message_id": ("messages.message_id", "conversation_windows.doc_id")},
-    **dict.fromkeys(("chunks", "exclusions"), {"doc_id": _TEXTS, "attachment_id": ("attachments.attachment_id",)}),
-    "nodes": {"doc_id": ("documents.doc_id",), "parent_id": ("nodes.node_id",)}, "readiness": {"doc_id": _TEXTS},
+    **dict.fromkeys(
+        ("chunks", "exclusions"),
+        {"doc_id": _TEXTS, "attachment_id": ("attachments.attachment_id",)},
+    ),
+    "nodes": {"doc_id": ("documents.doc_id",), "parent_id": ("nodes.node_id",)},
+    "readiness": {"doc_id": _TEXTS},
     "conversations": {"doc_id": ("conversation_windows.doc_id",)},
-    **dict.fromkeys(("blocks", "memberships", "patch_series"), _MAIL), "threads": {"root_id": ("thread_tree.message_id",)},
+    **dict.fromkeys(("blocks", "memberships", "patch_series"), _MAIL),
+    "threads": {"root_id": ("thread_tree.message_id",)},
     "thread_tree": {"thread_id": ("threads.thread_id",), "parent_id": ("thread_tree.message_id",)},
     "inferred_quotes": _MAIL | {"parent_id": ("messages.message_id",)},
     "links": {"from_id": (*_TEXTS, "nodes.node_id"), "to_id": (*_TEXTS, "nodes.node_id")},
     "postings": {"term_id": ("terms.term_id",), "chunk_key": ("chunks.chunk_key",)},
     "chunk_lengths": {"chunk_key": ("chunks.chunk_key",)},
     **dict.fromkeys(("chunk_context", "embeddings", "embedding_refusals"), _CHUNK),
-}  # fmt: skip
+}
 """The columns of other tables that hold the values of a column, where these are not null."""
 
 KEYS: Mapping[str, tuple[str, ...]] = {
-    **{t.published: t.schema.key for t in REGISTRY.values() if t.published}, "messages": ("message_id",),
-    "terms": ("term_id",), "term_forms": ("form", "term"), "postings": ("term_id", "chunk_key"),
+    **{t.published: t.schema.key for t in REGISTRY.values() if t.published},
+    "messages": ("message_id",),
+    "terms": ("term_id",),
+    "term_forms": ("form", "term"),
+    "postings": ("term_id", "chunk_key"),
     "chunk_lengths": ("chunk_key",),
-    **dict.fromkeys(("embeddings", "embedding_refusals"), ("chunk_no",)), "manifest": ("key",),
+    **dict.fromkeys(("embeddings", "embedding_refusals"), ("chunk_no",)),
+    "manifest": ("key",),
     "partitions": ("partition", "table_name"),
-}  # fmt: skip
+}
 """The columns of the key of each published table."""
 
 AUTHORED = ("author", "patch_or_code")
@@ -107,7 +116,8 @@ def _lost(name: str, tables: Mapping[str, ibis.Table]) -> ibis.Table:
         wrote.select("message_id", "block_index", byte=wrote.byte_end - 1),
     )
     lost = ends.anti_join(
-        covered, [ends.message_id == covered.doc_id, ends.byte >= covered.start, ends.byte < covered.end]
+        covered,
+        [ends.message_id == covered.doc_id, ends.byte >= covered.start, ends.byte < covered.end],
     )
     return lost.select(id=lost.message_id).distinct()
 

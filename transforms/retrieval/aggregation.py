@@ -36,7 +36,9 @@ class Match:
         """The matches that were found, in order of their ids."""
         if not self.constituents:
             return [self]
-        return sorted((leaf for part in self.constituents for leaf in part.leaves()), key=lambda m: m.node_id)
+        return sorted(
+            (leaf for part in self.constituents for leaf in part.leaves()), key=lambda m: m.node_id
+        )
 
 
 def aggregated(
@@ -48,7 +50,8 @@ def aggregated(
     two of them, the parent takes their place, and may itself be gathered with its
     siblings then. Last, a match goes into an ancestor that is a match too. A match that replaces others
     has the best of their scores, in the later version the root of the sum of their squares, its own included. The order of
-    `matches` makes no difference."""
+    `matches` makes no difference.
+    """
     standing = {match.node_id: match for match in sorted(matches, key=lambda m: m.node_id)}
     deepest = max((nodes[name].depth for name in standing), default=0)
     for depth in range(deepest, 0, -1):
@@ -59,7 +62,10 @@ def aggregated(
                 children.setdefault(parent, []).append(standing[name])
         for parent, siblings in children.items():
             share = len(siblings) / nodes[siblings[0].node_id].sibling_count
-            if share >= settings.aggregation_threshold and len(siblings) >= _SIBLINGS[settings.aggregation]:
+            if (
+                share >= settings.aggregation_threshold
+                and len(siblings) >= _SIBLINGS[settings.aggregation]
+            ):
                 _gather(standing, parent, siblings, settings)
     for name in sorted(standing, key=lambda n: (-nodes[n].depth, n)):
         above = next((a for a in _ancestors(name, nodes) if a in standing), None)
@@ -94,12 +100,14 @@ def _ancestors(name: str, nodes: Mapping[str, SectionNode]) -> Iterator[str]:
 def in_sections(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """Hits, with the fact `path`, gathered by `aggregated`; each section is shown by its best chunk, `stands_for` names it.
 
-    Chunks of one node are one match. Hits that are not part of a document stay."""
+    Chunks of one node are one match. Hits that are not part of a document stay.
+    """
     if hits.is_empty():
         return unchanged(hits)
     paths = hits.get_column("path").drop_nulls().explode().drop_nulls().struct.unnest().unique()
     nodes = {
-        name: SectionNode(*rest) for name, *rest in paths.select("node_id", *SectionNode._fields).iter_rows()
+        name: SectionNode(*rest)
+        for name, *rest in paths.select("node_id", *SectionNode._fields).iter_rows()
     }
     with_node = hits.with_columns(node_id=pl.col("path").list.first().struct.field("node_id"))
     rows: list[tuple[int, int, int, float, str | None]] = []
@@ -107,7 +115,9 @@ def in_sections(hits: pl.DataFrame, settings: SearchSettings) -> Step:
         rows += _placed(int(str(query)), group, nodes, settings)
     types = {"query": pl.Int32, "chunk_no": pl.Int64, "_into": pl.Int64, "_score": pl.Float64}
     placed = pl.DataFrame(rows, schema=types | {"_node": pl.String}, orient="row")
-    marked = hits.join(placed, on=["query", "chunk_no"], how="left", maintain_order="left").with_columns(
+    marked = hits.join(
+        placed, on=["query", "chunk_no"], how="left", maintain_order="left"
+    ).with_columns(
         _into=pl.coalesce("_into", "chunk_no"),
         score=pl.coalesce("_score", "score"),
         stands_for=pl.coalesce("_node", "stands_for"),
@@ -125,7 +135,9 @@ def _placed(
     of_node: dict[str, list[tuple[int, float]]] = {}
     for chunk, score, node in group.select("chunk_no", "score", "node_id").iter_rows():
         of_node.setdefault(node, []).append((chunk, score))
-    matches = [Match(node, _score([s for _, s in pairs], settings)) for node, pairs in of_node.items()]
+    matches = [
+        Match(node, _score([s for _, s in pairs], settings)) for node, pairs in of_node.items()
+    ]
     for match in aggregated(matches, nodes, settings):
         pairs = [pair for leaf in match.leaves() for pair in of_node[leaf.node_id]]
         best_chunk = min(pairs, key=lambda pair: (-pair[1], pair[0]))[0]

@@ -36,7 +36,8 @@ _ROUNDING = 1e-5
 class Weighed:
     """An index under the weights of some settings: frequencies by code, and the norm of the chunk in each slot.
 
-    The norm of a chunk that is gone is infinite, so that no term adds to its score. `mean` is the mean length."""
+    The norm of a chunk that is gone is infinite, so that no term adds to its score. `mean` is the mean length.
+    """
 
     frequency: np.ndarray
     norm: np.ndarray
@@ -45,11 +46,19 @@ class Weighed:
 
 def field_weights(settings: SearchSettings) -> dict[str, float]:
     """Weight of one occurrence of a term in each field; parent context counts as quoted text, and lines that a diff removes,
-    or names, less than those that it adds."""
+    or names, less than those that it adds.
+    """
     return {
-        "title": settings.title_weight, "text": 1.0, "quote": settings.quote_weight, "context": settings.quote_weight,
-        "file": 0.3, "function": 0.3, "added": 1.0, "removed": 0.5, "rest": 0.0,
-    }  # fmt: skip
+        "title": settings.title_weight,
+        "text": 1.0,
+        "quote": settings.quote_weight,
+        "context": settings.quote_weight,
+        "file": 0.3,
+        "function": 0.3,
+        "added": 1.0,
+        "removed": 0.5,
+        "rest": 0.0,
+    }
 
 
 def lexical_key(settings: SearchSettings) -> str:
@@ -66,7 +75,8 @@ def weighed(postings: Postings, settings: SearchSettings) -> Weighed:
     """Frequencies and lengths as sums over the fields, each times its weight, float32.
 
     As in BM25F without length normalisation per field (Robertson, Zaragoza and Taylor 2004). BM25 adds
-    the norm to the frequency in its denominator."""
+    the norm to the frequency in its denominator.
+    """
     weights = field_weights(settings)
     frequency = np.zeros(len(postings.counts), dtype=np.float32)
     for column, name in enumerate(FIELDS):
@@ -74,7 +84,9 @@ def weighed(postings: Postings, settings: SearchSettings) -> Weighed:
     in_slots = _lengths(postings, [weights[field] for field in FIELDS])
     slots = postings.slots.of(np.arange(postings.chunk_count))
     length = in_slots[slots]
-    average = float(length[postings.ranked].mean(dtype=np.float64)) if postings.ranked_count else 0.0
+    average = (
+        float(length[postings.ranked].mean(dtype=np.float64)) if postings.ranked_count else 0.0
+    )
     if not average:
         return Weighed(np.zeros_like(frequency), np.ones_like(in_slots), average)
     norm = np.full_like(in_slots, np.inf)
@@ -86,9 +98,9 @@ def _lengths(postings: Postings, weights: Sequence[float] | np.ndarray) -> np.nd
     """The length of the chunk in each slot, float32: that of each field times its weight."""
     lengths = np.zeros(postings.slots.count, dtype=np.float32)
     for column, weight in enumerate(weights):
-        lengths += np.float32(weight) * np.concatenate([s.lengths[column] for s in postings.segments]).astype(
-            np.float32
-        )
+        lengths += np.float32(weight) * np.concatenate(
+            [s.lengths[column] for s in postings.segments]
+        ).astype(np.float32)
     return lengths
 
 
@@ -102,7 +114,8 @@ class WeighedWholes:
 
     `document` is the number of the mail (page) of the chunk in each slot, -1 without one; norms are by that number,
     and `count` is how many there are, `mean` their mean length. How many hold a common term is remembered in `counts`. With
-    `by_chunk` a term has its weight in chunks: nearly every long page has the words that tell chunks apart."""
+    `by_chunk` a term has its weight in chunks: nearly every long page has the words that tell chunks apart.
+    """
 
     body: np.ndarray
     title: np.ndarray
@@ -115,8 +128,13 @@ class WeighedWholes:
 
 
 def weighed_wholes(
-    postings: Postings, settings: SearchSettings, document: np.ndarray, is_whole: np.ndarray, *, by_chunk: bool,
-) -> WeighedWholes:  # fmt: skip
+    postings: Postings,
+    settings: SearchSettings,
+    document: np.ndarray,
+    is_whole: np.ndarray,
+    *,
+    by_chunk: bool,
+) -> WeighedWholes:
     """Frequencies and lengths of mails, or of pages, as sums over their chunks; `document` and `is_whole` are by chunk."""
     weights = field_weights(settings) | _IN_WHOLES
     of_body = np.array([weights[field] * (field != "title") for field in FIELDS], dtype=np.float32)
@@ -153,7 +171,9 @@ class _TermList(NamedTuple):
         divisor = weighed.norm.take(part.slots[places])
         divisor += weighed.frequency.take(codes)
         # Each code is weighed once, and not each posting.
-        return np.divide((np.float32(self.idf) * weighed.frequency).take(codes), divisor, out=divisor)
+        return np.divide(
+            (np.float32(self.idf) * weighed.frequency).take(codes), divisor, out=divisor
+        )
 
     def weight_in(self, wholes: WeighedWholes) -> float:
         """The weight of the term in a whole mail or page."""
@@ -179,14 +199,17 @@ def _lists(terms: Sequence[str] | Mapping[str, float], postings: Postings) -> li
     dfs = {term: df for term in sorted(counts) if (df := postings.df(term))}
     count = postings.ranked_count
     return [
-        _TermList(t, counts[t] * idf(df, count), counts[t], df, postings.parts(t)) for t, df in dfs.items()
+        _TermList(t, counts[t] * idf(df, count), counts[t], df, postings.parts(t))
+        for t, df in dfs.items()
     ]
 
 
 def terms_by_query(query_terms: pa.Table, query_count: int) -> list[list[str]]:
     """The terms of each query, of a table with the columns query and term."""
     by_query: list[list[str]] = [[] for _ in range(query_count)]
-    for query, term in zip(*(query_terms.column(c).to_pylist() for c in ("query", "term")), strict=True):
+    for query, term in zip(
+        *(query_terms.column(c).to_pylist() for c in ("query", "term")), strict=True
+    ):
         by_query[query].append(term)
     return by_query
 
@@ -201,15 +224,21 @@ class TermScores:
     first: once the terms that are left could not lift a chunk with none of the others among the best, only chunks that
     are near them are looked up in the long lists of common terms (MaxScore, Turtle and Flood 1995). Both ways add the
     same numbers in the same order. `allowed` masks the chunks that count. `terms` may say how much each one counts, by
-    term."""
+    term.
+    """
 
     def __init__(
-        self, terms: Sequence[str] | Mapping[str, float], postings: Postings, weights: Weighed,
+        self,
+        terms: Sequence[str] | Mapping[str, float],
+        postings: Postings,
+        weights: Weighed,
         allowed: np.ndarray | None,
-    ):  # fmt: skip
+    ):
         self.lists = _lists(terms, postings)
         counts = terms if isinstance(terms, Mapping) else dict.fromkeys(terms, 1.0)
-        self.most = sum(n * idf(postings.df(t), postings.ranked_count) for t, n in counts.items() if n >= 1)
+        self.most = sum(
+            n * idf(postings.df(t), postings.ranked_count) for t, n in counts.items() if n >= 1
+        )
         """More than any chunk can score with terms that count in full, those that no chunk holds included: terms that count
         less stand for others, as synonyms do."""
         self.weights, self.slots, self.ranked = weights, postings.slots, postings.ranked
@@ -242,7 +271,8 @@ class TermScores:
     def of_wholes(self, chunks: np.ndarray, wholes: WeighedWholes) -> tuple[np.ndarray, np.ndarray]:
         """The numbers of the mails (pages) of some chunks, ascending, and the BM25 score of each as a whole.
 
-        `chunks` are all chunks of these."""
+        `chunks` are all chunks of these.
+        """
         slots = self.slots.of(chunks)
         document = wholes.document.take(slots)
         is_there = np.zeros(len(wholes.norm), dtype=bool)
@@ -271,7 +301,10 @@ class TermScores:
     @cached_property
     def _every(self) -> np.ndarray | None:
         """The scores by slot, if the terms have few postings."""
-        if sum(len(part.slots) for term_list in self.lists for part in term_list.parts) > _ALL_AT_ONCE:
+        if (
+            sum(len(part.slots) for term_list in self.lists for part in term_list.parts)
+            > _ALL_AT_ONCE
+        ):
             return None
         return self._sums()
 
@@ -288,7 +321,8 @@ class TermScores:
     def _occurrences(self, slots: np.ndarray) -> Iterator[_Occurrences]:
         """Each part of each term's list, which of the slots are in it, and their places there.
 
-        Those of the last slots are kept, as mails, pages and their chunks are scored one after the other."""
+        Those of the last slots are kept, as mails, pages and their chunks are scored one after the other.
+        """
         if self._last is None or not np.array_equal(self._last[0], slots):
             pairs = [(t, part) for t in self.lists for part in t.parts]
             looked_up = lookups(slots, [part for _, part in pairs], self.slots.count)
@@ -333,7 +367,11 @@ class TermScores:
             term_list = lists.pop(0)
             rest -= term_list.idf
             for part in term_list.parts:
-                places = slice(None) if self.allowed is None else np.flatnonzero(self.allowed[part.slots])
+                places = (
+                    slice(None)
+                    if self.allowed is None
+                    else np.flatnonzero(self.allowed[part.slots])
+                )
                 slots, impacts = part.slots[places], term_list.impacts(part, self.weights, places)
                 impacts += partial.take(slots)
                 partial[slots] = impacts

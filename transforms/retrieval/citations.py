@@ -9,7 +9,8 @@ from typing import Any
 def citation(hit: Mapping[str, Any]) -> str:
     """Node of a document, or Message-ID and attachment or block, or window of a conversation; then page and bytes.
 
-    `hit` has doc_id, source_kind, node_id, attachment_id, block_index, page, byte_start and byte_end."""
+    `hit` has doc_id, source_kind, node_id, attachment_id, block_index, page, byte_start and byte_end.
+    """
     if hit["node_id"]:
         place = hit["node_id"]
     elif hit["attachment_id"]:
@@ -31,7 +32,8 @@ def page_of_words(
     `breaks` are the bytes at which pages begin in the text of the hit, `words` the byte ranges of words in it.
 
     >>> page_of_words(3, [100], [(90, 95), (110, 115), (120, 125)])
-    4"""
+    4
+    """
     if first is None:
         return None
     pages = Counter(first + bisect_right(breaks or (), word[0]) for word in words if word)

@@ -3,7 +3,15 @@
 import numpy as np
 import polars as pl
 
-from transforms.retrieval.hits import Step, best_first, firsts, groups, nothing_dropped, parted, unchanged
+from transforms.retrieval.hits import (
+    Step,
+    best_first,
+    firsts,
+    groups,
+    nothing_dropped,
+    parted,
+    unchanged,
+)
 from transforms.retrieval.small_tables import is_given, rows_at, with_values
 from transforms.settings.search import SearchSettings
 
@@ -36,7 +44,9 @@ def latest_first(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     score = hits.get_column("score").to_numpy(writable=True)
     of_patches = score[is_patch]
     exchanged = np.empty_like(of_patches)
-    exchanged[np.lexsort((-version, ~is_latest, patches))] = of_patches[np.lexsort((-of_patches, patches))]
+    exchanged[np.lexsort((-version, ~is_latest, patches))] = of_patches[
+        np.lexsort((-of_patches, patches))
+    ]
     score[is_patch] = exchanged
     return unchanged(best_first(with_values(hits, score=score)))
 
@@ -54,7 +64,8 @@ def unlike(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 
     A chunk that is nothing but an unmarked quote goes into a hit of the mail it repeats; equal texts
     into the best one; of the postings of a patch the latest among the hits stays. A hit that stays has the
-    best score of those that it replaces. Lists that lack the original keep the copy."""
+    best score of those that it replaces. Lists that lack the original keep the copy.
+    """
     if hits.is_empty():
         return Step(hits, nothing_dropped())
     quoted = hits.select("query", quoted_from="doc_id", _into="chunk_no").unique(

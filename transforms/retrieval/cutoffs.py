@@ -13,8 +13,11 @@ def elbow(scores: Sequence[float], cutoff: float, maximum: int) -> int:
     """How many of the scores, best first, stand before the elbow, `maximum` at most (the ra design, phase 2).
 
     The list ends before the first score that is below `cutoff` times the one before it; a score at exactly that share
-    stays. It ends before the first score that is not above 0, too. A list of one is never cut."""
-    falls = (n for n, score in enumerate(scores) if score <= 0 or (n and score < cutoff * scores[n - 1]))
+    stays. It ends before the first score that is not above 0, too. A list of one is never cut.
+    """
+    falls = (
+        n for n, score in enumerate(scores) if score <= 0 or (n and score < cutoff * scores[n - 1])
+    )
     return min(next(falls, len(scores)) if len(scores) > 1 else len(scores), maximum)
 
 
@@ -31,8 +34,13 @@ def before_elbow(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 def near_enough(hits: pl.DataFrame, column: str, least: float) -> Step:
     """Hits that reach `least` in a column, such as the cosine (the SecondBrain design §5) or the evidence.
 
-    Hits of the lexical search pass: the text has their words, whatever the model makes of them."""
+    Hits of the lexical search pass: the text has their words, whatever the model makes of them.
+    """
     name = "cosine" if column == "vector_score" else column
-    reason = pl.format("{} {} is below {}", pl.lit(name), pl.col(column).round(3), pl.lit(round(least, 3)))
-    table = hits.select(keeps=(pl.col(column) >= least) | pl.col("lexical_rank").is_not_null(), reason=reason)
+    reason = pl.format(
+        "{} {} is below {}", pl.lit(name), pl.col(column).round(3), pl.lit(round(least, 3))
+    )
+    table = hits.select(
+        keeps=(pl.col(column) >= least) | pl.col("lexical_rank").is_not_null(), reason=reason
+    )
     return parted(hits, table.get_column("keeps").to_numpy(), table.get_column("reason"))

@@ -18,7 +18,8 @@ def marginal_order(relevance: np.ndarray, vectors: np.ndarray, diversity: float)
     """The order that takes, each time, the highest (1 - diversity) · relevance - diversity · likeness to the chosen.
 
     Carbonell and Goldstein 1998, lambda = 1 - diversity. Relevance must be in 0 to 1; likeness is the
-    highest cosine to a chosen one, none below 0, so that both are of one scale. Ties keep their order."""
+    highest cosine to a chosen one, none below 0, so that both are of one scale. Ties keep their order.
+    """
     likeness = np.zeros(len(relevance))
     remaining = np.ones(len(relevance), dtype=bool)
     order = []
@@ -34,7 +35,8 @@ def marginal_order(relevance: np.ndarray, vectors: np.ndarray, diversity: float)
 def diversified(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """All hits, those of each query in the order of `marginal_order`; relevance is the scores laid over 0 to 1.
 
-    They have the fact `vector`."""
+    They have the fact `vector`.
+    """
     if hits.is_empty():
         return unchanged(hits)
     parts = []
@@ -55,11 +57,14 @@ def thread_evidence(scores: Sequence[float], words: Sequence[AbstractSet[str]]) 
     none before shows; of equal ones the higher scored comes first (a greedy cover).
 
     >>> thread_evidence([2.0, 1.9, 1.6, 1.2, 0.4], [{"wal", "torn"}, {"wal"}, {"power"}, {"power", "cut"}, {"record"}])
-    [0, 3]"""
+    [0, 3]
+    """
     chosen = [0] if scores else []
     cover = set(words[0]) if scores else set()
     while chosen and len(chosen) < MOST_EVIDENCE:
-        further = [n for n, score in enumerate(scores) if score >= _NEAR * scores[0] and words[n] - cover]
+        further = [
+            n for n, score in enumerate(scores) if score >= _NEAR * scores[0] and words[n] - cover
+        ]
         if not further:
             break
         chosen.append(max(further, key=lambda n: (len(words[n] - cover), -n)))

@@ -27,10 +27,19 @@ _DIAGNOSTIC = (
 """A query that this finds something in is diagnostic."""
 
 FUSED = {
-    "query": pl.Int32, "chunk_no": pl.Int64, "document": pl.Int32, "thread": pl.Int32, "is_mail": pl.Boolean,
-    "score": pl.Float64, "fused_score": pl.Float64, "thread_score": pl.Float64, "lexical_score": pl.Float64,
-    "vector_score": pl.Float64, "lexical_rank": pl.Int32, "vector_rank": pl.Int32,
-}  # fmt: skip
+    "query": pl.Int32,
+    "chunk_no": pl.Int64,
+    "document": pl.Int32,
+    "thread": pl.Int32,
+    "is_mail": pl.Boolean,
+    "score": pl.Float64,
+    "fused_score": pl.Float64,
+    "thread_score": pl.Float64,
+    "lexical_score": pl.Float64,
+    "vector_score": pl.Float64,
+    "lexical_rank": pl.Int32,
+    "vector_rank": pl.Int32,
+}
 """Columns of candidates. `score` orders them; a rank is null if the list of that search does
 not hold the chunk; document and thread are numbers. `thread_score` is the share of the best score of its thread that a
 mail is to receive, and later the share that it received."""
@@ -45,7 +54,8 @@ class Places:
     """The document (mail, note) and the thread of every chunk, as numbers, int32 arrays by chunk number.
 
     A chunk that belongs to no mail (`is_mail`) forms its own thread; `is_page` masks documents that are not chats.
-    `given_members` are the `members`, where they are known already."""
+    `given_members` are the `members`, where they are known already.
+    """
 
     document: np.ndarray
     thread: np.ndarray
@@ -118,21 +128,26 @@ class ExactScores:
     """The scores of all chunks at hand, `allowed` masking those that a filter keeps.
 
     Only chunks with a score above `least` are among the best. A chunk without a vector has the score -inf:
-    it is not a candidate of the vector search, and counts as the least similar chunk where its terms make it one."""
+    it is not a candidate of the vector search, and counts as the least similar chunk where its terms make it one.
+    """
 
     def __init__(self, scores: np.ndarray, allowed: np.ndarray | None, least: float = -np.inf):
         self.scores, self.allowed, self.least = scores, allowed, least
         eligible = scores if allowed is None else scores[allowed]
         if len(eligible) and not np.isfinite(eligible.min()):
             eligible = eligible[np.isfinite(eligible)]
-        self.low, self.high = (float(eligible.min()), float(eligible.max())) if len(eligible) else (0.0, 0.0)
+        self.low, self.high = (
+            (float(eligible.min()), float(eligible.max())) if len(eligible) else (0.0, 0.0)
+        )
 
     def best(self, k: int) -> np.ndarray:
         """The `k` allowed chunks with the highest scores, best first, ties by number."""
         if self.allowed is None and self.least == -np.inf:
             return top_k(self.scores, k)
         eligible = (
-            self.scores > self.least if self.allowed is None else self.allowed & (self.scores > self.least)
+            self.scores > self.least
+            if self.allowed is None
+            else self.allowed & (self.scores > self.least)
         )
         chosen = np.flatnonzero(eligible)
         return chosen[top_k(self.scores[chosen], k)]
@@ -147,15 +162,22 @@ class WholeScores:
 
     A mail of few words that answers a long quote, or a page that says half of a matter in each of two sections, is found by
     all it says. `chunks` are all of these mails (pages), of those that `is_of` masks; the highest score is that of the best
-    of them."""
+    of them.
+    """
 
     def __init__(
-        self, lexical: bm25.TermScores, wholes: bm25.WeighedWholes, document: np.ndarray, is_of: np.ndarray,
+        self,
+        lexical: bm25.TermScores,
+        wholes: bm25.WeighedWholes,
+        document: np.ndarray,
+        is_of: np.ndarray,
         chunks: np.ndarray,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.document, self.is_of = document, is_of
         self.numbers, scores = lexical.of_wholes(chunks, wholes)
-        self.scores = scores * lexical.of(chunks).max(initial=0.0) / (scores.max(initial=0.0) or 1.0)
+        self.scores = (
+            scores * lexical.of(chunks).max(initial=0.0) / (scores.max(initial=0.0) or 1.0)
+        )
 
     def blended(self, chunks: np.ndarray, own: np.ndarray, share: float) -> np.ndarray:
         """The lexical scores of these chunks, which are `own`, with that share of their mail (page), float64."""
@@ -169,12 +191,17 @@ class Fusion:
 
     `lexical` and `vector` are scores of all chunks that a filter keeps; candidates of their own are the best
     `candidates_lexical` and the best `candidates_vector`. `whole` scores mails and pages as a whole, None if that does not
-    count. `logs` masks chunks whose score is weighed by `log_weight`."""
+    count. `logs` masks chunks whose score is weighed by `log_weight`.
+    """
 
     def __init__(
-        self, lexical: QueryScores, vector: QueryScores, settings: SearchSettings, logs: np.ndarray | None = None,
+        self,
+        lexical: QueryScores,
+        vector: QueryScores,
+        settings: SearchSettings,
+        logs: np.ndarray | None = None,
         whole: Callable[[np.ndarray], tuple[WholeScores, WholeScores]] | None = None,
-    ):  # fmt: skip
+    ):
         self.lexical, self.vector, self.settings, self.logs = lexical, vector, settings, logs
         self.by_lexical = lexical.best(settings.candidates_lexical)
         self.by_vector = vector.best(settings.candidates_vector)
@@ -186,7 +213,8 @@ class Fusion:
 
         `blend` weighs both scores, scaled to 0..1 by their minimum and maximum over all allowed chunks; `mail_weight`
         (`page_weight`) of the lexical score is that of the whole mail (page). `rrf` adds 1 / (rrf_k + rank) for each list of
-        candidates that holds the chunk (Cormack, Clarke and Buettcher 2009)."""
+        candidates that holds the chunk (Cormack, Clarke and Buettcher 2009).
+        """
         if self.settings.fusion == "rrf":
             lists = (self.by_lexical, self.by_vector)
             parts = [
@@ -210,12 +238,18 @@ class Fusion:
         """Upper bounds of the scores of these chunks, if the search found none of them itself; reads no vector."""
         if self.settings.fusion == "rrf":
             return np.zeros(len(chunks))
-        nearest = self.vector.of(self.by_vector[-1:]) if len(self.by_vector) else np.array([self.vector.high])
+        nearest = (
+            self.vector.of(self.by_vector[-1:])
+            if len(self.by_vector)
+            else np.array([self.vector.high])
+        )
         return self._blended(chunks, words, nearest)
 
     def _blended(self, chunks: np.ndarray, words: np.ndarray, similar: np.ndarray) -> np.ndarray:
         share = 1 - self.settings.lexical_weight
-        return self._weighed(chunks, words + share * scaled(similar, self.vector.low, self.vector.high))
+        return self._weighed(
+            chunks, words + share * scaled(similar, self.vector.low, self.vector.high)
+        )
 
     def _weighed(self, chunks: np.ndarray, fused: np.ndarray) -> np.ndarray:
         if self.logs is None:
@@ -223,15 +257,20 @@ class Fusion:
         return np.where(self.logs[chunks], _LOG_WEIGHT * fused, fused)
 
 
-def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, places: Places) -> pl.DataFrame:
+def fused_candidates(
+    query: int, fusion: Fusion, allowed: np.ndarray | None, places: Places
+) -> pl.DataFrame:
     """The candidates of one query, best first, ties by chunk number: the columns FUSED.
 
     `allowed` masks the chunks that a filter keeps; the scores know of it. Candidates are those that were found, and
-    with a thread weight all chunks of their threads that could be among the `pool` best documents."""
+    with a thread weight all chunks of their threads that could be among the `pool` best documents.
+    """
     settings, hits = fusion.settings, fusion.chunks
     if not len(hits):
         return pl.DataFrame(schema=FUSED)
-    chosen, threads = with_threads(hits, allowed, places) if settings.thread_weight else (hits, hits)
+    chosen, threads = (
+        with_threads(hits, allowed, places) if settings.thread_weight else (hits, hits)
+    )
     lexical = fusion.lexical.of(chosen)
     words = fusion.words(chosen, lexical)
     if settings.thread_weight:
@@ -244,11 +283,17 @@ def fused_candidates(query: int, fusion: Fusion, allowed: np.ndarray | None, pla
     fused = fusion.of(chosen, words, similar)
     order = np.lexsort((chosen, -fused))
     columns: dict[str, np.ndarray] = {
-        "query": np.full(len(chosen), query, dtype=np.int32), "chunk_no": chosen.astype(np.int64),
-        "document": places.document[chosen], "thread": places.thread[chosen], "is_mail": places.is_mail[chosen],
-        "score": fused, "fused_score": fused, "thread_score": np.full(len(chosen), float(settings.thread_weight)),
-        "lexical_score": lexical, "vector_score": similar,
-    }  # fmt: skip
+        "query": np.full(len(chosen), query, dtype=np.int32),
+        "chunk_no": chosen.astype(np.int64),
+        "document": places.document[chosen],
+        "thread": places.thread[chosen],
+        "is_mail": places.is_mail[chosen],
+        "score": fused,
+        "fused_score": fused,
+        "thread_score": np.full(len(chosen), float(settings.thread_weight)),
+        "lexical_score": lexical,
+        "vector_score": similar,
+    }
     series = [pl.Series(name, values[order]) for name, values in columns.items()]
     for name, ordered in (("lexical_rank", fusion.by_lexical), ("vector_rank", fusion.by_vector)):
         ranks = _ranks(chosen, ordered)[order]
@@ -267,7 +312,11 @@ def with_threads(
     steps = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     chosen = chunks[np.repeat(starts[threads], sizes) + steps]
     numbers = np.repeat(np.arange(len(threads)), sizes)
-    return (chosen, numbers) if allowed is None else (chosen[allowed[chosen]], numbers[allowed[chosen]])
+    return (
+        (chosen, numbers)
+        if allowed is None
+        else (chosen[allowed[chosen]], numbers[allowed[chosen]])
+    )
 
 
 def _within_reach(
@@ -288,7 +337,9 @@ def _within_reach(
     is_hit = fusion.chunks[places_found] == chosen
     score = fusion.at_most(chosen, words)
     is_exact = is_hit.copy()
-    score[is_exact] = fusion.of(chosen[is_exact], words[is_exact], fusion.vector.of(chosen[is_exact]))
+    score[is_exact] = fusion.of(
+        chosen[is_exact], words[is_exact], fusion.vector.of(chosen[is_exact])
+    )
     while True:
         reach = _with_share(score, threads, settings.thread_weight)
         first = np.argpartition(-reach, depth - 1)[:depth]
@@ -338,5 +389,6 @@ def _ranks(chosen: np.ndarray, ordered: np.ndarray) -> np.ndarray:
 def scaled(scores: np.ndarray, low: float, high: float) -> np.ndarray:
     """Scores with `low` at 0 and `high` at 1; where all are equal, 1 if they are above 0.
 
-    The only hit that a filter leaves is the best there is, and not worth nothing."""
+    The only hit that a filter leaves is the best there is, and not worth nothing.
+    """
     return (scores - low) / (high - low) if high > low else np.full(len(scores), float(high > 0))

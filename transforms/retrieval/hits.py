@@ -19,14 +19,18 @@ DROPPED = {"query": pl.Int32, "chunk_no": pl.Int64, "reason": pl.String, "into":
 
 
 ORIGIN: dict[str, pl.DataType | type[pl.DataType]] = {
-    "doc_id": pl.String, "checksum": pl.String, "quoted_from": pl.String,
-}  # fmt: skip
+    "doc_id": pl.String,
+    "checksum": pl.String,
+    "quoted_from": pl.String,
+}
 """The facts by which a stage knows that two chunks say the same. `quoted_from` is the mail that a chunk repeats and
 nothing else."""
 
 REVISION: dict[str, pl.DataType | type[pl.DataType]] = {
-    "revision": pl.Int32, "version": pl.Int64, "is_latest": pl.Boolean,
-}  # fmt: skip
+    "revision": pl.Int32,
+    "version": pl.Int64,
+    "is_latest": pl.Boolean,
+}
 """The facts by which a stage knows the latest posting of a patch: `revision` is a number that all of them have, null for
 other chunks."""
 
@@ -34,7 +38,12 @@ FACTS: dict[str, pl.DataType | type[pl.DataType]] = {
     "source": pl.String,
     "path": pl.List(
         pl.Struct(
-            {"node_id": pl.String, "parent_id": pl.String, "depth": pl.Int64, "sibling_count": pl.Int64}
+            {
+                "node_id": pl.String,
+                "parent_id": pl.String,
+                "depth": pl.Int64,
+                "sibling_count": pl.Int64,
+            }
         )
     ),
     **ORIGIN,
@@ -104,7 +113,9 @@ def nothing_dropped() -> pl.DataFrame:
 
 def groups(hits: pl.DataFrame, name: str) -> np.ndarray:
     """A number for each hit: the same for hits of one query that have the same number in a column."""
-    queries, numbers = (hits.get_column(column).to_numpy().astype(np.int64) for column in ("query", name))
+    queries, numbers = (
+        hits.get_column(column).to_numpy().astype(np.int64) for column in ("query", name)
+    )
     return np.unique(queries << 32 | numbers, return_inverse=True)[1]
 
 
@@ -126,7 +137,9 @@ def place() -> pl.Expr:
 
 def from_candidates(fused: pl.DataFrame) -> pl.DataFrame:
     """Candidates (`ranking.FUSED`) with the other columns of HITS, all null."""
-    return fused.hstack([null.new_from_index(0, len(fused)) for null in _no_more(tuple(fused.columns))])
+    return fused.hstack(
+        [null.new_from_index(0, len(fused)) for null in _no_more(tuple(fused.columns))]
+    )
 
 
 @functools.cache

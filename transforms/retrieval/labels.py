@@ -17,7 +17,8 @@ LABELS = ("PASS", "WEAK", NOTHING)
 def evidence(support: np.ndarray, cosine: np.ndarray, usual: np.ndarray) -> np.ndarray:
     """The evidence for hits: the share of the query's words in each plus how far its cosine is from the `usual` one to 1.
 
-    A tenth of the index reaches the usual cosine: it differs by model, language and kind of text."""
+    A tenth of the index reaches the usual cosine: it differs by model, language and kind of text.
+    """
     return np.asarray(support + np.maximum(cosine - usual, 0.0) / (1 - usual))
 
 
@@ -35,7 +36,8 @@ def runtime_label(
     half of the scale; else NO_RESULTS if none reaches `label_weak`, else WEAK.
 
     >>> runtime_label([0.4, 0.9], None, SearchSettings())
-    'PASS'"""
+    'PASS'
+    """
     best = max(evidence, default=0.0)
     passes = best >= settings.label_pass if reranks is None else max(reranks) >= _RERANKED
     if passes:
@@ -43,7 +45,9 @@ def runtime_label(
     return "WEAK" if best >= settings.label_weak else NOTHING
 
 
-def runtime_labels(ranked: pl.DataFrame, queries: Iterable[int], settings: SearchSettings) -> tuple[str, ...]:
+def runtime_labels(
+    ranked: pl.DataFrame, queries: Iterable[int], settings: SearchSettings
+) -> tuple[str, ...]:
     """The label of each query, of hits as `pipeline.RANKED`; scores of features are none of a model."""
     values, scores, of_query = (
         ranked.get_column(name).to_numpy() for name in ("evidence", "rerank_score", "query")

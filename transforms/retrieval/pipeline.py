@@ -1,7 +1,8 @@
 """From candidates to hits: the stages in their order, each a table of hits to a table of hits and one of dropped hits.
 
 Stages read nothing but their table. The first of them (`pooling`) need no facts; whoever runs the others (`scaling`,
-`finishing`) puts the facts that `facts` names beside the hits, once, and reranks between the two."""
+`finishing`) puts the facts that `facts` names beside the hits, once, and reranks between the two.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
@@ -28,9 +29,25 @@ from transforms.retrieval.small_tables import with_values
 from transforms.settings.search import SearchSettings
 
 STAGES = (
-    "lexical", "vector", "fused", "gated", "threads", "documents", "pool", "latest", "sources", "lifted", "reranked",
-    "units", "elbow", "aggregated", "unique", "diverse", "one_per_thread", "final",
-)  # fmt: skip
+    "lexical",
+    "vector",
+    "fused",
+    "gated",
+    "threads",
+    "documents",
+    "pool",
+    "latest",
+    "sources",
+    "lifted",
+    "reranked",
+    "units",
+    "elbow",
+    "aggregated",
+    "unique",
+    "diverse",
+    "one_per_thread",
+    "final",
+)
 """The names of the lists of a search. The first three are candidates: of both kinds, and all of them by fused score.
 `final` is the result of the search. A new stage adds its name, and evaluations measure its list with the others."""
 
@@ -38,7 +55,8 @@ STAGES = (
 def in_order(names: Collection[str]) -> list[str]:
     """The names of the lists that a search made, in its order.
 
-    The order of STAGES, but for a search that scales scores by source: it gathers sections before the elbow."""
+    The order of STAGES, but for a search that scales scores by source: it gathers sections before the elbow.
+    """
     order = [name for name in STAGES if name in names]
     if {"sources", "aggregated", "elbow"} <= set(names):
         order.remove("aggregated")
@@ -51,11 +69,15 @@ RANKED: dict[str, pl.DataType | type[pl.DataType]] = {
     "rank": pl.Int32,
     "chunk_no": pl.Int64,
     **{
-        name: HITS[name] for name in ("score", "fused_score", "thread_score", "lexical_score", "vector_score")
+        name: HITS[name]
+        for name in ("score", "fused_score", "thread_score", "lexical_score", "vector_score")
     },
     "support": pl.Float64,
     "evidence": pl.Float64,
-    **{name: HITS[name] for name in ("lexical_rank", "vector_rank", "stands_for", *reranking.RERANKED)},
+    **{
+        name: HITS[name]
+        for name in ("lexical_rank", "vector_rank", "stands_for", *reranking.RERANKED)
+    },
 }
 """Columns of the result of a search, by query and rank. `support` is the share of the words of the query that the
 chunk holds, rare ones weighing more, 0 to 1; labels go by `evidence` (`labels.evidence`)."""
@@ -84,12 +106,15 @@ def pooling(settings: SearchSettings) -> list[SearchStage]:
     """The stages from all candidates to a bounded number of them, which read no facts.
 
     They take the best hits of each document before a stage that looks at a bounded number of hits;
-    behind it if a stage gathers parts to sections, which needs them all."""
+    behind it if a stage gathers parts to sections, which needs them all.
+    """
     least = settings.similarity_threshold
     return _switched_on(
         (
             least is not None,
-            SearchStage("gated", lambda hits, _: cutoffs.near_enough(hits, "vector_score", least or 0)),
+            SearchStage(
+                "gated", lambda hits, _: cutoffs.near_enough(hits, "vector_score", least or 0)
+            ),
         ),
         (settings.thread_weight > 0, SearchStage("threads", with_thread_share)),
         (settings.aggregation == "off", _DOCUMENTS),
@@ -113,7 +138,10 @@ def finishing(settings: SearchSettings) -> list[SearchStage]:
         (settings.cutoff_ratio is not None, SearchStage("elbow", cutoffs.before_elbow)),
         (gathers == "after_elbow", _AGGREGATED),
         (gathers != "off", _DOCUMENTS),
-        (settings.collapse_duplicates, SearchStage("unique", collapse.unlike, (*ORIGIN, *REVISION))),
+        (
+            settings.collapse_duplicates,
+            SearchStage("unique", collapse.unlike, (*ORIGIN, *REVISION)),
+        ),
         (settings.diversity > 0, SearchStage("diverse", diversity.diversified, ("vector",))),
         (settings.collapse_threads, SearchStage("one_per_thread", collapse.best_of_threads)),
         (True, SearchStage("final", limited)),
@@ -143,8 +171,11 @@ def started(fused: pl.DataFrame, report: Report | None = None) -> StageResult:
 
 
 def through(
-    progress: StageResult, stages: Sequence[SearchStage], settings: SearchSettings, report: Report | None = None,
-) -> StageResult:  # fmt: skip
+    progress: StageResult,
+    stages: Sequence[SearchStage],
+    settings: SearchSettings,
+    report: Report | None = None,
+) -> StageResult:
     """The progress behind further stages; `report` gets the list of each of them."""
     hits, dropped = progress.hits, list(progress.dropped)
     for stage in stages:
@@ -160,21 +191,24 @@ def constituents(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.Data
     """The chunks that hits replace: query, into (the chunk of a hit), chunk_no and reason, in this order.
 
     `dropped` has the rows that each stage dropped, in their order. A chunk that went into a hit that later went into
-    another belongs to that one. Rows that only say that a document has more such chunks are left out."""
+    another belongs to that one. Rows that only say that a document has more such chunks are left out.
+    """
     chains = nothing_dropped()
     for drops in dropped:
         if drops.get_column("into").null_count() == len(drops):
             continue
         merged = drops.drop_nulls("into")
         onward = merged.select("query", into="chunk_no", _further="into")
-        chains = chains.join(onward, on=["query", "into"], how="left", maintain_order="left").with_columns(
-            into=pl.coalesce("_further", "into")
-        )
+        chains = chains.join(
+            onward, on=["query", "into"], how="left", maintain_order="left"
+        ).with_columns(into=pl.coalesce("_further", "into"))
         chains = pl.concat([chains.drop("_further"), merged])
     if chains.is_empty():
         return chains
     hit_chunks = hits.select("query", into="chunk_no")
-    return chains.join(hit_chunks, on=["query", "into"], how="semi").sort("query", "into", "chunk_no")
+    return chains.join(hit_chunks, on=["query", "into"], how="semi").sort(
+        "query", "into", "chunk_no"
+    )
 
 
 def with_thread_share(hits: pl.DataFrame, settings: SearchSettings) -> Step:
@@ -195,7 +229,9 @@ def pooled(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 def by_source(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     """Hits, with the fact `source`, with scores divided by the best one of their source, where that is above 0."""
     best = pl.col("score").max().over("query", "source")
-    scaled = hits.with_columns(score=pl.when(best > 0).then(pl.col("score") / best).otherwise("score"))
+    scaled = hits.with_columns(
+        score=pl.when(best > 0).then(pl.col("score") / best).otherwise("score")
+    )
     return unchanged(best_first(scaled))
 
 

@@ -17,7 +17,11 @@ _ROWS_AT_ONCE = 1 << 21
 _STATED = ("text", "quote")
 """The fields of a chunk with inferred quotes that `context_terms` has."""
 _SCHEMA = pa.schema(
-    [("term_id", pa.int32()), ("chunk_no", pa.int32()), *((f"{f}_tf", pa.uint16()) for f in bm25.FIELDS)]
+    [
+        ("term_id", pa.int32()),
+        ("chunk_no", pa.int32()),
+        *((f"{f}_tf", pa.uint16()) for f in bm25.FIELDS),
+    ]
 )
 
 
@@ -25,7 +29,8 @@ class Run(NamedTuple):
     """Rows of `terms` in order of term and chunk.
 
     `terms` are the distinct terms, ascending; the rows of the term at place p are `starts[p]` to `starts[p + 1]` of
-    `chunks` (the chunk's number, int32) and `counts` (place in `lexical.FIELDS` << 16 | frequency, uint32)."""
+    `chunks` (the chunk's number, int32) and `counts` (place in `lexical.FIELDS` << 16 | frequency, uint32).
+    """
 
     terms: pl.Series
     starts: np.ndarray
@@ -42,27 +47,40 @@ class Range(NamedTuple):
 
 
 def posting_run(
-    rows: pa.Table, chunk_ids: pa.Array, numbers: np.ndarray, restated: pa.Array, lengths: np.ndarray
+    rows: pa.Table,
+    chunk_ids: pa.Array,
+    numbers: np.ndarray,
+    restated: pa.Array,
+    lengths: np.ndarray,
 ) -> Run:
     """Those rows of a `terms` table that are of the chunks `chunk_ids`, whose numbers are `numbers`.
 
     Text and quote of the chunks `restated` are left out. Frequencies are added to `lengths` (int32, fields × chunks).
-    Text columns may be dictionaries, which is several times faster."""
+    Text columns may be dictionaries, which is several times faster.
+    """
     import pyarrow.compute as pc  # takes 25 ms, which a search does without
 
     chunk, field, term = (_encoded(rows.column(n)) for n in ("chunk_id", "field", "term"))
     of_row, fields = chunk.indices.to_numpy(), field.indices.to_numpy()
     place = pc.fill_null(pc.index_in(chunk.dictionary, value_set=chunk_ids), -1).to_numpy()
     is_restated = pc.is_in(chunk.dictionary, value_set=restated).to_numpy(zero_copy_only=False)
-    is_stated = pc.is_in(field.dictionary, value_set=pa.array(_STATED)).to_numpy(zero_copy_only=False)
+    is_stated = pc.is_in(field.dictionary, value_set=pa.array(_STATED)).to_numpy(
+        zero_copy_only=False
+    )
     is_retained = (place[of_row] >= 0) & ~(is_restated[of_row] & is_stated[fields])
     of_row = place[of_row[is_retained]]
-    fields = pc.index_in(field.dictionary, value_set=pa.array(bm25.FIELDS)).to_numpy()[fields[is_retained]]
+    fields = pc.index_in(field.dictionary, value_set=pa.array(bm25.FIELDS)).to_numpy()[
+        fields[is_retained]
+    ]
     tf = np.minimum(rows.column("tf").to_numpy()[is_retained], _MOST)
     size = (len(bm25.FIELDS), len(numbers))
-    sums = np.bincount(fields.astype(np.int64) * size[1] + of_row, weights=tf, minlength=size[0] * size[1])
+    sums = np.bincount(
+        fields.astype(np.int64) * size[1] + of_row, weights=tf, minlength=size[0] * size[1]
+    )
     lengths[:, numbers] += sums.reshape(size).astype(lengths.dtype)
-    codes, terms = _ranked(term.indices.to_numpy()[is_retained], pl.Series(term.dictionary, dtype=pl.String))
+    codes, terms = _ranked(
+        term.indices.to_numpy()[is_retained], pl.Series(term.dictionary, dtype=pl.String)
+    )
     chunks = numbers[of_row].astype(np.int32)
     order = np.argsort(codes.astype(np.int64) << _HALF | chunks)
     starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(terms)))])
@@ -99,7 +117,10 @@ def term_numbers(terms: Sequence[pl.Series]) -> tuple[pl.Series, list[np.ndarray
 
 
 def ranges(
-    term_count: int, numbers: Sequence[np.ndarray], starts: Sequence[np.ndarray], rows: int = _ROWS_AT_ONCE
+    term_count: int,
+    numbers: Sequence[np.ndarray],
+    starts: Sequence[np.ndarray],
+    rows: int = _ROWS_AT_ONCE,
 ) -> Iterator[Range]:
     """All terms in ranges of about `rows` rows; a term is never cut."""
     counts = np.zeros(term_count, dtype=np.int64)
@@ -112,11 +133,16 @@ def ranges(
         yield Range(first, end, tuple((low, high) for low, high in places))
 
 
-def postings(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]) -> pa.RecordBatch:
+def postings(
+    parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]],
+) -> pa.RecordBatch:
     """The postings of parts of runs, in order of term and chunk.
 
-    A part is the numbers of its terms, how many rows each has, and the rows' chunks and counts as in `Run`."""
-    keys = np.concatenate([np.repeat(n, r).astype(np.int64) << _HALF | chunks for n, r, chunks, _ in parts])
+    A part is the numbers of its terms, how many rows each has, and the rows' chunks and counts as in `Run`.
+    """
+    keys = np.concatenate(
+        [np.repeat(n, r).astype(np.int64) << _HALF | chunks for n, r, chunks, _ in parts]
+    )
     counts = np.concatenate([part[3] for part in parts])
     order = np.argsort(keys)
     keys, counts = keys[order], counts[order]
@@ -130,4 +156,6 @@ def postings(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
 
 def no_postings() -> pa.RecordBatch:
     """A batch without rows."""
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in _SCHEMA], schema=_SCHEMA)
+    return pa.RecordBatch.from_arrays(
+        [pa.array([], field.type) for field in _SCHEMA], schema=_SCHEMA
+    )

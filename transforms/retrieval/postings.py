@@ -20,7 +20,8 @@ class Slots:
     """The slot of each chunk: its place in the segments of an index, the first row of the first segment being 0.
 
     `of` and `chunks` have the slot of each chunk number and the chunk number in each slot, GONE where a chunk is not there
-    any more, int32. Where every chunk has its own number for a slot (`are_numbers`), nothing is looked up."""
+    any more, int32. Where every chunk has its own number for a slot (`are_numbers`), nothing is looked up.
+    """
 
     def __init__(self, of: np.ndarray, count: int):
         """`of` has the slot of each chunk by its number; there are `count` slots."""
@@ -69,7 +70,8 @@ class TermSegment:
 
     The postings of the term with number t are `chunks[starts[t]:starts[t + 1]]` (int32, ascending) and the
     same slice of `codes`, the row of `counts` that says how often the term is in each of `bm25.FIELDS`.
-    `lengths` has a row per field: the terms that each chunk holds in it."""
+    `lengths` has a row per field: the terms that each chunk holds in it.
+    """
 
     numbers: TermNumbers
     starts: np.ndarray
@@ -105,7 +107,10 @@ def lookups(
             continue
         if is_marked is None:
             # Marks of a byte stay in the cache of a processor; the numbers are read where there is a mark.
-            is_marked, number_in = np.zeros(slot_count, dtype=bool), np.empty(slot_count, dtype=np.int32)
+            is_marked, number_in = (
+                np.zeros(slot_count, dtype=bool),
+                np.empty(slot_count, dtype=np.int32),
+            )
             is_marked[numbers] = True
             number_in[numbers] = np.arange(len(numbers), dtype=np.int32)
         places = is_marked.take(part.slots).nonzero()[0]
@@ -125,7 +130,9 @@ class Postings:
 
     segments: Sequence[TermSegment]
     slots: Slots
-    gone_terms: GoneTerms = field(default_factory=lambda: GoneTerms({}, np.zeros(0, dtype=np.int64)))
+    gone_terms: GoneTerms = field(
+        default_factory=lambda: GoneTerms({}, np.zeros(0, dtype=np.int64))
+    )
 
     @property
     def chunk_count(self) -> int:
@@ -162,7 +169,9 @@ class Postings:
 
     def _df(self, term: str) -> int:
         if OR in term:
-            return sum(int((self.slots.chunks(part.slots) != GONE).sum()) for part in self.parts(term))
+            return sum(
+                int((self.slots.chunks(part.slots) != GONE).sum()) for part in self.parts(term)
+            )
         number = self.gone_terms.numbers.get(term)
         count = sum(rows.stop - rows.start for _, rows in self._rows(term))
         return count if number is None else count - int(self.gone_terms.counts[number])
@@ -170,7 +179,8 @@ class Postings:
     def parts(self, term: str) -> list[PostingPart]:
         """The postings of a term, those of gone chunks included: of the first segment as they are, of the others as one.
 
-        If there are several terms with OR between them, a chunk is in the postings of the first that it holds."""
+        If there are several terms with OR between them, a chunk is in the postings of the first that it holds.
+        """
         names = term.split(OR)
         parts = self._parts_of(names[0])
         for name in names[1:]:
@@ -186,7 +196,10 @@ class Postings:
             segment, (slot, code) = self.segments[number], self.firsts[number]
             if number:
                 later.append(
-                    (segment.chunks[rows] + np.int32(slot), segment.codes[rows].astype(np.int32) + code)
+                    (
+                        segment.chunks[rows] + np.int32(slot),
+                        segment.codes[rows].astype(np.int32) + code,
+                    )
                 )
             else:
                 parts.append(PostingPart(segment.chunks[rows], segment.codes[rows]))
@@ -198,4 +211,8 @@ class Postings:
     def _rows(self, term: str) -> list[tuple[int, slice]]:
         """The segments that hold a term, and where its postings stand in each."""
         places = ((n, s.starts, s.numbers.get(term)) for n, s in enumerate(self.segments))
-        return [(n, slice(int(starts[t]), int(starts[t + 1]))) for n, starts, t in places if t is not None]
+        return [
+            (n, slice(int(starts[t]), int(starts[t + 1])))
+            for n, starts, t in places
+            if t is not None
+        ]

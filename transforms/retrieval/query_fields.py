@@ -58,7 +58,8 @@ _FACTOR = re.compile(r"\d{1,3}(?:\.\d{1,3})?")
 def time_span(value: str) -> tuple[datetime | None, datetime | None] | None:
     """The half-open span of time (UTC) of `2004`, `2004-05`, `2004-05-17`, `20040517` or `from..to`; None if it is none.
 
-    Both ends are meant as a whole, and in their order: 2004..2006 ends with 2006; one of them may be missing."""
+    Both ends are meant as a whole, and in their order: 2004..2006 ends with 2006; one of them may be missing.
+    """
     first, dots, last = value.partition("..")
     if not dots:
         return _whole(first)
@@ -91,14 +92,17 @@ def bound(name: str, date: str | None, *, is_end: bool = False) -> datetime | No
         return None
     if span := _whole(date):
         return span[is_end]
-    raise QueryError(f"{name} takes dates such as 2024, 2024-05 or 2024-05-17, not {shortened(date)!r}")
+    raise QueryError(
+        f"{name} takes dates such as 2024, 2024-05 or 2024-05-17, not {shortened(date)!r}"
+    )
 
 
 def age(value: str) -> timedelta | None:
     """The time of `30d`, `2w`, `6m` (months of 30 days) or `1y` (365 days); None if it is none.
 
     >>> age("6m").days
-    180"""
+    180
+    """
     match = re.fullmatch(r"(\d{1,4})([dwmy])", value, re.ASCII)
     return match and timedelta(days=int(match[1]) * _DAYS[match[2]])
 
@@ -107,7 +111,8 @@ def size(value: str) -> int | None:
     """The bytes of `5000`, `100K`, `1.5M` or `1G` (of 1,024); None if it is not a size.
 
     >>> size("1.5K")
-    1536"""
+    1536
+    """
     match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,3})?)([kmg]?)", value.lower(), re.ASCII)
     return match and int(float(match[1]) * _BYTES[match[2]])
 
@@ -129,7 +134,8 @@ def unknown_field(word: str, fields: Collection[str]) -> str | None:
     """The fault of a word that looks like a field and is not one; None for a word.
 
     `psql:dump.sql:10:`, `localhost:80`, `mailto:ann` and the id `notes:Ideas.md` are words, `titel:x` and `owner:ann` are
-    not."""
+    not.
+    """
     match = _NAME.match(word)
     if match is None or match[1] in fields or match[1] in _SCHEMES:
         return None
@@ -149,7 +155,8 @@ def unknown_field(word: str, fields: Collection[str]) -> str | None:
 def is_pattern(word: str) -> bool:
     """True for `vacuu*`, `inde*s` and `vacum~`, which stand for the words of the index that they are like.
 
-    Wildcards follow three letters; a word with slips is in small letters, unlike HEAD~1."""
+    Wildcards follow three letters; a word with slips is in small letters, unlike HEAD~1.
+    """
     if word.islower() and _FUZZY.fullmatch(word):
         return True
     return word not in _POINTERS and _WILDCARD.fullmatch(word) is not None
@@ -164,7 +171,8 @@ def slips(word: str) -> int:
     """How many slips a word of so many letters may have.
 
     >>> slips("vacum"), slips("vaccuuming")
-    (1, 2)"""
+    (1, 2)
+    """
     return 1 if len(word) < _LONG else 2
 
 
@@ -178,7 +186,8 @@ def boosted(word: str) -> tuple[str, str]:
     """A word and the factor behind it: `vacuum^2` has one; the factor of 10^6, e^2 and others is empty.
 
     >>> boosted("vacuum^2.5"), boosted("e^2")
-    (('vacuum', '2.5'), ('e^2', ''))"""
+    (('vacuum', '2.5'), ('e^2', ''))
+    """
     before, _, factor = word.rpartition("^")
     is_factor = len(before) >= _SHORTEST_NAME and before[0].isalpha() and _FACTOR.fullmatch(factor)
     return (before, factor) if is_factor else (word, "")
@@ -192,13 +201,19 @@ def factor_at(query: str, at: int) -> re.Match[str] | None:
 def has_operators(unquoted: str) -> bool:
     """True if AND, OR and NOT may be operators: not in SQL, nor in a text that is in capitals as a whole."""
     is_upper = unquoted == unquoted.upper() and len(unquoted.split()) > 4
-    return not (_SQL.search(unquoted) or (is_upper and re.search(r"\w", _JOINING.sub("", unquoted))))
+    return not (
+        _SQL.search(unquoted) or (is_upper and re.search(r"\w", _JOINING.sub("", unquoted)))
+    )
 
 
 def operator(query: str, at: int) -> re.Match[str] | None:
     """AND, OR or NOT at this place; NOT NULL and the like are words, and so is NOT at the end."""
     match = _OPERATOR.match(query, at)
-    if match and match[1] == "NOT" and (_CAPITALS.match(query, match.end()) or match.end() == len(query)):
+    if (
+        match
+        and match[1] == "NOT"
+        and (_CAPITALS.match(query, match.end()) or match.end() == len(query))
+    ):
         return None
     return match
 

@@ -1,6 +1,7 @@
 """The parts of a query: the text that ranks, and the conditions that hits must meet.
 
-A text without syntax is taken as it is. docs/search.md describes the language."""
+A text without syntax is taken as it is. docs/search.md describes the language.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ _NEGATED = re.compile(r"-(?=[\"(]|[^\W\d_]\w{2,}+(?![^\s]*=))")
 class Leaf:
     """One thing that is looked for: `value` in `field`; `exact` if it is between quotes.
 
-    `query` and `position` (character) say where it is."""
+    `query` and `position` (character) say where it is.
+    """
 
     field: str
     value: str
@@ -96,7 +98,8 @@ class Query:
 
     `factors` has the weights of some words of the text, and `patterns` those of the words of the index that a pattern
     matches; they rank as well. `identifier` is the query if it could be the id of a mail, document or chunk, without
-    angle brackets."""
+    angle brackets.
+    """
 
     original: str
     text: str
@@ -129,13 +132,16 @@ def storable(text: str) -> str:
 def parsed_query(text: str) -> Query:
     """The query in `text`; QueryError if it is too long or holds syntax that cannot be understood.
 
-    A text of several lines is pasted, and so taken as it is."""
+    A text of several lines is pasted, and so taken as it is.
+    """
     stripped = (text := checked_query(text)).strip()
     if "\n" in stripped:
         return plain_query(text)
     tokens = list(_tokens(text))
     types = [t.type for t in tokens]
-    if types not in (["PHRASE"], ["PATTERN"]) and (len(types) < 2 or set(types) <= {"WORD", "LPAR", "_RPAR"}):
+    if types not in (["PHRASE"], ["PATTERN"]) and (
+        len(types) < 2 or set(types) <= {"WORD", "LPAR", "_RPAR"}
+    ):
         bare = stripped.removeprefix("<").removesuffix(">")
         return replace(plain_query(text), identifier=bare or None)
     try:
@@ -161,14 +167,17 @@ def _tokens(query: str) -> Iterator[Token]:
     """The tokens of a query; a text without syntax is a WORD.
 
     Quotes, parentheses, `-` and fields count at the start of a word alone, so that f(x), 5" and
-    std::vector are words. A parenthesis closes the one opened last, inside of a word or before it."""
+    std::vector are words. A parenthesis closes the one opened last, inside of a word or before it.
+    """
     has_operators, at = query_fields.has_operators(re.sub(r'"[^"]*"', "", query)), 0
     groups: list[int | None] = []  # position of a group; None for a parenthesis inside of a word
     while at < len(query):
         begins = at == 0 or query[at - 1].isspace() or query[at - 1] in "(-:"
         if query[at].isspace():
             at += 1
-        elif sign := (_opening(query, at, has_operators) if begins else None) or _closing(query, at, groups):
+        elif sign := (_opening(query, at, has_operators) if begins else None) or _closing(
+            query, at, groups
+        ):
             yield Token(sign.type, sign.text, start_pos=at)
             if sign.type == "LPAR":
                 groups.append(at)
@@ -210,20 +219,30 @@ def _phrase(query: str, at: int) -> _Sign:
     if end < 0 and any(map(str.isalnum, query[at:])):
         raise QuerySyntaxError(query, at, 'this phrase is not closed: add a "')
     inside = query[at + 1 : end] if end > 0 else query[at + 1 :]
-    return _Sign("PHRASE" if any(map(str.isalnum, inside)) else "WORD", inside, at + len(inside) + 2)
+    return _Sign(
+        "PHRASE" if any(map(str.isalnum, inside)) else "WORD", inside, at + len(inside) + 2
+    )
 
 
 def _closing(query: str, at: int, groups: Sequence[int | None]) -> _Sign | None:
     """The sign behind a phrase or group: the factor that it counts by, or the end of a group."""
     if query[at - 1 : at] in ('"', ")") and (match := query_fields.factor_at(query, at)):
         return _Sign("BOOST", match[0], match.end())
-    return _Sign("_RPAR", ")", at + 1) if query[at] == ")" and groups and groups[-1] is not None else None
+    return (
+        _Sign("_RPAR", ")", at + 1)
+        if query[at] == ")" and groups and groups[-1] is not None
+        else None
+    )
 
 
 def _word_tokens(query: str, at: int, end: int, *, begins: bool) -> Iterator[Token]:
     """A word or pattern with the factor behind it; a fault if it `begins` like a field that there is not."""
     word = query[at:end]
-    if begins and query[at - 1 : at] != ":" and (reason := query_fields.unknown_field(word, CONDITIONS)):
+    if (
+        begins
+        and query[at - 1 : at] != ":"
+        and (reason := query_fields.unknown_field(word, CONDITIONS))
+    ):
         raise QuerySyntaxError(query, at, reason)
     word, factor = query_fields.boosted(word) if begins else (word, "")
     yield Token("PATTERN" if query_fields.is_pattern(word) else "WORD", word, start_pos=at)
@@ -372,5 +391,9 @@ def _explained(query: str, tokens: list[Token], unexpected: Token) -> QuerySynta
         elif token.type == "_RPAR":
             depth.pop()
     if depth:
-        return QuerySyntaxError(query, depth[-1].start_pos or 0, "this parenthesis is not closed: add a )")
-    return QuerySyntaxError(query, tokens[-1].start_pos or 0, f"nothing follows {shortened(tokens[-1])!r}")
+        return QuerySyntaxError(
+            query, depth[-1].start_pos or 0, "this parenthesis is not closed: add a )"
+        )
+    return QuerySyntaxError(
+        query, tokens[-1].start_pos or 0, f"nothing follows {shortened(tokens[-1])!r}"
+    )

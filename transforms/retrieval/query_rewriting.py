@@ -68,16 +68,21 @@ def by_rules(query: str, turns: Sequence[str]) -> Standalone:
 
     Names are quoted texts, identifiers, paths, versions, and capitalised words inside of a
     sentence; content words are of four letters or more and not among the usual words of English and German. Pronouns stay:
-    they cost a search nothing."""
+    they cost a search nothing.
+    """
     if not turns or not (re.search(_LEANING, query) or len(query.split()) <= _SHORT_WORDS):
         return Standalone(query, query)
     recent = list(reversed(turns[-_TURNS:]))
     names = [name.strip('“”"`') for turn in recent for name in _NAMES.findall(turn)]
     entities = _new(names, query)[:_ENTITIES]
-    without_addresses = (" ".join(w for w in turn.split() if "@" not in w) for turn in recent[:_WORD_TURNS])
+    without_addresses = (
+        " ".join(w for w in turn.split() if "@" not in w) for turn in recent[:_WORD_TURNS]
+    )
     rest = [_NAMES.sub(" ", turn) for turn in without_addresses]
     words = [w for turn in rest for w in _WORD.findall(turn) if w.lower() not in _FILLERS]
-    return _with(query, query, [*entities, *_new(words, " ".join([query, *entities]))[:_WORDS]], "rules")
+    return _with(
+        query, query, [*entities, *_new(words, " ".join([query, *entities]))[:_WORDS]], "rules"
+    )
 
 
 def by_model(query: str, answer: Rewritten, label: str) -> Standalone:
@@ -95,7 +100,9 @@ def rewriting_prompt(query: str, turns: Sequence[str]) -> dict[str, Any]:
 def _new(names: Sequence[str], query: str) -> list[str]:
     """Distinct names that the query does not hold, in their order."""
     lowered = query.lower()
-    return list({n.lower(): n for n in reversed(names) if n and n.lower() not in lowered}.values())[::-1]
+    return list({n.lower(): n for n in reversed(names) if n and n.lower() not in lowered}.values())[
+        ::-1
+    ]
 
 
 def _with(original: str, query: str, words: Sequence[str], by: str) -> Standalone:

@@ -1,6 +1,7 @@
 """A second look at the best hits: features that need no model, the prompt of a model, and the new order.
 
-This module is pure; models that give scores are in dagster_project/models/language_models.py."""
+This module is pure; models that give scores are in dagster_project/models/language_models.py.
+"""
 
 import re
 from collections import Counter
@@ -20,11 +21,30 @@ from transforms.retrieval.small_tables import arrow_series, is_given, rows_at, w
 from transforms.text.terms import WORD, word_runs
 
 WEIGHTS = {
-    "own": 1.5, "title": 0.1, "opens": 0.5, "phrase": 0.05, "thread": 0.02, "recency": 0.2, "log": 0.05, "brief": 0.2,
+    "own": 1.5,
+    "title": 0.1,
+    "opens": 0.5,
+    "phrase": 0.05,
+    "thread": 0.02,
+    "recency": 0.2,
+    "log": 0.05,
+    "brief": 0.2,
     "asker": 0.5,
-}  # fmt: skip
+}
 """Weights of the parts of a score beside the fused one."""
-PARTS = ("fused", "own", "title", "opens", "phrase", "thread", "recency", "kind", "log", "brief", "asker")
+PARTS = (
+    "fused",
+    "own",
+    "title",
+    "opens",
+    "phrase",
+    "thread",
+    "recency",
+    "kind",
+    "log",
+    "brief",
+    "asker",
+)
 """The parts of a score of features."""
 _IS_SUBJECT = 0.8
 """Share of the words of a query from which a title that holds them is the one that is looked for."""
@@ -46,8 +66,11 @@ _RECENCY = (
 """A query with one of these words asks for news."""
 PART = pl.Struct({"part": pl.String, "value": pl.Float64})
 RERANKED: dict[str, pl.DataType | type[pl.DataType]] = {
-    "reranker": pl.String, "rerank_score": pl.Float64, "rank_before": pl.Int32, "rerank_parts": pl.List(PART),
-}  # fmt: skip
+    "reranker": pl.String,
+    "rerank_score": pl.Float64,
+    "rank_before": pl.Int32,
+    "rerank_parts": pl.List(PART),
+}
 """Columns that reranking adds to ranked hits. All are null if nothing was reranked; behind the hits that
 were looked at, only `rank_before` is given. `reranker` says who gave the score, and why nobody better did."""
 
@@ -56,7 +79,8 @@ class Candidate(NamedTuple):
     """The facts of a hit that reranking reads: its query, rank, score and thread, and of its chunk the rest.
 
     `opens` is true for a mail that is not a reply. `own` is the share of the query that the text says itself (`own_share`),
-    without its quotes; it is not computed for a mail that is not brief."""
+    without its quotes; it is not computed for a mail that is not brief.
+    """
 
     query: int
     rank: int
@@ -95,7 +119,9 @@ def scores_shape(count: int) -> type[Scores]:
     return create_model("Scores", __base__=Scores, scores=(exactly, ...))
 
 
-def passages_prompt(query: str, titles: Sequence[str], texts: Sequence[str], chars: int) -> dict[str, Any]:
+def passages_prompt(
+    query: str, titles: Sequence[str], texts: Sequence[str], chars: int
+) -> dict[str, Any]:
     """The data of a prompt: the query and the first `chars` characters of each passage."""
     passages = [
         {"number": n, "title": title[:chars], "text": text[:chars]}
@@ -113,7 +139,8 @@ def own_share(weights: Mapping[str, float], terms: Collection[str]) -> float:
     """The share of the weight of a query's terms that is of `terms`, those of a text without its surroundings.
 
     >>> own_share({"insulin": 3.0, "cost": 1.0}, {"cost", "cap"})
-    0.25"""
+    0.25
+    """
     names = {name for term in terms for name in term.split(OR)}
     held = sum(w for term, w in weights.items() if not names.isdisjoint(term.split(OR)))
     return held / (sum(weights.values()) or 1.0)
@@ -139,9 +166,12 @@ def features(
     the chunk's kind. `log`: 1 for a log, unless the query is diagnostic. `brief`: how much a reply lacks to _BRIEF
     characters of its author ("Thanks, applied."), times the share of the query's words that they do not say. `asker`: of
     a query that is a question, 1 for later mails of the author of the first mail of a thread, and for that mail if it
-    asks and somebody else of the thread is a candidate."""
+    asks and somebody else of the thread is a candidate.
+    """
     parts: list[tuple[float, ...]] = []
-    for query, of_query in ((n, list(group)) for n, group in groupby(candidates, key=lambda c: c.query)):
+    for query, of_query in (
+        (n, list(group)) for n, group in groupby(candidates, key=lambda c: c.query)
+    ):
         times = [c.effective_at for c in of_query if c.effective_at is not None]
         newest = max(times, default=None) if re.search(_RECENCY, queries[query]) else None
         threads = Counter(c.thread for c in of_query)
@@ -156,13 +186,16 @@ def features(
             in_title = _share(words, _words(c.title))
             age = None if newest is None or c.effective_at is None else newest - c.effective_at
             is_reply = c.is_mail and not c.opens
-            lacking = max(0.0, 1 - len(unquoted(c.text)) / _BRIEF) * (1 - c.own) if is_reply else 0.0
+            lacking = (
+                max(0.0, 1 - len(unquoted(c.text)) / _BRIEF) * (1 - c.own) if is_reply else 0.0
+            )
             of_part = {
                 "fused": (c.score - low) / (high - low) if high > low else 0.0,
                 "own": 0.0 if c.is_mail else weights["own"] * (c.own - mean),
                 "title": weights["title"] * in_title,
                 "opens": weights["opens"] * in_title * (c.opens and in_title >= _IS_SUBJECT),
-                "phrase": weights["phrase"] * _share(pairs, pairwise(_words(f"{c.title} {c.text}"))),
+                "phrase": weights["phrase"]
+                * _share(pairs, pairwise(_words(f"{c.title} {c.text}"))),
                 "thread": weights["thread"] * (1 - 1 / threads[c.thread]),
                 "recency": weights["recency"] * (0.0 if age is None else 0.5 ** (age / _HALF_LIFE)),
                 "kind": _KINDS.get(c.chunk_kind, 0.0),
@@ -182,7 +215,9 @@ def _of_askers(candidates: Sequence[Candidate]) -> set[int]:
     """The ranks of the mails of those who began a thread: later ones, and the first if it asks and somebody else answers."""
     askers = {c.thread: c.author for c in candidates if c.opens and c.is_mail and c.author}
     answered = {c.thread for c in candidates if c.author != askers.get(c.thread, c.author)}
-    opening = {c.rank for c in candidates if c.opens and "?" in c.text and c.content_class == "text"}
+    opening = {
+        c.rank for c in candidates if c.opens and "?" in c.text and c.content_class == "text"
+    }
     later = {c.rank for c in candidates if not c.opens and c.author == askers.get(c.thread)}
     return later | {c.rank for c in candidates if c.rank in opening and c.thread in answered}
 
@@ -229,24 +264,34 @@ def model_scores(candidates: Sequence[Candidate], scores: np.ndarray, label: str
     return _scores(scored, label, scores.astype(np.float64), none)
 
 
-def _scores(candidates: Sequence[Candidate], label: str, score: np.ndarray, parts: pl.Series) -> pl.DataFrame:
+def _scores(
+    candidates: Sequence[Candidate], label: str, score: np.ndarray, parts: pl.Series
+) -> pl.DataFrame:
     places = np.array([(c.query, c.rank) for c in candidates], dtype=np.int32).reshape(-1, 2)
-    return pl.DataFrame([
-        pl.Series("query", places[:, 0]), pl.Series("rank", places[:, 1]),
-        pl.Series("reranker", [label] * len(candidates), pl.String), pl.Series("rerank_score", score), parts,
-    ])  # fmt: skip
+    return pl.DataFrame(
+        [
+            pl.Series("query", places[:, 0]),
+            pl.Series("rank", places[:, 1]),
+            pl.Series("reranker", [label] * len(candidates), pl.String),
+            pl.Series("rerank_score", score),
+            parts,
+        ]
+    )
 
 
 def unranked(ranked: pl.DataFrame) -> pl.DataFrame:
     """`ranked` with the columns RERANKED, all null."""
-    return ranked.with_columns(pl.lit(None, dtype=kind).alias(name) for name, kind in RERANKED.items())
+    return ranked.with_columns(
+        pl.lit(None, dtype=kind).alias(name) for name, kind in RERANKED.items()
+    )
 
 
 def on_one_scale(hits: pl.DataFrame) -> pl.DataFrame:
     """Hits whose `score` is that of the reranker, where it gave one; the others keep theirs, made smaller in
     one proportion (below 0: by one amount) where they would stand above the lowest of those.
 
-    A score of features is one between the lowest and the highest score of the hits that it was given to."""
+    A score of features is one between the lowest and the highest score of the hits that it was given to.
+    """
     score, queries = (hits.get_column(c).to_numpy() for c in ("score", "query"))
     again = hits.get_column("rerank_score").to_numpy(writable=True)
     by_features = is_given(hits.get_column("rerank_parts"))
@@ -272,12 +317,16 @@ def _one_scale(score: np.ndarray, again: np.ndarray, by_features: np.ndarray) ->
 def reordered(ranked: pl.DataFrame, scores: pl.DataFrame, limit: int) -> pl.DataFrame:
     """The first `limit` hits of each query in the order of the scores, ranks from 1, with the columns RERANKED.
 
-    Hits without a score follow those that have one. Ties keep their order."""
+    Hits without a score follow those that have one. Ties keep their order.
+    """
     queries, before = (ranked.get_column(name).to_numpy() for name in ("query", "rank"))
     of_scores, ranks = (scores.get_column(name).to_numpy() for name in ("query", "rank"))
     scored = np.searchsorted(queries, of_scores) + ranks - 1
     again, row = np.full(len(ranked), -np.inf), np.full(len(ranked), -1)
-    again[scored], row[scored] = scores.get_column("rerank_score").to_numpy(), np.arange(len(scored))
+    again[scored], row[scored] = (
+        scores.get_column("rerank_score").to_numpy(),
+        np.arange(len(scored)),
+    )
     order = np.lexsort((before, -again, queries))
     of_query = queries[order]
     rank = (1 + np.arange(len(order)) - np.searchsorted(of_query, of_query)).astype(np.int32)
@@ -285,4 +334,6 @@ def reordered(ranked: pl.DataFrame, scores: pl.DataFrame, limit: int) -> pl.Data
     rows = arrow_series("row", pa.array(row[order].astype(np.uint32), mask=row[order] < 0))
     frame = scores[:, ["reranker", "rerank_score", "rerank_parts"]][rows]
     columns = {column.name: column for column in frame} | {"rank_before": before[order]}
-    return with_values(rows_at(ranked, order), rank=rank, **{name: columns[name] for name in RERANKED})
+    return with_values(
+        rows_at(ranked, order), rank=rank, **{name: columns[name] for name in RERANKED}
+    )

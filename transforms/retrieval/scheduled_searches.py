@@ -40,7 +40,7 @@ def search_results(
             run_id=pl.lit(run_id),
             searched_at=pl.lit(searched_at),
             index_version=pl.lit(answers.version),
-        )  # fmt: skip
+        )
     )
     return SEARCH_RESULTS.conform(rows.select(SEARCH_RESULTS.names).to_arrow())
 

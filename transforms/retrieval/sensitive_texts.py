@@ -18,7 +18,8 @@ _FOLDS, _RIDGE = 10, 1.0
 def read_labels(text: str, name: str) -> dict[str, str]:
     """The label of each id of a file: a line has an id, a tab and a label; other columns, empty lines and # are left out.
 
-    SettingsError names the line that is not so."""
+    SettingsError names the line that is not so.
+    """
     labels: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.startswith("#"):
@@ -31,14 +32,17 @@ def read_labels(text: str, name: str) -> dict[str, str]:
     return labels
 
 
-def alike(count: int, texts: np.ndarray, vectors: np.ndarray, is_sensitive: Mapping[int, bool]) -> np.ndarray:
+def alike(
+    count: int, texts: np.ndarray, vectors: np.ndarray, is_sensitive: Mapping[int, bool]
+) -> np.ndarray:
     """Which of `count` texts are like the sensitive examples, bool by number of the text.
 
     `texts` has the number of the text of each vector (rows, dimensions). The score of a text is the highest of its vectors
     by ridge regression on the examples' labels, both kinds of the same weight (Hastie, Tibshirani, Friedman: The Elements
     of Statistical Learning, 3.4.1 and 4.2). The threshold finds FOUND of the sensitive examples or more, if each tenth of
     all is judged by the rest. An example has its label, a text without a vector is sensitive.
-    SettingsError if there are too few examples of a kind."""
+    SettingsError if there are too few examples of a kind.
+    """
     examples = sorted(is_sensitive)
     labels = np.array([is_sensitive[n] for n in examples])
     if min(labels.sum(), (~labels).sum()) < LEAST_EXAMPLES:
@@ -70,7 +74,9 @@ def alike(count: int, texts: np.ndarray, vectors: np.ndarray, is_sensitive: Mapp
 def _threshold(public: np.ndarray, sensitive: np.ndarray) -> float:
     """The score that parts sorted scores best (Youden 1950), among those that find FOUND of the sensitive."""
     candidates = sensitive[: int((1 - FOUND) * len(sensitive)) + 1]
-    parted = np.searchsorted(public, candidates) / len(public) - np.arange(len(candidates)) / len(sensitive)
+    parted = np.searchsorted(public, candidates) / len(public) - np.arange(len(candidates)) / len(
+        sensitive
+    )
     best = candidates[parted.argmax()]
     below = public[public < best]
     return float((best + below[-1]) / 2 if len(below) else best)
@@ -79,7 +85,9 @@ def _threshold(public: np.ndarray, sensitive: np.ndarray) -> float:
 def _weights(vectors: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The weights of the dimensions, and last the constant."""
     rows = np.column_stack([vectors.astype(np.float64), np.ones(len(vectors))])
-    share = np.where(labels > 0, 0.5 / max(1, (labels > 0).sum()), 0.5 / max(1, (labels <= 0).sum()))
+    share = np.where(
+        labels > 0, 0.5 / max(1, (labels > 0).sum()), 0.5 / max(1, (labels <= 0).sum())
+    )
     weighed = rows * share[:, None] * len(rows)
     ridge = _RIDGE * np.eye(rows.shape[1])
     ridge[-1, -1] = 0.0

@@ -16,7 +16,8 @@ def with_values(table: pl.DataFrame, **columns: np.ndarray | pl.Series) -> pl.Da
     """The table with other values in some of its columns, or with more columns.
 
     >>> with_values(pl.DataFrame({"a": [1], "b": [2]}), b=np.array([3]), c=np.array([4])).row(0)
-    (1, 3, 4)"""
+    (1, 3, 4)
+    """
     result, names = table.clone(), table.columns
     for name, values in columns.items():
         series = pl.Series(name, values)

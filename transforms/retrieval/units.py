@@ -40,18 +40,25 @@ def asked_and_said(turn: str) -> tuple[str, str]:
 def once(hits: pl.DataFrame, units: Sequence[Unit]) -> Step:
     """Hits without those that another hit replaces, which gets the better score of the two; windows lend none.
 
-    `units` are some of the hits, query by query and best first; the others stay as they are."""
+    `units` are some of the hits, query by query and best first; the others stay as they are.
+    """
     into: dict[tuple[int, int], tuple[int, str]] = {}
     for query, of_query in groupby(units, key=lambda unit: unit.query):
         into |= {(query, chunk): other for chunk, other in _stand_ins(list(of_query)).items()}
     if not into:
         return unchanged(hits)
-    keys = list(zip(hits.get_column("query").to_list(), hits.get_column("chunk_no").to_list(), strict=True))
+    keys = list(
+        zip(hits.get_column("query").to_list(), hits.get_column("chunk_no").to_list(), strict=True)
+    )
     place = {key: number for number, key in enumerate(keys)}
-    columns = {name: hits.get_column(name).to_numpy(writable=True) for name in ("score", "rerank_score")}
+    columns = {
+        name: hits.get_column(name).to_numpy(writable=True) for name in ("score", "rerank_score")
+    }
     for (query, chunk), (other, reason) in into.items():
         for values in columns.values() if reason != WINDOW else ():
-            values[place[query, other]] = np.fmax(values[place[query, other]], values[place[query, chunk]])
+            values[place[query, other]] = np.fmax(
+                values[place[query, other]], values[place[query, chunk]]
+            )
     targets, reasons = zip(*(into.get(key, (-1, "")) for key in keys), strict=True)
     is_kept = np.array(targets) < 0
     step = parted(with_values(hits, **columns), is_kept, pl.Series(reasons), np.array(targets))
@@ -82,7 +89,9 @@ def follows(turn: Mapping[str, Any], question: Mapping[str, Any]) -> bool:
     """True of the row of the turn of somebody else that is the next one behind a question."""
     if turn["doc_id"] != question["doc_id"] or turn["byte_start"] <= question["byte_end"]:
         return False
-    speaker, asker = (row["text_display"].partition("\n")[0].rpartition(", ")[0] for row in (turn, question))
+    speaker, asker = (
+        row["text_display"].partition("\n")[0].rpartition(", ")[0] for row in (turn, question)
+    )
     gap = turn["byte_start"] - question["byte_end"]
     return bool(gap <= _HEAD + len(speaker.encode()) and speaker != asker)
 

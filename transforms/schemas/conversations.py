@@ -4,7 +4,9 @@ import pyarrow as pa
 
 from transforms.schemas.table import PARTITION, SOURCE, TEXT, TIME, Column, Table, required
 
-WINDOW_ID = required("doc_id", pa.string(), "window of a conversation, as `source:conversation@window`")
+WINDOW_ID = required(
+    "doc_id", pa.string(), "window of a conversation, as `source:conversation@window`"
+)
 CONVERSATION_ID = required("conversation_id", pa.string(), "conversation, as `source:name`")
 
 CONVERSATION_MESSAGES = Table(
@@ -20,19 +22,35 @@ CONVERSATION_MESSAGES = Table(
         required("title", pa.string(), "name of the conversation"),
         required("turn", pa.int64(), "position in the conversation, from 0"),
         required("sent_at", TIME, "time the export gives"),
-        Column("author", pa.string(), "pseudonym of the author, the name where pseudonyms are off; null for system"),
+        Column(
+            "author",
+            pa.string(),
+            "pseudonym of the author, the name where pseudonyms are off; null for system",
+        ),
         required("text", TEXT, "what was said, names of known people replaced by pseudonyms"),
         required("kind", pa.string(), "message, media (without text), deleted or system"),
-        Column("message_key", pa.string(), "id of the message in its program; null if it lacks one"),
-        Column("answers_key", pa.string(),
-            "message_key of the message of the conversation that it answers, or whose thread it belongs to"),
-        Column("answered_turn", pa.int64(),
-            "turn of that message in the conversation, in whatever window; null if the export does not have it"),
+        Column(
+            "message_key", pa.string(), "id of the message in its program; null if it lacks one"
+        ),
+        Column(
+            "answers_key",
+            pa.string(),
+            "message_key of the message of the conversation that it answers, or whose thread it belongs to",
+        ),
+        Column(
+            "answered_turn",
+            pa.int64(),
+            "turn of that message in the conversation, in whatever window; null if the export does not have it",
+        ),
         required("reaction_count", pa.int64(), "reactions, each person's counted"),
         required("is_edited", pa.bool_(), "true if the export says that the text was changed"),
-        required("file_count", pa.int64(), "files that it names, which `attachments` has in the same order"),
+        required(
+            "file_count",
+            pa.int64(),
+            "files that it names, which `attachments` has in the same order",
+        ),
     ),
-)  # fmt: skip
+)
 
 CONVERSATION_WINDOWS = Table(
     "conversation_windows",
@@ -49,7 +67,11 @@ CONVERSATION_WINDOWS = Table(
         required("last_at", TIME, "time of the last entry"),
         required("message_count", pa.int64(), "messages with text"),
         required("author_count", pa.int64(), "people who wrote them"),
-        required("markdown", TEXT, "the messages under headings; offsets of chunks are UTF-8 bytes into it"),
+        required(
+            "markdown",
+            TEXT,
+            "the messages under headings; offsets of chunks are UTF-8 bytes into it",
+        ),
         required("content_hash", pa.string(), "hash of the Markdown"),
     ),
 )
@@ -59,26 +81,46 @@ CONVERSATION_QUERY_CHUNKS = Table(
     "One segment of a window, used as a query.",
     ("query_id",),
     (
-        required("query_id", pa.string(), "hash of window, text and occurrence; no position inside"),
+        required(
+            "query_id", pa.string(), "hash of window, text and occurrence; no position inside"
+        ),
         WINDOW_ID,
         SOURCE,
         PARTITION,
         required("chunk_index", pa.int64(), "position in the window, from 0"),
         required("chunk_count", pa.int64(), "segments of the window"),
         required("token_count", pa.int64(), "tokens of text"),
-        required("overlap_start", pa.int64(), "first byte in the Markdown; bytes before byte_start are repeated"),
-        required("byte_start", pa.int64(), "first byte in the Markdown that the previous segment does not contain"),
+        required(
+            "overlap_start",
+            pa.int64(),
+            "first byte in the Markdown; bytes before byte_start are repeated",
+        ),
+        required(
+            "byte_start",
+            pa.int64(),
+            "first byte in the Markdown that the previous segment does not contain",
+        ),
         required("byte_end", pa.int64(), "byte behind the last"),
         required("text", TEXT, "the segment of the Markdown"),
-        required("text_query", TEXT, "what was said in it, without headings; what is asked with by default"),
+        required(
+            "text_query",
+            TEXT,
+            "what was said in it, without headings; what is asked with by default",
+        ),
     ),
-)  # fmt: skip
+)
 
 
-_WINDOW = required("window_id", pa.string(), "window of a conversation that asked; doc_id of its messages")
-_QUERY = required("query", pa.int64(), "query chunk of the window that found it; -1 for the whole window")
+_WINDOW = required(
+    "window_id", pa.string(), "window of a conversation that asked; doc_id of its messages"
+)
+_QUERY = required(
+    "query", pa.int64(), "query chunk of the window that found it; -1 for the whole window"
+)
 _CHUNK_FOUND = required("chunk_id", pa.string(), "the chunk that was found")
-_DOCUMENT_FOUND = Column("document_id", pa.string(), "Message-ID, document or window that holds the chunk")
+_DOCUMENT_FOUND = Column(
+    "document_id", pa.string(), "Message-ID, document or window that holds the chunk"
+)
 _SIMILARITY = Column("similarity", pa.float64(), "cosine of query and chunk")
 _SCORE = required(
     "score", pa.float64(), "score of the rank: similarity and lexical score, scaled and blended"
@@ -91,8 +133,11 @@ CONVERSATION_CANDIDATES = Table(
     (
         _WINDOW,
         _QUERY,
-        required("rank", pa.int64(),
-            "place among the hits of the query, from 1; 0: the first hit, which too little bears out to be shown"),
+        required(
+            "rank",
+            pa.int64(),
+            "place among the hits of the query, from 1; 0: the first hit, which too little bears out to be shown",
+        ),
         _CHUNK_FOUND,
         _DOCUMENT_FOUND,
         required("source_kind", pa.string(), "message, attachment, document or conversation"),
@@ -106,7 +151,7 @@ CONVERSATION_CANDIDATES = Table(
         ),
         required("fills", pa.bool_(), "true if it may only fill the rest of the budget"),
     ),
-)  # fmt: skip
+)
 
 CONVERSATION_DOCUMENTS = Table(
     "conversation_documents",
@@ -126,11 +171,17 @@ CONVERSATION_DOCUMENTS = Table(
 
 _RECORD = pa.struct(
     [
-        ("chunk_id", pa.string()), ("document_id", pa.string()), ("place", pa.string()),
-        ("title", pa.string()), ("date", TIME), ("similarity", pa.float64()), ("byte_start", pa.int64()),
-        ("byte_end", pa.int64()), ("text", pa.large_string()),
+        ("chunk_id", pa.string()),
+        ("document_id", pa.string()),
+        ("place", pa.string()),
+        ("title", pa.string()),
+        ("date", TIME),
+        ("similarity", pa.float64()),
+        ("byte_start", pa.int64()),
+        ("byte_end", pa.int64()),
+        ("text", pa.large_string()),
     ]
-)  # fmt: skip
+)
 
 CONVERSATION_CONTEXT = Table(
     "conversation_context",
@@ -144,11 +195,17 @@ CONVERSATION_CONTEXT = Table(
         required("result_count", pa.int64(), "candidates over all queries"),
         required("document_count", pa.int64(), "chunks left after dedup"),
         required("final_count", pa.int64(), "passages in the block of related posts"),
-        required("block", TEXT, "the best passages as Markdown under one heading; empty without hits"),
+        required(
+            "block", TEXT, "the best passages as Markdown under one heading; empty without hits"
+        ),
         required("records", pa.list_(_RECORD), "the passages of the block"),
         required(
-            "compiled", TEXT, "the passages that a budget of tokens holds, with citations; empty without hits"
+            "compiled",
+            TEXT,
+            "the passages that a budget of tokens holds, with citations; empty without hits",
         ),
-        required("manifest", TEXT, "JSON of the inputs of `compiled`, from which it can be made again"),
+        required(
+            "manifest", TEXT, "JSON of the inputs of `compiled`, from which it can be made again"
+        ),
     ),
 )

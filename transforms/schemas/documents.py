@@ -13,29 +13,55 @@ DOCUMENTS = Table(
         SOURCE,
         PARTITION,
         required("path", pa.string(), "path below the root of the source, with forward slashes"),
-        required("title", pa.string(),
-            "title of the frontmatter, fields or properties, else the first heading of level 1, else the file name"),
+        required(
+            "title",
+            pa.string(),
+            "title of the frontmatter, fields or properties, else the first heading of level 1, else the file name",
+        ),
         required("has_own_title", pa.bool_(), "false where the title is the file's name"),
-        required("format", pa.string(), "markdown, "
-            "text, rst, html, pdf, docx, pptx, sheet, opendocument, epub, notebook, canvas, calendar, wikitext or picture"),
+        required(
+            "format",
+            pa.string(),
+            "markdown, "
+            "text, rst, html, pdf, docx, pptx, sheet, opendocument, epub, notebook, canvas, calendar, wikitext or picture",
+        ),
         Column("doc_type", pa.string(), "types of the frontmatter, divided by commas"),
         Column("description", pa.string(), "description of the frontmatter"),
-        required("tags", pa.list_(pa.string()), "tags of the frontmatter and of the text, without #"),
+        required(
+            "tags", pa.list_(pa.string()), "tags of the frontmatter and of the text, without #"
+        ),
         required("aliases", pa.list_(pa.string()), "other names the frontmatter gives"),
-        Column("frontmatter", pa.string(), "the frontmatter, or the fields of reStructuredText, as JSON"),
-        Column("created_at", TIME,
-            "time of creation by the frontmatter or the properties of the file, else the day its name begins with"),
+        Column(
+            "frontmatter",
+            pa.string(),
+            "the frontmatter, or the fields of reStructuredText, as JSON",
+        ),
+        Column(
+            "created_at",
+            TIME,
+            "time of creation by the frontmatter or the properties of the file, else the day its name begins with",
+        ),
         Column("modified_at", TIME, "time of change by the frontmatter or the properties"),
-        required("text", TEXT,
-            "stored text: the file's own, or the Markdown made of it; all offsets are UTF-8 bytes into it"),
+        required(
+            "text",
+            TEXT,
+            "stored text: the file's own, or the Markdown made of it; all offsets are UTF-8 bytes into it",
+        ),
         required("body_start", pa.int64(), "first byte behind the frontmatter"),
-        Column("page_starts", pa.list_(pa.int64()), "first byte of each page or slide; null without pages"),
-        Column("picture", TEXT,
-            "of a picture with a vector: the picture, made small, as a `data:` address of PNG or JPEG; null for others"),
+        Column(
+            "page_starts",
+            pa.list_(pa.int64()),
+            "first byte of each page or slide; null without pages",
+        ),
+        Column(
+            "picture",
+            TEXT,
+            "of a picture with a vector: the picture, made small, as a `data:` address of PNG or JPEG; null for others",
+        ),
         required("content_hash", pa.string(), "hash of the text"),
         required("defects", pa.list_(pa.string()), "repaired faults, as short codes"),
     ),
-)  # fmt: skip
+)
 
 DOCUMENT_NODES = Table(
     "document_nodes",
@@ -48,12 +74,18 @@ DOCUMENT_NODES = Table(
         required("depth", pa.int64(), "0 for the document, 1 to 6 for headings"),
         required("position", pa.int64(), "place in the document, from 0"),
         required("title", pa.string(), "text of the heading, or title of the document"),
-        Column("slug", pa.string(), "fragment identifier, unique in the document; null for the document"),
+        Column(
+            "slug",
+            pa.string(),
+            "fragment identifier, unique in the document; null for the document",
+        ),
         required("breadcrumb", pa.string(), "titles from the document down to the node"),
         required("heading_start", pa.int64(), "first byte of the heading; 0 for the document"),
         required("byte_start", pa.int64(), "first byte of the span, behind the heading"),
         required("byte_end", pa.int64(), "byte behind the span, children included"),
-        required("body_end", pa.int64(), "byte behind the node's own text, which begins at byte_start"),
+        required(
+            "body_end", pa.int64(), "byte behind the node's own text, which begins at byte_start"
+        ),
         required("sibling_count", pa.int64(), "children of the parent, this node included"),
     ),
 )
@@ -68,9 +100,12 @@ DOCUMENT_REFERENCES = Table(
         PARTITION,
         required("byte_start", pa.int64(), "first byte of the reference in the stored text"),
         required("byte_end", pa.int64(), "byte behind it"),
-        required("kind", pa.string(),
-            "wiki, embed, markdown, image, url (another scheme or host), or block_id (`^id`, the place itself)"),
+        required(
+            "kind",
+            pa.string(),
+            "wiki, embed, markdown, image, url (another scheme or host), or block_id (`^id`, the place itself)",
+        ),
         required("target", pa.string(), "target of the reference, unescaped; the id for block_id"),
         required("text", pa.string(), "text shown for the reference; empty if none"),
     ),
-)  # fmt: skip
+)

@@ -15,10 +15,13 @@ QUARANTINE = Table(
         required("reason", pa.string(), "code and explanation, as `code: explanation`"),
         Column("message_id", pa.string(), "Message-ID where one is known"),
         required("byte_count", pa.int64(), "bytes that were set aside"),
-        Column("bytes_sha256", pa.string(),
-            "SHA-256 of the bytes that were set aside; null for a lesser copy that came before the fuller one"),
+        Column(
+            "bytes_sha256",
+            pa.string(),
+            "SHA-256 of the bytes that were set aside; null for a lesser copy that came before the fuller one",
+        ),
     ),
-)  # fmt: skip
+)
 
 
 CORPUS_MEASURES = Table(
@@ -30,16 +33,22 @@ CORPUS_MEASURES = Table(
         required("measure", pa.string(), "name of the measure; `weft help concepts` explains each"),
         required("detail", pa.string(), "kind of defect, for parse_defects; else empty"),
         required("numerator", pa.int64(), "how many"),
-        required("denominator", pa.int64(), "of how many; of a sample where the measure is taken from one"),
+        required(
+            "denominator",
+            pa.int64(),
+            "of how many; of a sample where the measure is taken from one",
+        ),
         required("value", pa.float64(), "numerator / denominator, 0 where there are none"),
     ),
 )
 
 
 MEASURE_COUNTS = Table(
-    "measure_counts", "Additions of the mails of one bucket to a measure of their list.",
-    ("list_id", "measure", "detail"), CORPUS_MEASURES.columns[:-1],
-)  # fmt: skip
+    "measure_counts",
+    "Additions of the mails of one bucket to a measure of their list.",
+    ("list_id", "measure", "detail"),
+    CORPUS_MEASURES.columns[:-1],
+)
 
 
 READINESS = Table(
@@ -53,23 +62,45 @@ READINESS = Table(
         SOURCE,
         PARTITION,
         Column("title", pa.string(), "subject, or title"),
-        Column("effective_at", TIME, "time of the mail, of the document's last change, or of the first turn"),
+        Column(
+            "effective_at",
+            TIME,
+            "time of the mail, of the document's last change, or of the first turn",
+        ),
         required("content_hash", pa.string(), "hash of its content, as its own table has it"),
         required("chunk_count", pa.int64(), "chunks of it, those of its attachments included"),
         required("is_searchable", pa.bool_(), "true if it has a chunk, and so can be found"),
         required("excluded_for", pa.list_(pa.string()), "reasons why segments of it have no chunk"),
-        Column("waits_for", pa.string(), "slow lane, where its body or an attachment waits for that; else null"),
-        required("seen_at", TIME,
+        Column(
+            "waits_for",
+            pa.string(),
+            "slow lane, where its body or an attachment waits for that; else null",
+        ),
+        required(
+            "seen_at",
+            TIME,
             "when a build first found the change of its partition's files that brought it; where no build noted that, "
-            "parsed_at"),
-        required("parsed_at", TIME, "when the partition of messages, documents or conversations was written"),
+            "parsed_at",
+        ),
+        required(
+            "parsed_at",
+            TIME,
+            "when the partition of messages, documents or conversations was written",
+        ),
         required("chunked_at", TIME, "when the partition's chunks were written"),
-        Column("embedded_at", TIME, "when the table of all vectors was written; null without a chunk"),
-        required("published_at", TIME,
-            "when the first version that holds it whole was built; while it waits, the last"),
-        required("lag_seconds", pa.float64(), "published_at minus seen_at, 0 where a clock was set back"),
+        Column(
+            "embedded_at", TIME, "when the table of all vectors was written; null without a chunk"
+        ),
+        required(
+            "published_at",
+            TIME,
+            "when the first version that holds it whole was built; while it waits, the last",
+        ),
+        required(
+            "lag_seconds", pa.float64(), "published_at minus seen_at, 0 where a clock was set back"
+        ),
     ),
-)  # fmt: skip
+)
 
 
 EVALUATION_QUERIES = Table(
@@ -81,7 +112,9 @@ EVALUATION_QUERIES = Table(
         required("query", pa.string(), "what is asked"),
         required("tags", pa.list_(pa.string()), "kind of query"),
         required("file", pa.string(), "file it comes from"),
-        required("is_draft", pa.bool_(), "true if a program drafted it and nobody has looked at it"),
+        required(
+            "is_draft", pa.bool_(), "true if a program drafted it and nobody has looked at it"
+        ),
     ),
 )
 
@@ -94,7 +127,11 @@ EVALUATION_RELEVANCE = Table(
         required("entry", pa.int64(), "place in the list of the query, from 0"),
         required("form", pa.string(), "message, thread, node, document, chunk, passage or chat"),
         Column("target", pa.string(), "Message-ID, node, document or chunk; null for chat"),
-        Column("text", pa.string(), "exact text of a passage or of a part of a chat turn; null for others"),
+        Column(
+            "text",
+            pa.string(),
+            "exact text of a passage or of a part of a chat turn; null for others",
+        ),
         required("grade", pa.int64(), "how good the answer is; 0 is wrong"),
         Column("topic", pa.string(), "name of the part of the query that the entry answers"),
     ),
@@ -107,7 +144,11 @@ EVALUATION_RUNS = Table(
     (
         required("profile", pa.string(), "named search settings"),
         required("query_id", pa.string(), "the query"),
-        required("stage", pa.string(), "name of the stage, as `weft help search` has them; final is what is returned"),
+        required(
+            "stage",
+            pa.string(),
+            "name of the stage, as `weft help search` has them; final is what is returned",
+        ),
         required("rank", pa.int64(), "place in the list, from 1"),
         required("chunk_id", pa.string(), "the chunk"),
         required("doc_id", pa.string(), "mail or document of the chunk"),
@@ -117,4 +158,4 @@ EVALUATION_RUNS = Table(
         Column("label", pa.string(), "what the search says of its result; of final hits only"),
         Column("reason", pa.string(), "why the next stage dropped it; null where it stays"),
     ),
-)  # fmt: skip
+)

@@ -15,7 +15,8 @@ class LakeTable:
 
     `partitions` names whose partitions it has: a source type, or an extra that adds to those of one; None for a table
     over the whole lake. `published` is the table of the published file that shows its rows, None without one;
-    `is_input` says that a publish reads it."""
+    `is_input` says that a publish reads it.
+    """
 
     schema: Table
     partitions: str | None = None
@@ -26,26 +27,48 @@ class LakeTable:
 def lake_registry(dimensions: int = ANY_DIMENSIONS) -> dict[str, LakeTable]:
     """Every table of the lake by name, those of partitions in the order of the stages."""
     return {
-        **_partitioned("mail", messages=(mail.MESSAGES, "messages"), attachments=(mail.ATTACHMENTS, "attachments"),
-            quarantine=(operations.QUARANTINE, "quarantine"), message_blocks=(mail.MESSAGE_BLOCKS, "blocks"),
-            message_chunks=(chunks.CHUNKS, "chunks"), message_exclusions=(chunks.EXCLUSIONS, "exclusions"),
-            message_terms=(chunks.TERMS, None), message_references=(mail.MESSAGE_REFERENCES, None),
-            message_trailers=(mail.MESSAGE_TRAILERS, "trailers"), address_uses=(mail.ADDRESS_USES, None)),
-        **_partitioned("documents", documents=(documents.DOCUMENTS, "documents"),
-            document_quarantine=(operations.QUARANTINE, "quarantine"), document_nodes=(documents.DOCUMENT_NODES,
-            "nodes"), document_references=(documents.DOCUMENT_REFERENCES, None), document_chunks=(chunks.CHUNKS,
-            "chunks"), document_exclusions=(chunks.EXCLUSIONS, "exclusions"), document_terms=(chunks.TERMS, None)),
-        **_partitioned("conversations", conversations=(conversations.CONVERSATION_MESSAGES, "conversations"),
-            conversation_attachments=(mail.ATTACHMENTS, "attachments"), conversation_quarantine=(operations.QUARANTINE,
-            "quarantine"), conversation_markdown=(conversations.CONVERSATION_WINDOWS, "conversation_windows"),
+        **_partitioned(
+            "mail",
+            messages=(mail.MESSAGES, "messages"),
+            attachments=(mail.ATTACHMENTS, "attachments"),
+            quarantine=(operations.QUARANTINE, "quarantine"),
+            message_blocks=(mail.MESSAGE_BLOCKS, "blocks"),
+            message_chunks=(chunks.CHUNKS, "chunks"),
+            message_exclusions=(chunks.EXCLUSIONS, "exclusions"),
+            message_terms=(chunks.TERMS, None),
+            message_references=(mail.MESSAGE_REFERENCES, None),
+            message_trailers=(mail.MESSAGE_TRAILERS, "trailers"),
+            address_uses=(mail.ADDRESS_USES, None),
+        ),
+        **_partitioned(
+            "documents",
+            documents=(documents.DOCUMENTS, "documents"),
+            document_quarantine=(operations.QUARANTINE, "quarantine"),
+            document_nodes=(documents.DOCUMENT_NODES, "nodes"),
+            document_references=(documents.DOCUMENT_REFERENCES, None),
+            document_chunks=(chunks.CHUNKS, "chunks"),
+            document_exclusions=(chunks.EXCLUSIONS, "exclusions"),
+            document_terms=(chunks.TERMS, None),
+        ),
+        **_partitioned(
+            "conversations",
+            conversations=(conversations.CONVERSATION_MESSAGES, "conversations"),
+            conversation_attachments=(mail.ATTACHMENTS, "attachments"),
+            conversation_quarantine=(operations.QUARANTINE, "quarantine"),
+            conversation_markdown=(conversations.CONVERSATION_WINDOWS, "conversation_windows"),
             conversation_query_chunks=(conversations.CONVERSATION_QUERY_CHUNKS, None),
-            conversation_chunks=(chunks.CHUNKS, "chunks"), conversation_exclusions=(chunks.EXCLUSIONS, "exclusions"),
-            conversation_terms=(chunks.TERMS, None)),
-        **_partitioned("context", conversation_candidates=(conversations.CONVERSATION_CANDIDATES, None),
+            conversation_chunks=(chunks.CHUNKS, "chunks"),
+            conversation_exclusions=(chunks.EXCLUSIONS, "exclusions"),
+            conversation_terms=(chunks.TERMS, None),
+        ),
+        **_partitioned(
+            "context",
+            conversation_candidates=(conversations.CONVERSATION_CANDIDATES, None),
             conversation_documents=(conversations.CONVERSATION_DOCUMENTS, None),
-            conversation_context=(conversations.CONVERSATION_CONTEXT, None)),
+            conversation_context=(conversations.CONVERSATION_CONTEXT, None),
+        ),
         **_lake_wide(dimensions),
-    }  # fmt: skip
+    }
 
 
 def _partitioned(partitions: str, **tables: tuple[Table, str | None]) -> dict[str, LakeTable]:
@@ -57,23 +80,30 @@ def _partitioned(partitions: str, **tables: tuple[Table, str | None]) -> dict[st
 
 def _lake_wide(dimensions: int) -> dict[str, LakeTable]:
     inputs: dict[str, tuple[Table, str | None]] = {
-        "memberships": (relations.MEMBERSHIPS, "memberships"), "threads": (relations.THREADS, "threads"),
-        "thread_tree": (relations.THREAD_TREE, "thread_tree"), "people": (relations.PEOPLE, "people"),
+        "memberships": (relations.MEMBERSHIPS, "memberships"),
+        "threads": (relations.THREADS, "threads"),
+        "thread_tree": (relations.THREAD_TREE, "thread_tree"),
+        "people": (relations.PEOPLE, "people"),
         "patch_series": (relations.PATCH_SERIES, "patch_series"),
         "inferred_quotes": (relations.INFERRED_QUOTES, "inferred_quotes"),
-        "message_links": (relations.LINKS, "links"), "document_links": (relations.LINKS, "links"),
-        "chunk_context": (chunks.CHUNK_CONTEXT, "chunk_context"), "context_terms": (chunks.TERMS, None),
+        "message_links": (relations.LINKS, "links"),
+        "document_links": (relations.LINKS, "links"),
+        "chunk_context": (chunks.CHUNK_CONTEXT, "chunk_context"),
+        "context_terms": (chunks.TERMS, None),
         "corpus_measures": (operations.CORPUS_MEASURES, "corpus_measures"),
         "embeddings": (chunks.embeddings_table(dimensions), None),
         "embedding_refusals": (chunks.EMBEDDING_REFUSALS, None),
-    }  # fmt: skip
+    }
     other_tables: dict[str, tuple[Table, str | None]] = {
-        "mail_buckets": (relations.MAIL_BUCKETS, None), "compared_replies": (relations.COMPARED_REPLIES, None),
-        "measure_counts": (operations.MEASURE_COUNTS, None), "readiness": (operations.READINESS, "readiness"),
+        "mail_buckets": (relations.MAIL_BUCKETS, None),
+        "compared_replies": (relations.COMPARED_REPLIES, None),
+        "measure_counts": (operations.MEASURE_COUNTS, None),
+        "readiness": (operations.READINESS, "readiness"),
         "evaluation_queries": (operations.EVALUATION_QUERIES, None),
         "evaluation_relevance": (operations.EVALUATION_RELEVANCE, None),
-        "evaluation_runs": (operations.EVALUATION_RUNS, None), "search_results": (search.SEARCH_RESULTS, None),
-    }  # fmt: skip
+        "evaluation_runs": (operations.EVALUATION_RUNS, None),
+        "search_results": (search.SEARCH_RESULTS, None),
+    }
     return {
         name: LakeTable(schema, None, published, is_input=name in inputs)
         for name, (schema, published) in (inputs | other_tables).items()

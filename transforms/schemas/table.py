@@ -37,7 +37,10 @@ class Table:
     def arrow(self) -> pa.Schema:
         """The table as an Arrow schema, comments kept as field metadata."""
         return pa.schema(
-            [pa.field(c.name, c.type, c.nullable, {b"comment": c.comment.encode()}) for c in self.columns]
+            [
+                pa.field(c.name, c.type, c.nullable, {b"comment": c.comment.encode()})
+                for c in self.columns
+            ]
         )
 
     @cached_property
@@ -69,7 +72,8 @@ class Table:
         """`data` with exactly the declared columns, matched by name and cast to type.
 
         Raises SchemaError naming the table and the column when a column is missing,
-        undeclared, of a type that cannot be cast without loss, or null if it must not be."""
+        undeclared, of a type that cannot be cast without loss, or null if it must not be.
+        """
         missing = [n for n in self.names if n not in data.column_names]
         odd = [n for n in data.column_names if n not in set(self.names)]
         if missing or odd:
@@ -100,7 +104,8 @@ def rows_of(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
     """The values of some columns, row by row.
 
     >>> list(rows_of(pa.table({"a": [1, 2], "b": ["x", "y"], "c": [0, 0]}), "b", "a"))
-    [('x', 1), ('y', 2)]"""
+    [('x', 1), ('y', 2)]
+    """
     return zip(*(table[name].to_pylist() for name in names), strict=True)
 
 

@@ -32,10 +32,14 @@ def without_credentials(url: str | None) -> str | None:
     """`url`; ValueError, which does not repeat it, if it carries a name or a password: addresses are printed and stored."""
     # An @ that belongs to a path is written %40; one in a password may stand behind a slash.
     if url and "://" in url and "@" in url:
-        raise ValueError("leave name and password out of the address; the environment is the place for them")
+        raise ValueError(
+            "leave name and password out of the address; the environment is the place for them"
+        )
     return url
 
 
 def digest_of(settings: Mapping[str, StageSettings]) -> str:
     """Hash of several settings by name; the code version of a stage that takes them all is derived from it."""
-    return text_hash(json.dumps({name: s.digest() for name, s in settings.items()}, sort_keys=True))[:12]
+    return text_hash(
+        json.dumps({name: s.digest() for name, s in settings.items()}, sort_keys=True)
+    )[:12]

@@ -28,7 +28,9 @@ class ConversationSettings(StageSettings):
     max_chat_bytes: Internal[int] = Field(
         256 << 20, gt=0, description="bytes of an export; a larger one is set aside"
     )
-    query_tokens: Internal[int] = Field(1800, ge=16, description="tokens of a query chunk (egregora)")
+    query_tokens: Internal[int] = Field(
+        1800, ge=16, description="tokens of a query chunk (egregora)"
+    )
     index: Literal["both", "turns", "windows", "none"] = Field(
         "both", description="the parts of conversations that can be found"
     )
@@ -45,10 +47,16 @@ class ConversationSettings(StageSettings):
 _CONTEXT_PROFILES: dict[str, dict[str, Any]] = {
     "recommended": {},
     "seed": {
-        "strategy": "chunks", "candidates": 5, "mode": "ann", "lexical_weight": 0.0,
-        "pick": "score", "include": "later", "by_parts": False, "dedup_max_per_doc": 1,
+        "strategy": "chunks",
+        "candidates": 5,
+        "mode": "ann",
+        "lexical_weight": 0.0,
+        "pick": "score",
+        "include": "later",
+        "by_parts": False,
+        "dedup_max_per_doc": 1,
     },
-}  # fmt: skip
+}
 
 
 class ContextRule(StageSettings):
@@ -68,18 +76,25 @@ class ContextSettings(StageSettings):
     """How a conversation's context is found and put together.
 
     The profile `seed` follows the egregora design; `recommended` covered most topics in
-    `benchmarks/conversations.py`. A value that the settings file has holds in both."""
+    `benchmarks/conversations.py`. A value that the settings file has holds in both.
+    """
 
-    profile: Literal["recommended", "seed"] = Field("recommended", description="seed: as the egregora design")
+    profile: Literal["recommended", "seed"] = Field(
+        "recommended", description="seed: as the egregora design"
+    )
     strategy: Literal["window", "chunks", "hybrid", "adaptive", "adaptive_tokens", "off"] = Field(
         "chunks",
         description="queries: one for each part of a window, for the window, both, or by its messages or tokens; off: none",
     )
     min_similarity: float | None = Field(
-        None, ge=-1, le=1, description="least cosine of a candidate; unset: 0 (egregora: that of the model)"
+        None,
+        ge=-1,
+        le=1,
+        description="least cosine of a candidate; unset: 0 (egregora: that of the model)",
     )
     where: str = Field(
-        "", description="conditions of the query language on passages, as `source:notes OR kind:message`"
+        "",
+        description="conditions of the query language on passages, as `source:notes OR kind:message`",
     )
     include: Internal[Literal["earlier", "later"]] = "earlier"
     """Texts not later than the conversation and not of it; later (the seed): all but the conversation itself."""
@@ -96,10 +111,13 @@ class ContextSettings(StageSettings):
     pick: Internal[Literal["score", "coverage"]] = "coverage"
     """The best (seed), or the passages that cover most queries."""
     dedup_max_per_doc: int | None = Field(
-        None, gt=0, description="chunks of one document (egregora: 1); unset: as many as the budget holds"
+        None,
+        gt=0,
+        description="chunks of one document (egregora: 1); unset: as many as the budget holds",
     )
     dedup_strategy: Literal["document", "semantic", "none"] = Field(
-        "document", description="no more of a document, no near-equal texts, or every chunk (egregora)"
+        "document",
+        description="no more of a document, no near-equal texts, or every chunk (egregora)",
     )
     expand: Internal[bool] = True
     """Show section or mail around a passage where the budget allows."""

@@ -10,7 +10,9 @@ from transforms.toml_file import toml_file
 
 DOCUMENT_FORMATS: dict[str, str] = toml_file(__name__, "formats.toml")
 """The format of a document by the extension of its file name; a source looks for these."""
-PICTURE_FORMATS = dict.fromkeys(("png", "jpg", "jpeg", "tif", "tiff", "webp", "bmp", "gif"), "picture")
+PICTURE_FORMATS = dict.fromkeys(
+    ("png", "jpg", "jpeg", "tif", "tiff", "webp", "bmp", "gif"), "picture"
+)
 """As DOCUMENT_FORMATS, of files that are read by OCR alone."""
 ISSUE_FORMATS = ("json", "jsonl", "ndjson")
 """Endings of exports of issues, beside Markdown."""
@@ -39,7 +41,10 @@ def _patterns(needs: dict[str, str]) -> dict[str, str]:
 Patterns = Annotated[dict[str, str], AfterValidator(_patterns)]
 """Regular expressions by the name of the fact that they find."""
 _TEXTS = frozenset({"markdown", "text", "rst", "html", "canvas"})
-CONVERTED_FORMATS = (*dict.fromkeys(f for f in DOCUMENT_FORMATS.values() if f not in _TEXTS), "picture")
+CONVERTED_FORMATS = (
+    *dict.fromkeys(f for f in DOCUMENT_FORMATS.values() if f not in _TEXTS),
+    "picture",
+)
 """Formats that are read in a process of their own, in the order of their names in the documentation."""
 
 
@@ -57,7 +62,8 @@ class DocumentSettings(StageSettings):
         "they are not",
     )
     pictures: bool = Field(
-        False, description="with gemini-embedding-2: a vector of each picture of notes, mails and chats"
+        False,
+        description="with gemini-embedding-2: a vector of each picture of notes, mails and chats",
     )
     read_seconds: Internal[float] = Field(120, gt=0)
     """Seconds in which such a file, or one scanned page of it, is read."""
@@ -77,7 +83,13 @@ class DocumentSettings(StageSettings):
 
 _DOCUMENT_PROFILES: dict[str, dict[str, Any]] = {
     "recommended": {},
-    "seed": {"target_chars": 700, "overlap_chars": 100, "min_chars": 100, "context_chars": 0, "strict": True},
+    "seed": {
+        "target_chars": 700,
+        "overlap_chars": 100,
+        "min_chars": 100,
+        "context_chars": 0,
+        "strict": True,
+    },
 }
 
 
@@ -85,10 +97,12 @@ class DocumentChunkSettings(StageSettings):
     """How documents become chunks.
 
     The profile `seed` has the sizes of the SecondBrain design, and the faults of Information Graph's chunker;
-    `recommended` those that found most in `benchmarks/passages.py`. A size that is set holds in both."""
+    `recommended` those that found most in `benchmarks/passages.py`. A size that is set holds in both.
+    """
 
     profile: Literal["recommended", "seed"] = Field(
-        "recommended", description="seed: the sizes of SecondBrain, the faults of Information Graph's chunker"
+        "recommended",
+        description="seed: the sizes of SecondBrain, the faults of Information Graph's chunker",
     )
     chunker: Literal["tree", "sections", "semantic"] = Field(
         "sections",
@@ -97,8 +111,12 @@ class DocumentChunkSettings(StageSettings):
     target_chars: int = Field(700, gt=0, description="sections: longer text is split (SecondBrain)")
     strict: Internal[bool] = False
     """With the chunker `semantic`: with the faults of the original, lost tails included."""
-    overlap_chars: int = Field(0, ge=0, description="characters that a section repeats (SecondBrain: 100)")
-    min_chars: int = Field(100, ge=0, description="a shorter section joins a neighbour (SecondBrain)")
+    overlap_chars: int = Field(
+        0, ge=0, description="characters that a section repeats (SecondBrain: 100)"
+    )
+    min_chars: int = Field(
+        100, ge=0, description="a shorter section joins a neighbour (SecondBrain)"
+    )
     context_chars: Internal[int] = Field(400, ge=0)
     """Around a chunk, searched with it (SecondBrain: 0)."""
     semantic_min_tokens: Internal[int] = Field(250, gt=0)

@@ -11,7 +11,9 @@ class MailSettings(StageSettings):
     """How raw mail becomes messages and attachments."""
 
     max_message_bytes: int = Field(64 << 20, gt=0, description="bytes; a larger mail is set aside")
-    max_archive_bytes: int = Field(4 << 30, gt=0, description="bytes of one archive file after decompression")
+    max_archive_bytes: int = Field(
+        4 << 30, gt=0, description="bytes of one archive file after decompression"
+    )
     max_attachment_bytes: Internal[int] = Field(64 << 20, gt=0)
     """Bytes of a compressed attachment after decompression."""
 
@@ -31,10 +33,18 @@ class ChunkSettings(StageSettings):
         description="pairs: a reply with the quote it answers is a chunk; message: a mail without its quotes, too",
     )
     message_chars: int = Field(2000, gt=0, description="characters; longer authored text is split")
-    recursive_chars: int = Field(8000, gt=0, description="characters; longer text is split by sentences, too")
-    overlap_chars: int = Field(300, ge=0, description="characters that a piece repeats (pginbox: 200 to 400)")
-    anchor_chars: int = Field(800, gt=0, description="characters of the quote before a reply (pginbox)")
-    anchor_chars_short: int = Field(1500, gt=0, description="the same before a short reply (pginbox)")
+    recursive_chars: int = Field(
+        8000, gt=0, description="characters; longer text is split by sentences, too"
+    )
+    overlap_chars: int = Field(
+        300, ge=0, description="characters that a piece repeats (pginbox: 200 to 400)"
+    )
+    anchor_chars: int = Field(
+        800, gt=0, description="characters of the quote before a reply (pginbox)"
+    )
+    anchor_chars_short: int = Field(
+        1500, gt=0, description="the same before a short reply (pginbox)"
+    )
     short_reply_chars: int = Field(
         200, ge=0, description="a shorter reply needs its quote or parent (pginbox)"
     )
@@ -43,8 +53,10 @@ class ChunkSettings(StageSettings):
         200_000, gt=0, description="characters; a longer body waits until the rest is published"
     )
     log_vector_chars: int | None = Field(
-        None, ge=0, description="characters; longer logs have no vectors, their words find them; none: all have",
-    )  # fmt: skip
+        None,
+        ge=0,
+        description="characters; longer logs have no vectors, their words find them; none: all have",
+    )
 
 
 class ThreadSettings(StageSettings):

@@ -51,14 +51,17 @@ class Prefixes(NamedTuple):
     query: str
 
 
-_PREFIXES = {name: Prefixes(*texts) for name, texts in toml_file(__name__, "models.toml")["prefixes"].items()}
+_PREFIXES = {
+    name: Prefixes(*texts) for name, texts in toml_file(__name__, "models.toml")["prefixes"].items()
+}
 
 
 def prefixes_of(name: str) -> Prefixes:
     """The prefixes of a model by its name, empty where none are known.
 
     >>> prefixes_of("intfloat/multilingual-e5-base").document
-    'passage: '"""
+    'passage: '
+    """
     bare = name.lower()
     fits = (p for family, p in _PREFIXES.items() if family in bare and "instruct" not in bare)
     return next(fits, Prefixes("", ""))
@@ -77,7 +80,8 @@ def successor_of(name: str, served: Sequence[str], default: str) -> str:
     """The model to use if `name` is not `served`: its known successor, else one of a like name, else `default`.
 
     >>> successor_of("gemini-2.5-flash", ["gemini-3.5-flash-lite", "gemini-4-pro"], LANGUAGE_NAME)
-    'gemini-3.5-flash-lite'"""
+    'gemini-3.5-flash-lite'
+    """
     successor = _RETIRED.get(name, "")
     alike = get_close_matches(name, served, 1)
     return successor if successor in served else alike[0] if alike else default
@@ -91,7 +95,8 @@ def gemini_embedding(name: str | None) -> GeminiEmbedding:
 def language_dollars(name: str, sent: int, output: int, cached: int = 0) -> float:
     """The list price of so many tokens sent, and thought and answered; of an unknown model that of LANGUAGE_NAME.
 
-    The service holds `cached` of the tokens sent."""
+    The service holds `cached` of the tokens sent.
+    """
     prompt, answer = _LANGUAGE_PRICES.get(name, _LANGUAGE_PRICES[LANGUAGE_NAME])
     return ((sent - cached + cached * HELD_SHARE) * prompt + output * answer) / 1e6
 
@@ -130,7 +135,8 @@ class EmbeddingSettings(StageSettings):
         None, gt=0, description="tokens of a text that are embedded; none: the model's limit"
     )
     document_prefix: str | None = Field(
-        None, description="transformer, openai: put before texts; none: that of its files or its name"
+        None,
+        description="transformer, openai: put before texts; none: that of its files or its name",
     )
     query_prefix: str | None = Field(None, description="the same for queries")
     onnx_file: str | None = Field(
@@ -171,7 +177,9 @@ class EmbeddingSettings(StageSettings):
             )
         if self.model == "gemini":
             if ":" in (self.name or ""):
-                raise ValueError(f"{self.name!r} is another library's spelling; write {EMBEDDING_NAME!r}")
+                raise ValueError(
+                    f"{self.name!r} is another library's spelling; write {EMBEDDING_NAME!r}"
+                )
             in_service(self.name or "")
             if self.dimensions not in DIMENSIONS:
                 raise ValueError(f"gemini has {', '.join(map(str, DIMENSIONS))} dimensions")
@@ -187,21 +195,30 @@ class EmbeddingSettings(StageSettings):
     @property
     def token_limit(self) -> int | None:
         """Tokens of a text that are embedded; None for no limit, or the model's own."""
-        return self.max_tokens or (gemini_embedding(self.name).max_tokens if self.model == "gemini" else None)
+        return self.max_tokens or (
+            gemini_embedding(self.name).max_tokens if self.model == "gemini" else None
+        )
 
     @property
     def model_id(self) -> str:
         """Name of the weights and of how texts are handed to them; vectors, cache and manifest carry it.
 
-        Two settings that could give a text different vectors never share it."""
+        Two settings that could give a text different vectors never share it.
+        """
         if self.model in BUNDLED:
             base = f"{BUNDLED[self.model]}-{self.dimensions}"
         else:
-            base = (self.name or "").rstrip("/").rsplit("/", 1)[-1] if self.names_folder else str(self.name)
+            base = (
+                (self.name or "").rstrip("/").rsplit("/", 1)[-1]
+                if self.names_folder
+                else str(self.name)
+            )
             base += f"@{self.revision}" if self.revision else ""
         # The prefix of a text of Google's models goes with their names.
         document_prefix = (
-            self.document_prefix if self.model == "gemini" else self.prefixes.document or self.document_prefix
+            self.document_prefix
+            if self.model == "gemini"
+            else self.prefixes.document or self.document_prefix
         )
         altered: tuple[object, ...] = (self.max_tokens, document_prefix)
         if self.onnx_file:
@@ -237,7 +254,9 @@ class GeminiSettings(StageSettings):
 
     base_url: Internal[str | None] = None
     """Another address than GOOGLE_GEMINI_BASE_URL, or Google's."""
-    requests_per_minute: int = Field(3000, gt=0, description="quota; every text of a batch counts as one")
+    requests_per_minute: int = Field(
+        3000, gt=0, description="quota; every text of a batch counts as one"
+    )
     tokens_per_minute: int = Field(1_000_000, gt=0, description="quota")
     time_limit_seconds: Internal[float] = Field(7200, gt=0)
     """Time of all requests of a run; then it ends and keeps its results."""
@@ -270,7 +289,8 @@ class GeminiSettings(StageSettings):
 class SafetySettings(StageSettings):
     """The treatment of secrets and personal data in texts that are sent to a service.
 
-    mask: sent with a mark in its place; hold: the text around it is not sent either; send: as it is."""
+    mask: sent with a mark in its place; hold: the text around it is not sent either; send: as it is.
+    """
 
     secrets: Literal["mask", "hold", "send"] = Field(
         "mask",

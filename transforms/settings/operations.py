@@ -109,7 +109,8 @@ class EvaluationSettings(StageSettings):
 
     queries: tuple[str, ...] = Field((), description="YAML files of queries and right answers")
     profiles: tuple[str, ...] = Field(
-        ("default", "lexical", "vector", "rrf"), description="profiles to measure; the first is the baseline"
+        ("default", "lexical", "vector", "rrf"),
+        description="profiles to measure; the first is the baseline",
     )
     publish_check: bool = Field(
         False,

@@ -53,12 +53,20 @@ Expansion = Literal["parent", "neighbours", "section", "links"]
 class SearchSettings(StageSettings):
     """How queries become ranked hits, in the order of these settings."""
 
-    candidates_lexical: int = Field(50, gt=0, description="chunks of the lexical search (SecondBrain: K_lex)")
-    candidates_vector: int = Field(30, gt=0, description="chunks of the vector search (SecondBrain: K_vec)")
+    candidates_lexical: int = Field(
+        50, gt=0, description="chunks of the lexical search (SecondBrain: K_lex)"
+    )
+    candidates_vector: int = Field(
+        30, gt=0, description="chunks of the vector search (SecondBrain: K_vec)"
+    )
     vector_search: Internal[Literal["auto", "exact", "ann"]] = "auto"
     """By size; every vector; or by the HNSW index where there is one and no filter."""
-    fusion: Literal["blend", "rrf"] = Field("blend", description="min-max blend or reciprocal rank fusion")
-    lexical_weight: float = Field(0.7, ge=0, le=1, description="weight of the lexical score in a blend")
+    fusion: Literal["blend", "rrf"] = Field(
+        "blend", description="min-max blend or reciprocal rank fusion"
+    )
+    lexical_weight: float = Field(
+        0.7, ge=0, le=1, description="weight of the lexical score in a blend"
+    )
     mail_weight: Internal[float] = Field(0.7, ge=0, le=1)
     """Share of the whole mail where no chunk says it."""
     page_weight: Internal[float] = Field(0.5, ge=0, le=1)
@@ -81,15 +89,21 @@ class SearchSettings(StageSettings):
     rerank: Internal[Literal["as_set", "features", "off"]] = "as_set"
     """As [rerank] says, by features, or not."""
     cutoff_ratio: float | None = Field(
-        None, ge=0, le=1, description="a list ends before a score below this share of the one above (ra: 0.5)"
+        None,
+        ge=0,
+        le=1,
+        description="a list ends before a score below this share of the one above (ra: 0.5)",
     )
     max_results: int = Field(20, gt=0, description="hits at most of a list that ends so (ra)")
     aggregation: Literal["off", "after_elbow", "before_elbow"] = Field(
         "off", description="show a section for its parts, as ra does or as its later version does"
     )
-    aggregation_threshold: float = Field(0.5, ge=0, le=1, description="share of its parts that are hits (ra)")
+    aggregation_threshold: float = Field(
+        0.5, ge=0, le=1, description="share of its parts that are hits (ra)"
+    )
     collapse_duplicates: bool = Field(
-        False, description="show once equal texts, quoted history beside its origin, revisions of a patch"
+        False,
+        description="show once equal texts, quoted history beside its origin, revisions of a patch",
     )
     diversity: Internal[float] = Field(0.0, ge=0, le=1)
     """0: by score alone; 1: as unlike as can be (MMR)."""
@@ -123,30 +137,54 @@ class SearchSettings(StageSettings):
         """The least evidence of hits of a context or strict search (any two tasks of `benchmarks/memory.py` choose it)."""
         return self.label_weak / 2
 
-    def vector_path(self, chunk_count: int, *, has_index: bool) -> Literal["hnsw", "exact", "codes"]:
+    def vector_path(
+        self, chunk_count: int, *, has_index: bool
+    ) -> Literal["hnsw", "exact", "codes"]:
         """How vectors of so many chunks are searched: by an HNSW index if there is one, all of them, or by signs first."""
         if self.vector_search == "ann" and has_index:
             return "hnsw"
-        return "exact" if self.vector_search == "exact" or chunk_count <= self.exact_max_chunks else "codes"
+        return (
+            "exact"
+            if self.vector_search == "exact" or chunk_count <= self.exact_max_chunks
+            else "codes"
+        )
 
 
-_ALONE = {"fusion": "blend", "thread_weight": 0.0, "mail_weight": 0.0, "page_weight": 0.0, "rerank": "off"}
+_ALONE = {
+    "fusion": "blend",
+    "thread_weight": 0.0,
+    "mail_weight": 0.0,
+    "page_weight": 0.0,
+    "rerank": "off",
+}
 _NODES: dict[str, Any] = {
-    **_ALONE, "lexical_weight": 1.0, "candidates_lexical": 100, "candidates_vector": 1, "latest_first": False,
-    "collapse_duplicates": False, "diversity": 0.0, "collapse_threads": False, "similarity_threshold": None,
-    "limit": 20, "cutoff_ratio": _CUTOFF,
-}  # fmt: skip
+    **_ALONE,
+    "lexical_weight": 1.0,
+    "candidates_lexical": 100,
+    "candidates_vector": 1,
+    "latest_first": False,
+    "collapse_duplicates": False,
+    "diversity": 0.0,
+    "collapse_threads": False,
+    "similarity_threshold": None,
+    "limit": 20,
+    "cutoff_ratio": _CUTOFF,
+}
 """The ranking of ra: the BM25 score of a node and nothing else, a hundred candidates, twenty results."""
 BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
     "default": {},
     "lexical": {**_ALONE, "lexical_weight": 1.0, "candidates_lexical": 300, "candidates_vector": 1},
     "vector": {**_ALONE, "lexical_weight": 0.0, "candidates_lexical": 1, "candidates_vector": 300},
     "rrf": {
-        "fusion": "rrf", "thread_weight": 0.0, "candidates_lexical": 100, "candidates_vector": 100, "rerank": "off",
+        "fusion": "rrf",
+        "thread_weight": 0.0,
+        "candidates_lexical": 100,
+        "candidates_vector": 100,
+        "rerank": "off",
     },
     "sections": {**_NODES, "aggregation": "after_elbow"},
     "sections_later": {**_NODES, "aggregation": "before_elbow"},
-}  # fmt: skip
+}
 """The changes in [search] of the profiles that every evaluation knows: nothing, BM25 alone, vectors alone,
 rank fusion with equal weights, and both orders in which ra gathers parts to sections."""
 
@@ -155,11 +193,17 @@ class RankingOptions(StageSettings):
     """Options of programs: the changes that one search may make to the ranking in [search]."""
 
     profile: str | None = Field(None, description="name of a profile, under the other options")
-    diversity: float | None = Field(None, ge=0, le=1, description="0: by score; 1: as unlike as can be")
-    rerank: Literal["as_set", "features", "off"] | None = Field(None, description="as_set: as [rerank] says")
+    diversity: float | None = Field(
+        None, ge=0, le=1, description="0: by score; 1: as unlike as can be"
+    )
+    rerank: Literal["as_set", "features", "off"] | None = Field(
+        None, description="as_set: as [rerank] says"
+    )
     per_document: int | None = Field(None, gt=0, description="hits of one mail, page or chat")
     threads: bool = Field(False, description="show a thread once, by its best mail")
-    weak: bool = Field(False, description="show the hits of a query that is labelled NO_RESULTS too")
+    weak: bool = Field(
+        False, description="show the hits of a query that is labelled NO_RESULTS too"
+    )
     strict: bool = Field(
         False,
         description="only near hits, before scores fall steeply: for a program that takes every hit for an answer",
@@ -192,10 +236,13 @@ class McpSettings(StageSettings):
     """Limits of one call of a tool of `weft mcp`."""
 
     max_results: Internal[int] = Field(50, gt=0, description="hits of a search")
-    max_characters: Internal[int] = Field(100_000, gt=0, description="characters of a text; four are a token")
+    max_characters: Internal[int] = Field(
+        100_000, gt=0, description="characters of a text; four are a token"
+    )
     max_seconds: float = Field(30.0, gt=0, description="seconds until a call is given up")
     origins: tuple[str, ...] = Field(
-        (), description="origins whose pages may ask over HTTP with the token, as `https://notes.example.org`"
+        (),
+        description="origins whose pages may ask over HTTP with the token, as `https://notes.example.org`",
     )
     receipts: bool = Field(True, description="note disclosures, see `weft mcp receipts`")
 
@@ -207,10 +254,14 @@ class LensSettings(StageSettings):
     passages: int | None = Field(None, gt=0, description="different passages of a session")
     tokens: int | None = Field(None, gt=0, description="tokens of these passages")
     share: float | None = Field(
-        None, gt=0, le=1, description="share of one mail, document or window, if it has more than 4,000 bytes"
+        None,
+        gt=0,
+        le=1,
+        description="share of one mail, document or window, if it has more than 4,000 bytes",
     )
     emails: tuple[str, ...] = Field(
-        (), description="addresses that are shown in clear, as `*@kernel.org`: those that are public anyway"
+        (),
+        description="addresses that are shown in clear, as `*@kernel.org`: those that are public anyway",
     )
 
     @model_validator(mode="before")
@@ -231,7 +282,9 @@ class RerankSettings(StageSettings):
         "features",
         description="without a model, not at all, by Google's language model, or by a model run here",
     )
-    top: int = Field(20, gt=0, le=100, description="hits scored again (SecondBrain: rerank_top_k = 10)")
+    top: int = Field(
+        20, gt=0, le=100, description="hits scored again (SecondBrain: rerank_top_k = 10)"
+    )
     name: str | None = Field(
         None,
         description=f"gemini: none for {LANGUAGE_NAME}; cross_encoder: folder or `name@commit` on the hub",
@@ -257,5 +310,6 @@ class QuerySettings(StageSettings):
     """How a query of a conversation is made to stand by itself (`weft search --turn`)."""
 
     rewrite: Literal["off", "rules", "gemini"] = Field(
-        "rules", description="names are added from the turns before; or not; or a language model rewrites"
+        "rules",
+        description="names are added from the turns before; or not; or a language model rewrites",
     )

@@ -15,7 +15,9 @@ _SUPERSETS: dict[str, list[str]] = _TABLE["supersets"]
 _LATIN = {"iso8859-1", "cp1252", "iso8859-15", "ascii"}
 _UNSAFE = {"hz", "iso2022_kr"}
 _C1 = re.compile("[\x80-\x9f]")
-_MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_MULTIBYTE = re.compile(
+    rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}"
+)
 _HIGH = re.compile(rb"[\x80-\xff]")
 _JAPANESE_ESCAPE = re.compile(rb"\x1b\$[@B]|\x1b\$\([DOPQ]")
 _PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
@@ -27,8 +29,11 @@ def percent_decoded(text: str) -> str:
     """A text with its escapes decoded (RFC 3986, 2.1).
 
     >>> percent_decoded("Sub%20Heading")
-    'Sub Heading'"""
-    return _PERCENT.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode()).decode("utf-8", "replace")
+    'Sub Heading'
+    """
+    return _PERCENT.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode()).decode(
+        "utf-8", "replace"
+    )
 
 
 class Decoded(NamedTuple):
@@ -48,7 +53,8 @@ def decode_text(data: bytes, declared: str | None) -> Decoded:
     A Latin or US-ASCII label on valid UTF-8 counts as wrong. `had_nul` reports removed NULs.
 
     >>> decode_text("größer".encode(), "iso-8859-1")
-    Decoded(text='größer', outcome='utf-8', had_nul=False)"""
+    Decoded(text='größer', outcome='utf-8', had_nul=False)
+    """
     text, outcome = _climb(data, declared)
     if "\0" in text:
         return Decoded(text.replace("\0", ""), outcome, True)
@@ -88,7 +94,8 @@ def holds(declared: str | None, outcome: str) -> bool:
     """True if text that was decoded with `outcome` is sure to be its sender's.
 
     It is not sure if the charset was detected, if characters were replaced, or if Python does not know the
-    declared charset or cannot decode its escapes: such text may look like ASCII."""
+    declared charset or cannot decode its escapes: such text may look like ASCII.
+    """
     if outcome == "replaced" or outcome.startswith("detected"):
         return False
     if not declared or outcome != "utf-8":
@@ -111,7 +118,11 @@ def _lookup(label: str) -> str | None:
 def _climb(data: bytes, declared: str | None) -> tuple[str, str]:
     codec, repaired = codec_of(declared) if declared else (None, False)
     good = "alias" if repaired else "declared"
-    if data.isascii() and b"\x1b" not in data and (codec is None or codec in _LATIN or codec == "utf-8"):
+    if (
+        data.isascii()
+        and b"\x1b" not in data
+        and (codec is None or codec in _LATIN or codec == "utf-8")
+    ):
         return data.decode("ascii"), good if codec else "utf-8"
     if codec is None or codec in _LATIN or codec == "utf-8":
         japanese = _japanese(data)
@@ -142,7 +153,9 @@ def _strict(data: bytes, codec: str) -> str | None:
 def _japanese(data: bytes) -> str | None:
     if b"\x1b$" not in data or not _JAPANESE_ESCAPE.search(data):
         return None
-    texts = (_strict(data, codec) for codec in ("iso2022_jp_2", "iso2022_jp_ext", "iso2022_jp_2004"))
+    texts = (
+        _strict(data, codec) for codec in ("iso2022_jp_2", "iso2022_jp_ext", "iso2022_jp_2004")
+    )
     return next((text for text in texts if text is not None), None)
 
 
@@ -154,7 +167,8 @@ def _guess(data: bytes) -> tuple[str, str]:
     multibyte = sum(map(len, _MULTIBYTE.findall(data)))
     if multibyte * 2 > len(_HIGH.findall(data)):
         mixed = "".join(
-            _strict(line, "utf-8") or line.decode("cp1252", "replace") for line in data.splitlines(True)
+            _strict(line, "utf-8") or line.decode("cp1252", "replace")
+            for line in data.splitlines(True)
         )
         return mixed, "replaced" if "\ufffd" in mixed else "detected:utf-8+windows-1252"
     detected = _detected(data)

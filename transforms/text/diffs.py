@@ -1,6 +1,7 @@
 """Diffs: their segments, the files and functions that they name, the lines that they add and remove.
 
-The fixed prefixes of lines identify unified and context diffs and plain `diff` output; nothing here applies a patch."""
+The fixed prefixes of lines identify unified and context diffs and plain `diff` output; nothing here applies a patch.
+"""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +18,9 @@ DIFF_MARK = rf"(?m)^(?:{_PATTERNS['diff_mark']})"
 _MARK = re.compile(DIFF_MARK)
 DIFF_FILE = re.compile(rf"^(?:{_PATTERNS['diff_file']})", re.MULTILINE)
 _BODY = re.compile(r"^(?:@@ |\*{15}|GIT binary)", re.MULTILINE)
-DIFF_HUNK = re.compile(r"^(?:@@ -\d[^\n]*|\*{15}[^\n]*|\d+(?:,\d+)?[acd]\d+(?:,\d+)?$)", re.MULTILINE)
+DIFF_HUNK = re.compile(
+    r"^(?:@@ -\d[^\n]*|\*{15}[^\n]*|\d+(?:,\d+)?[acd]\d+(?:,\d+)?$)", re.MULTILINE
+)
 _FILE_NAME = re.compile(rf"^(?:{_PATTERNS['file_name']})", re.MULTILINE)
 # `literal 123` and `delta 45` with their base-85 lines; the lines of `uuencode` between `begin` and `end`.
 _BINARY = re.compile(
@@ -28,7 +31,9 @@ _BINARY = re.compile(
 _UNIFIED_HEADER = r"(?m)^--- (\S[^\n]*)\n\+\+\+ "
 _GIT_VERSION = r"(?m)^-- \n(\d[\w.-]*)$"
 _FILE_LINE = rf"(?m)^(?:{_PATTERNS['file_line']})"
-_FILE_LEAD = r"^(?:--- [^\n]*\n\+\+\+ (?:b/)?|diff --git a/.* b/|\w+: |\*\*\* [^\n]*\n--- |rename from )"
+_FILE_LEAD = (
+    r"^(?:--- [^\n]*\n\+\+\+ (?:b/)?|diff --git a/.* b/|\w+: |\*\*\* [^\n]*\n--- |rename from )"
+)
 _FUNCTION_LINE = r"(?m)^(?:@@ -[\d,]+ \+[\d,]+ @@ |\*{15} )\S[^\n]*"
 _FUNCTION_LEAD = r"^(?:@@ [^@]* @@ |\*{15} )"
 HUNK_FUNCTION = _FUNCTION_LEAD + r"(\S.*)$"
@@ -61,7 +66,8 @@ def diff_segments(
     """Segments that cover a diff without overlap: by file, else by hunk, else by lines.
 
     A file's diff is one segment up to `patch_chars` characters and `patch_hunks` hunks. Above, its
-    hunks are packed up to `pack_chars` characters, and a hunk over `patch_chars` is cut at lines."""
+    hunks are packed up to `pack_chars` characters, and a hunk over `patch_chars` is cut at lines.
+    """
     files = file_starts(text, start, end)
     for a, b in pairwise(sorted({start, *files, end})):
         name = _file_name(text, a, b)
@@ -71,7 +77,9 @@ def diff_segments(
             yield TextSegment(a, b, name)
         else:
             hunks = [(m.start(), m.group()) for m in DIFF_HUNK.finditer(text, a, b)]
-            for c, d, hunk in _hunk_ranges(text, (a, b), hunks, min(pack_chars, patch_chars), patch_chars):
+            for c, d, hunk in _hunk_ranges(
+                text, (a, b), hunks, min(pack_chars, patch_chars), patch_chars
+            ):
                 yield TextSegment(c, d, name, hunk)
 
 
@@ -103,7 +111,8 @@ def _file_name(text: str, start: int, end: int) -> str:
     """The file that a diff changes, without git's `b/`; empty if its header names none.
 
     >>> _file_name("--- a/src/main.c\\n+++ b/src/main.c\\n", 0, 34)
-    'src/main.c'"""
+    'src/main.c'
+    """
     for match in _FILE_NAME.finditer(text, start, min(end, start + 2000)):
         name = str(match.group(match.lastgroup or 0)).strip()
         if name != "/dev/null":
@@ -137,7 +146,8 @@ def diff_columns(diffs: pl.DataFrame) -> pl.DataFrame:
     `diffs` has the columns diff (text of a diff or of a segment of one), file and hunk (the file and
     the hunk header that the segment begins in, empty if its text names them). Columns: diff_files,
     diff_functions (lists, in order, each name once), lines_added, lines_removed (counts),
-    added_lex, removed_lex (those lines without their sign) and rest (all other lines)."""
+    added_lex, removed_lex (those lines without their sign) and rest (all other lines).
+    """
     diff = pl.col("diff").str.replace_all(_UNIFIED_HEADER, " --- $1\n +++ ")
     diff = diff.str.replace_all(_GIT_VERSION, "$1")
     unified = diffs.with_columns(
@@ -145,7 +155,10 @@ def diff_columns(diffs: pl.DataFrame) -> pl.DataFrame:
         removed=diff.str.extract_all(r"(?m)^-[^\n]*"),
         rest=diff.str.replace_all(r"(?m)^[+-][^\n]*(?:\n|\z)", ""),
     ).with_columns(
-        pl.col("added", "removed").list.join("\n").str.replace_all(r"(?m)^[+-]", "").name.suffix("_lex"),
+        pl.col("added", "removed")
+        .list.join("\n")
+        .str.replace_all(r"(?m)^[+-]", "")
+        .name.suffix("_lex"),
         pl.col("added", "removed").list.len().cast(pl.Int64).name.prefix("lines_"),
     )
     other: pl.Series = unified.select(pl.col("diff").str.contains(_OTHER_FORM)).to_series()
@@ -159,16 +172,24 @@ def diff_columns(diffs: pl.DataFrame) -> pl.DataFrame:
         schema: dict[str, pl.DataType] = {**texts, **counts}
         table = pl.DataFrame([c or (None,) * 5 for c in changes], schema=schema, orient="row")
         unified = unified.with_columns(pl.coalesce(table[c], pl.col(c)).alias(c) for c in schema)
-    name, function = pl.element().str.replace(_FILE_LEAD, ""), pl.element().str.replace(_FUNCTION_LEAD, "")
+    name, function = (
+        pl.element().str.replace(_FILE_LEAD, ""),
+        pl.element().str.replace(_FUNCTION_LEAD, ""),
+    )
     files = pl.col("diff").str.extract_all(_FILE_LINE).list.eval(name.str.strip_chars())
     lead = pl.col("hunk").str.extract(HUNK_FUNCTION, 1)
     functions = pl.col("diff").str.extract_all(_FUNCTION_LINE).list.eval(function.str.strip_chars())
     return unified.select(
-        diff_files=_names(pl.concat_list(pl.concat_list("file"), files), r"^(?:/dev/null|\d+(?:,\d+)?|)$"),
+        diff_files=_names(
+            pl.concat_list(pl.concat_list("file"), files), r"^(?:/dev/null|\d+(?:,\d+)?|)$"
+        ),
         diff_functions=_names(pl.concat_list(pl.concat_list(lead.fill_null("")), functions), r"^$"),
-        lines_added="lines_added", lines_removed="lines_removed", added_lex="added_lex", removed_lex="removed_lex",
+        lines_added="lines_added",
+        lines_removed="lines_removed",
+        added_lex="added_lex",
+        removed_lex="removed_lex",
         rest="rest",
-    )  # fmt: skip
+    )
 
 
 def _names(listed: pl.Expr, nothing: str) -> pl.Expr:

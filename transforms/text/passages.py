@@ -41,7 +41,8 @@ def authored_ranges(spans: Iterable[Mapping[str, Any]], quotes: Iterable[Sequenc
     """The half-open byte ranges of the spans with the role own, without the ranges `quotes`.
 
     >>> authored_ranges([{"byte_start": 0, "byte_end": 9, "role": "own"}], [(2, 4)])
-    [(0, 2), (4, 9)]"""
+    [(0, 2), (4, 9)]
+    """
     ranges = sorted((s["byte_start"], s["byte_end"]) for s in spans if s["role"] == "own")
     for first, last in quotes:
         ranges = [
@@ -62,34 +63,43 @@ def unmarked(quote: str) -> str:
     """A quote without its quote marks.
 
     >>> unmarked("> > why?")
-    'why?'"""
+    'why?'
+    """
     return _QUOTE_MARKS.sub("", quote)
 
 
 def has_lines(text: str, content_class: str) -> bool:
     """True for a text whose line breaks mean something: code, a log, a diff, a table, or a text with one of them."""
-    return content_class != "text" or _DIFF.search(text) is not None or _LINES.search(text) is not None
+    return (
+        content_class != "text" or _DIFF.search(text) is not None or _LINES.search(text) is not None
+    )
 
 
 def commit_message(text: str) -> str:
     r"""The text above the first diff or the list of its files, without the line of its author and its trailers.
 
     >>> commit_message("From: Ann\n\nFix it.\n\nFixes: 1ab4 (\"Add it\")\n---\n a.c | 2 +-\ndiff --git a/a.c b/a.c")
-    'Fix it.'"""
+    'Fix it.'
+    """
     diff = _PATCH.search(f"\n{text}")
     return _TRAILERS.sub("", _AUTHOR.sub("", text[: diff.start()] if diff else text)).strip()
 
 
-def patch_message(text: str, subject: str, terms: Mapping[str, str], weights: Mapping[str, int]) -> str:
+def patch_message(
+    text: str, subject: str, terms: Mapping[str, str], weights: Mapping[str, int]
+) -> str:
     r"""The message above a patch if this says something, and with the subject has half of the matches; else empty.
 
     `terms` are those of words that match, `weights` those of terms, 1 if not named.
 
     >>> patch_message("It leaked memory.\ndiff --git a/a.c b/a.c\n-char *a", "Free it", {"Free": "free", "char": "char"}, {})
-    'It leaked memory.'"""
+    'It leaked memory.'
+    """
     if not _PATCH.search(f"\n{text}") or len(message := commit_message(text)) < SAYS_SOMETHING:
         return ""
-    above, most = ({terms[w] for w in word_runs(f"{subject} {t}") if w in terms} for t in (message, text))
+    above, most = (
+        {terms[w] for w in word_runs(f"{subject} {t}") if w in terms} for t in (message, text)
+    )
     share = [sum(weights.get(term, 1) for term in matching) for matching in (above, most)]
     return message if share[0] >= _EXPLAINS * share[1] else ""
 
@@ -98,7 +108,8 @@ def without_headings(text: str) -> str:
     """A section without the headings it begins with, which its breadcrumb shows; unless it has nothing else.
 
     >>> without_headings("# Backup\\n\\nCopy it.")
-    'Copy it.'"""
+    'Copy it.'
+    """
     return _HEADINGS.sub("", text) or text
 
 
@@ -106,8 +117,11 @@ def turn_lines(markdown: str) -> str:
     """The turns of a window of a conversation, each as its time, its speaker and its text.
 
     >>> turn_lines("## Message 3\\n**Author:** Ada\\n**Timestamp:** 2025-01-02 10:00\\n\\nYes.\\n")
-    '2025-01-02 10:00 Ada: Yes.'"""
-    return "\n".join(f"{turn['at']} {turn['author']}: {turn['text']}" for turn in _TURN.finditer(markdown))
+    '2025-01-02 10:00 Ada: Yes.'
+    """
+    return "\n".join(
+        f"{turn['at']} {turn['author']}: {turn['text']}" for turn in _TURN.finditer(markdown)
+    )
 
 
 def neighbour_turns(markdown: str, start: int, end: int) -> tuple[str, str]:
@@ -125,7 +139,8 @@ def turn_facts(display: str) -> tuple[str, datetime | None]:
     """Speaker and time (UTC) of the first line of the text of a turn.
 
     >>> turn_facts("Ada, 2025-01-02 10:00\\nYes.")[0]
-    'Ada'"""
+    'Ada'
+    """
     speaker, _, at = display.partition("\n")[0].rpartition(", ")
     try:
         return speaker, datetime.strptime(at, "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
@@ -147,7 +162,8 @@ def repeated(texts: Sequence[str], share: float = 0.8) -> list[int | None]:
     word sequences; else None.
 
     >>> repeated(["a b c d e", "f g", "A B C D E!"])
-    [None, None, 0]"""
+    [None, None, 0]
+    """
     prior: list[Set[tuple[str, ...]]] = []
     places: list[int | None] = []
     above: set[tuple[str, ...]] = set()
@@ -157,7 +173,11 @@ def repeated(texts: Sequence[str], share: float = 0.8) -> list[int | None]:
         if is_repeat:
             # Most repeats say nothing that one other text does not say, which no text can have more of.
             whole = next((n for n, other in enumerate(prior) if sequences <= other), None)
-            most = max(range(len(prior)), key=lambda n: len(sequences & prior[n])) if whole is None else whole
+            most = (
+                max(range(len(prior)), key=lambda n: len(sequences & prior[n]))
+                if whole is None
+                else whole
+            )
             places.append(most)
             prior.append(set())
         else:

@@ -22,11 +22,14 @@ def holding(texts: pl.Series, phrase: str) -> pl.Series:
     A word with signs must be in the text as it is written. Takes time in proportion to the texts and to the phrase.
 
     >>> holding(pl.Series(["The torn-record flag", "torn records", None]), "torn record").to_list()
-    [True, False, False]"""
+    [True, False, False]
+    """
     words = phrase.split()
     if not words:
         return texts.is_not_null()
-    matches = texts.str.contains(_pattern(words[:_AT_ONCE], is_cut=len(words) > _AT_ONCE)).fill_null(False)
+    matches = texts.str.contains(
+        _pattern(words[:_AT_ONCE], is_cut=len(words) > _AT_ONCE)
+    ).fill_null(False)
     if len(words) <= _AT_ONCE or not matches.any():
         return matches
     near = matches.arg_true()
@@ -42,12 +45,19 @@ def words_pattern(words: list[str]) -> str:
 
     >>> texts = pl.Series(["a RED lamp", "stored", "isRedLamp", "redLamp", "REDO"])
     >>> texts.str.contains(words_pattern(["red"])).to_list()
-    [True, False, True, True, False]"""
+    [True, False, True, True, False]
+    """
     small = "|".join(_letters(word) for word in words)
     capital = "|".join(_letters(word[:1].upper() + word[1:]) for word in words)
     strict = rf"(?:^|{_EDGE})(?i:{small})(?:{_EDGE}|$)"
-    humps = rf"(?:^|{_EDGE})(?:{small}|{capital})\p{{Lu}}|\p{{Ll}}(?:{capital})(?:{_EDGE}|$|\p{{Lu}})"
-    free = [_letters(word) for word in words if word and not (_needs_edge(word[0]) or _needs_edge(word[-1]))]
+    humps = (
+        rf"(?:^|{_EDGE})(?:{small}|{capital})\p{{Lu}}|\p{{Ll}}(?:{capital})(?:{_EDGE}|$|\p{{Lu}})"
+    )
+    free = [
+        _letters(word)
+        for word in words
+        if word and not (_needs_edge(word[0]) or _needs_edge(word[-1]))
+    ]
     return f"(?:{'|'.join([strict, humps, *free])})"
 
 
@@ -71,6 +81,8 @@ def _marked_pattern(words: list[str]) -> str:
     """The pattern of a phrase in a text where _MARK is before each break, which makes breaks cheap to find."""
     before = rf"(?:^|{_MARK}.)" if _needs_edge(words[0][0]) else ""
     end = rf"(?:{_MARK}|$)" if _needs_edge(words[-1][-1]) else ""
-    breaks = {letter for word in words for letter in word if unicodedata.category(letter)[0] not in "LMN"}
+    breaks = {
+        letter for word in words for letter in word if unicodedata.category(letter)[0] not in "LMN"
+    }
     marked = ["".join(_MARK * (c in breaks) + re.escape(c) for c in word) for word in words]
     return f"(?is){before}{f'(?:{_MARK}.)+'.join(marked)}{end}"

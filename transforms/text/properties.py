@@ -15,7 +15,8 @@ def documents_with(frontmatters: Iterable[tuple[str, str]], key: str, pattern: s
     keys if none has the key.
 
     >>> documents_with([("n", '{"status": ["open", 2]}')], "Status", "^open$")
-    ['n']"""
+    ['n']
+    """
     parts, matcher = key.casefold().split("."), re.compile(pattern)
     documents: list[str] = []
     keys: set[str] = set()

@@ -32,7 +32,8 @@ def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
     which a command line or JSON may contain but a request cannot, becomes a question mark. A picture stays as it is.
 
     >>> screened(["password: hunter2 of ann@example.org"], SafetySettings(emails="mask")).texts
-    ['password: [password] of [email]']"""
+    ['password: [password] of [email]']
+    """
     texts = [text.encode("utf-8", "replace").decode() for text in texts]
     actions, finds, withheld, rows = _actions(settings), Counter[str](), 0, list[int]()
     for row, in_text in finds_in(pl.Series(texts, dtype=pl.String), actions):
@@ -42,7 +43,9 @@ def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
         finds.update(find.kind for find in in_text)
         kind = next((find.kind for find in in_text if actions[find.kind] == "hold"), None)
         withheld += kind is not None
-        texts[row] = f"[held back: {kind}]" if kind else _marked(texts[row], in_text, in_place=False)
+        texts[row] = (
+            f"[held back: {kind}]" if kind else _marked(texts[row], in_text, in_place=False)
+        )
     if rows:  # a mark may make a find of the words beside it
         again = screened([texts[row] for row in rows], settings)
         for row, text in zip(rows, again.texts, strict=True):
@@ -59,7 +62,8 @@ def masked_in_place(
     Finds that the settings send stay as they are, and so does an address that one of the patterns `clear` matches.
 
     >>> masked_in_place(["Ask ann@example.org or bo@example.net."], SafetySettings(), ["*@example.net"])[0]
-    ['Ask [email]******** or bo@example.net.']"""
+    ['Ask [email]******** or bo@example.net.']
+    """
     texts = [text.encode("utf-8", "replace").decode() for text in texts]
     finds, rows = Counter[str](), list[int]()
     for row, in_text in finds_in(pl.Series(texts, dtype=pl.String), _actions(settings)):
@@ -97,7 +101,8 @@ def sensitivity(texts: pl.Series) -> pl.Series:
     """Each text's sensitivity: `secret` with a key or password, else `personal` with an address or number, else `public`.
 
     >>> sensitivity(pl.Series(["It works.", "Ask ann@example.org.", 'password: "hunter2"'])).to_list()
-    ['public', 'personal', 'secret']"""
+    ['public', 'personal', 'secret']
+    """
     names = ["public"] * len(texts)
     for row, finds in finds_in(texts, FIND_KINDS):
         names[row] = "secret" if any(find.kind in SECRETS for find in finds) else "personal"
@@ -106,5 +111,8 @@ def sensitivity(texts: pl.Series) -> pl.Series:
 
 def _actions(settings: SafetySettings) -> dict[str, str]:
     """The action for each kind of find that is not sent unchanged."""
-    actions = dict.fromkeys(SECRETS, settings.secrets) | {"email": settings.emails, "phone": settings.phones}
+    actions = dict.fromkeys(SECRETS, settings.secrets) | {
+        "email": settings.emails,
+        "phone": settings.phones,
+    }
     return {kind: action for kind, action in actions.items() if action != "send"}

@@ -19,11 +19,14 @@ def splits(text: str, at: int, end: int, target: int) -> Iterator[int]:
     """Positions at most `target` characters apart, each at the strongest break nearby.
 
     >>> list(splits("One two. Three four.", 0, 20, 12))
-    [9]"""
+    [9]
+    """
     while end - at > target:
         remaining = end - at
         at = _split(
-            text, at, at + min(target, remaining // 2 + target // 4 if remaining < 2 * target else target)
+            text,
+            at,
+            at + min(target, remaining // 2 + target // 4 if remaining < 2 * target else target),
         )
         yield at
 
@@ -71,7 +74,8 @@ class ProseLimits(NamedTuple):
     """Sizes of prose segments, in characters.
 
     A segment has at most `segment` characters and repeats up to `overlap` characters of the previous
-    one. A longer paragraph stays in one segment up to `paragraph` characters unless `recursive`."""
+    one. A longer paragraph stays in one segment up to `paragraph` characters unless `recursive`.
+    """
 
     segment: int
     overlap: int
@@ -86,13 +90,16 @@ def prose_segments(text: str, start: int, end: int, limits: ProseLimits) -> Iter
 
     >>> text = "One two.\\n\\nThree four."
     >>> [text[s.start : s.end] for s in prose_segments(text, 0, 21, ProseLimits(12, 0, 40))]
-    ['One two.\\n\\n', 'Three four.']"""
+    ['One two.\\n\\n', 'Three four.']
+    """
     overlap = min(limits.overlap, limits.segment // 4)
     paragraphs = [m.end() for m in PARAGRAPH.finditer(text, start, end)]
     at = start
     while end - at > 0:
         lead = at - _overlap_start(text, start, at, overlap, paragraphs) if at > start else 0
-        room = limits._replace(segment=limits.segment - lead, paragraph=max(limits.paragraph - lead, 1))
+        room = limits._replace(
+            segment=limits.segment - lead, paragraph=max(limits.paragraph - lead, 1)
+        )
         cut = _prose_cut(text, at, end, room, paragraphs)
         yield TextSegment(at - lead, cut)
         at = cut
@@ -139,7 +146,8 @@ def line_windows(text: str, start: int, end: int, limit: int) -> Iterator[tuple[
     """Ranges of at most `limit` characters that cover a range, cut at line ends if it has any.
 
     >>> list(line_windows("ab\\ncd\\nef", 0, 8, 4))
-    [(0, 3), (3, 6), (6, 8)]"""
+    [(0, 3), (3, 6), (6, 8)]
+    """
     while end - start > limit:
         cut = text.rfind("\n", start, start + limit) + 1
         if cut <= start:
@@ -158,7 +166,8 @@ def section_segments(text: str, limit: int) -> Iterator[TextSegment]:
 def code_segments(text: str, limit: int) -> Iterator[TextSegment]:
     """Definitions at the left margin, packed up to `limit` characters; a longer one is cut at lines.
 
-    A definition includes the comment above it if no blank line separates them."""
+    A definition includes the comment above it if no blank line separates them.
+    """
     yield from _packed(text, [m.end() for m in DEFINITION.finditer(text)], limit)
 
 
@@ -170,7 +179,8 @@ def sql_segments(text: str, limit: int) -> Iterator[TextSegment]:
 
     >>> text = "select ';';\\nselect 2;"
     >>> [text[s.start : s.end] for s in sql_segments(text, 15)]
-    ["select ';';\\n", 'select 2;']"""
+    ["select ';';\\n", 'select 2;']
+    """
     try:
         tokens = sqlglot.tokenize(text, read="postgres")
     except TokenError:

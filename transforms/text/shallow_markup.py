@@ -1,7 +1,8 @@
 """HTML whose elements nest no deeper than a reader needs: the time of parsers grows with the square of the depth.
 
 Depth is counted with fewer rules than HTML has. An end tag that HTML may ignore closes nothing here, so that the count
-is never too low; on a malformed page it may be too high."""
+is never too low; on a malformed page it may be too high.
+"""
 
 import re
 from collections import Counter
@@ -32,32 +33,115 @@ _RAW = {
 }
 """Elements whose content is not markup, and the tag that ends it."""
 
-_VOID = frozenset({
-    "area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "image", "img", "input", "keygen",
-    "link", "meta", "param", "source", "track", "wbr", "html", "head", "body",
-})  # fmt: skip
+_VOID = frozenset(
+    {
+        "area",
+        "base",
+        "basefont",
+        "bgsound",
+        "br",
+        "col",
+        "embed",
+        "frame",
+        "hr",
+        "image",
+        "img",
+        "input",
+        "keygen",
+        "link",
+        "meta",
+        "param",
+        "source",
+        "track",
+        "wbr",
+        "html",
+        "head",
+        "body",
+    }
+)
 """Elements without an end, and those that a page has once."""
-_FORMATS = frozenset({
-    "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
-})  # fmt: skip
+_FORMATS = frozenset(
+    {
+        "b",
+        "big",
+        "code",
+        "em",
+        "font",
+        "i",
+        "nobr",
+        "s",
+        "small",
+        "strike",
+        "strong",
+        "tt",
+        "u",
+    }
+)
 _INDENTS = frozenset({"blockquote", "ul", "ol", "dl"})
-_BLOCKS = frozenset({
-    "address", "article", "aside", "blockquote", "center", "details", "dialog", "dir", "div", "dl", "fieldset",
-    "figcaption", "figure", "footer", "header", "hgroup", "main", "menu", "nav", "ol", "pre", "listing", "section",
-    "summary", "ul", "h1", "h2", "h3", "h4", "h5", "h6",
-})  # fmt: skip
-_ITEMS = frozenset({"p", "li", "dd", "dt", "option"})  # fmt: skip
-_CELLS = frozenset({"td", "th", "tr", "tbody", "thead", "tfoot"})  # fmt: skip
+_BLOCKS = frozenset(
+    {
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "center",
+        "details",
+        "dialog",
+        "dir",
+        "div",
+        "dl",
+        "fieldset",
+        "figcaption",
+        "figure",
+        "footer",
+        "header",
+        "hgroup",
+        "main",
+        "menu",
+        "nav",
+        "ol",
+        "pre",
+        "listing",
+        "section",
+        "summary",
+        "ul",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+    }
+)
+_ITEMS = frozenset({"p", "li", "dd", "dt", "option"})
+_CELLS = frozenset({"td", "th", "tr", "tbody", "thead", "tfoot"})
 _ENDED_BY = {
-    "p": {"p"}, "li": {"p", "li"}, "dd": {"p", "dd", "dt"}, "dt": {"p", "dd", "dt"}, "option": {"option"},
-    "td": {"p", "td", "th"}, "th": {"p", "td", "th"}, "tr": {"p", "td", "th", "tr"},
-    **dict.fromkeys(("tbody", "thead", "tfoot"), {"p", "td", "th", "tr", "tbody", "thead", "tfoot"}),
-}  # fmt: skip
+    "p": {"p"},
+    "li": {"p", "li"},
+    "dd": {"p", "dd", "dt"},
+    "dt": {"p", "dd", "dt"},
+    "option": {"option"},
+    "td": {"p", "td", "th"},
+    "th": {"p", "td", "th"},
+    "tr": {"p", "td", "th", "tr"},
+    **dict.fromkeys(
+        ("tbody", "thead", "tfoot"), {"p", "td", "th", "tr", "tbody", "thead", "tfoot"}
+    ),
+}
 """Elements that end where another begins."""
 _DRAWINGS = frozenset({"svg", "math"})
 _STRICT = frozenset({"svg", "math", "template", "select", "frameset"})
 """Elements with rules of their own: inside them nothing ends but the last element."""
-_BARRIERS = _STRICT | {"table", "caption", "colgroup", "form", "button", "object", "applet", "marquee"}
+_BARRIERS = _STRICT | {
+    "table",
+    "caption",
+    "colgroup",
+    "form",
+    "button",
+    "object",
+    "applet",
+    "marquee",
+}
 _SPECIAL = _BLOCKS | _ITEMS | _CELLS | _BARRIERS
 _HTML = (_SPECIAL - _DRAWINGS) | _FORMATS | _VOID | {"ruby", "span", "sub", "sup", "var"}
 """Elements that end a drawing, or stand in one as HTML; behind them a slash closes nothing."""
@@ -69,7 +153,8 @@ def shallow_markup(markup: str) -> str:
     An element keeps its first `MAX_ATTRIBUTES` attributes; the code of scripts is left out.
 
     >>> shallow_markup("<div>" * 513 + "text")[-13:]
-    '<div><br>text'"""
+    '<div><br>text'
+    """
     if markup.count("<") < MAX_FORMATS and len(markup) < _FEW_CHARS:
         return markup
     parts: list[str] = []
@@ -92,7 +177,9 @@ def shallow_markup(markup: str) -> str:
         if not has_raw and (substitute := nesting.open(name, is_empty="/" in rest[1])):
             parts += [markup[copied : match.start(3)], substitute]
             copied = match.end()
-        if at - match.end() > _FEW_CHARS and (first := _FIRST_ATTRIBUTES.match(markup, match.end(), at)):
+        if at - match.end() > _FEW_CHARS and (
+            first := _FIRST_ATTRIBUTES.match(markup, match.end(), at)
+        ):
             parts += [markup[copied : first.end()], ">"]
             copied = at
         if has_raw:
@@ -169,4 +256,6 @@ def _passed_by(name: str) -> frozenset[str]:
     """The special elements that end with an element of this name."""
     if name in _CELLS or name == "table":
         return _BLOCKS | _ITEMS | _CELLS
-    return _BLOCKS | _ITEMS if name in _BLOCKS else frozenset({"p"}) if name in _ITEMS else frozenset()
+    return (
+        _BLOCKS | _ITEMS if name in _BLOCKS else frozenset({"p"}) if name in _ITEMS else frozenset()
+    )

@@ -30,7 +30,8 @@ LENGTH = 240
 class Snippet(NamedTuple):
     """A text, on one line unless lines are kept, and the half-open character ranges in it that match the query.
 
-    `words` are all that match in the whole text, lower case, `first` the number of the first one in the snippet."""
+    `words` are all that match in the whole text, lower case, `first` the number of the first one in the snippet.
+    """
 
     text: str
     highlights: list[list[int]]
@@ -49,7 +50,8 @@ def stored_texts(stored: str, spans: Sequence[tuple[int, int]]) -> list[StoredTe
     """The texts of half-open ranges of UTF-8 bytes of a stored text.
 
     >>> stored_texts("año nuevo", [(0, 4), (5, 10)])
-    [StoredText(start=0, text='año'), StoredText(start=5, text='nuevo')]"""
+    [StoredText(start=0, text='año'), StoredText(start=5, text='nuevo')]
+    """
     data = stored.encode()
     return [StoredText(first, data[first:last].decode(errors="replace")) for first, last in spans]
 
@@ -59,7 +61,8 @@ def words_by_term(
 ) -> dict[str, list[tuple[int, str]]]:
     """The words of some texts by each of their terms in `targets`, with the number of the term among those of the word.
 
-    Term 0 is that of the complete word, the others are those of the parts of an identifier."""
+    Term 0 is that of the complete word, the others are those of the parts of an identifier.
+    """
     words = set[str]().union(*map(_words_in, texts))
     words_of = {term: [(0, term)] for term in targets if _UNSPACED.fullmatch(term)}
     target_of = {term: target for target in sorted(targets) for term in target.split(OR)}
@@ -70,7 +73,9 @@ def words_by_term(
             numbers_of.clear()
         parts = identifier_parts(new := words - known)
         forms = [
-            (n, word, form) for word in new for n, form in enumerate([word.lower(), *parts.get(word, ())])
+            (n, word, form)
+            for word in new
+            for n, form in enumerate([word.lower(), *parts.get(word, ())])
         ]
         terms = stems([form for *_, form in forms], settings)
         for (number, word, _), term in reversed([*zip(forms, terms, strict=True)]):
@@ -90,9 +95,13 @@ def _known_words(settings: TermSettings) -> tuple[set[str], dict[str, dict[str, 
     return set(), {}
 
 
-def matching_words(terms: Set[str], by_term: Mapping[str, Sequence[tuple[int, str]]]) -> dict[str, str]:
+def matching_words(
+    terms: Set[str], by_term: Mapping[str, Sequence[tuple[int, str]]]
+) -> dict[str, str]:
     """The words (`words_by_term`) one of whose terms is in `terms`, each with the first of these."""
-    matches = sorted((number, word, term) for term in terms for number, word in by_term.get(term, ()))
+    matches = sorted(
+        (number, word, term) for term in terms for number, word in by_term.get(term, ())
+    )
     return {word: term for _, word, term in reversed(matches)}
 
 
@@ -106,15 +115,23 @@ def snippet(
     """The window of about `length` characters with the distinct terms of `matching_words` that weigh most, 1 if not named.
 
     White space is folded, but for line ends and indents if lines are kept; windows start at a word, or at a line that is
-    not very long. Ties go to the earliest window."""
-    folded = _LINE_BREAKS.sub("\n", text.expandtabs(4)).strip("\n") if keep_lines else " ".join(text.split())
+    not very long. Ties go to the earliest window.
+    """
+    folded = (
+        _LINE_BREAKS.sub("\n", text.expandtabs(4)).strip("\n")
+        if keep_lines
+        else " ".join(text.split())
+    )
     matches = _matches(folded, matching, text)
     best = _best_start(matches, length, weights)
     # A window that reaches the end is as long as others.
     start = max(0, min(best - length // 6, len(folded) - length))
     if start:
         line = folded.rfind("\n", 0, start) + 1
-        is_whole = keep_lines and len(folded[line : line + _LINE_CHARS + 1].partition("\n")[0]) <= _LINE_CHARS
+        is_whole = (
+            keep_lines
+            and len(folded[line : line + _LINE_CHARS + 1].partition("\n")[0]) <= _LINE_CHARS
+        )
         start = line if is_whole else folded.find(" ", start, best) + 1 or start
     end = min(len(folded), start + length)
     if end < len(folded):
@@ -135,7 +152,8 @@ def stored_ranges(
     """The ranges of the highlighted words of a snippet in the stored text: half-open, in UTF-8 bytes.
 
     `stored` are the ranges that the text of the snippet consists of, in order. Matching words of both are aligned
-    in their order; None for a word that the stored ranges lack (a name of a file added before a diff)."""
+    in their order; None for a word that the stored ranges lack (a name of a file added before a diff).
+    """
     ranges: list[tuple[int, int]] = []
     words: list[str] = []
     for first, text in stored:
@@ -148,24 +166,33 @@ def stored_ranges(
     return [ranges[aligned[n]] if n in aligned else None for n in numbers]
 
 
-def _aligned(snippet_words: Sequence[str], stored_words: Sequence[str], numbers: range) -> dict[int, int]:
+def _aligned(
+    snippet_words: Sequence[str], stored_words: Sequence[str], numbers: range
+) -> dict[int, int]:
     """The positions in `stored_words` of the words `numbers` of `snippet_words`, if both have them in the same order.
 
     A common start and end align directly; between them only words near `numbers` are compared, because the time
-    grows with the number of pairs of equal words."""
+    grows with the number of pairs of equal words.
+    """
     least = min(len(snippet_words), len(stored_words))
     head = next((n for n in range(least) if snippet_words[n] != stored_words[n]), least)
     tail = next(
-        (n for n in range(least - head) if snippet_words[-1 - n] != stored_words[-1 - n]), least - head
+        (n for n in range(least - head) if snippet_words[-1 - n] != stored_words[-1 - n]),
+        least - head,
     )
     longer = len(stored_words) - len(snippet_words)
     aligned = {n: n for n in numbers if n < head}
     aligned |= {n: n + longer for n in numbers if n >= max(head, len(snippet_words) - tail)}
-    first, last = max(head, numbers.start - _NEAR), min(len(snippet_words) - tail, numbers.stop + _NEAR)
+    first, last = (
+        max(head, numbers.start - _NEAR),
+        min(len(snippet_words) - tail, numbers.stop + _NEAR),
+    )
     low = max(head, first + min(longer, 0) - _NEAR)
     high = min(len(stored_words) - tail, last + min(max(longer, 0), _FARTHEST) + _NEAR)
     if first < last and low < high:
-        matcher = SequenceMatcher(None, snippet_words[first:last], stored_words[low:high], autojunk=False)
+        matcher = SequenceMatcher(
+            None, snippet_words[first:last], stored_words[low:high], autojunk=False
+        )
         for a, b, size in matcher.get_matching_blocks():
             aligned |= {first + a + n: low + b + n for n in range(size) if first + a + n in numbers}
     return aligned
@@ -174,7 +201,8 @@ def _aligned(snippet_words: Sequence[str], stored_words: Sequence[str], numbers:
 def _matches(text: str, matching: Mapping[str, str], whole: str) -> list[tuple[int, int, str]]:
     """Start, end and term of each word of a text that is one of `matching_words`; `whole` has at least the same words.
 
-    The few words that match are found faster than all words are looked at."""
+    The few words that match are found faster than all words are looked at.
+    """
     # The characters of Chinese and Japanese words are found below, one by one.
     places, of_word = [], (_WORD if text.isascii() else _SPACED_WORD).match
     for word in _words_in(whole) & matching.keys():
@@ -184,7 +212,9 @@ def _matches(text: str, matching: Mapping[str, str], whole: str) -> list[tuple[i
             if not of_word(text, end) and not (start and of_word(text, start - 1)):
                 places.append((start, end, matching[word]))
             start = text.find(word, end)
-    if not text.isascii() and (unspaced := [word for word in matching if _UNSPACED.fullmatch(word)]):
+    if not text.isascii() and (
+        unspaced := [word for word in matching if _UNSPACED.fullmatch(word)]
+    ):
         runs = re.finditer("|".join(sorted(unspaced, key=len, reverse=True)), text)
         places += [(run.start(), run.end(), matching[run.group()]) for run in runs]
     return sorted(places)
@@ -195,7 +225,9 @@ def _words_in(text: str) -> frozenset[str]:
     return frozenset(word_runs(text) if text.isascii() else _SPACED_WORD.findall(text))
 
 
-def _best_start(matches: list[tuple[int, int, str]], length: int, weights: Mapping[str, int]) -> int:
+def _best_start(
+    matches: list[tuple[int, int, str]], length: int, weights: Mapping[str, int]
+) -> int:
     """Start of the earliest window whose distinct terms weigh most, by two pointers."""
     best, best_weight = 0, 0
     counts: dict[str, int] = {}

@@ -33,7 +33,8 @@ def flowed_text(body: str, start: int, end: int, *, del_sp: bool = False) -> str
 
     Two things are taken other than the RFC has them, because real archives show their meaning. A line
     of nothing but blanks joins nothing: most are empty lines of a quoted diff. A line that is stuffed
-    and then begins with `>` is a quoted one: such lines are quotes that were pasted."""
+    and then begins with `>` is a quoted one: such lines are quotes that were pasted.
+    """
     fragments: list[str] = []
     open_depth: int | None = None
     end = min(end, len(body))
@@ -72,7 +73,8 @@ def merged_ranges(spans: Iterable[Span]) -> list[tuple[int, int]]:
     """The ranges of spans in order, adjacent ones joined.
 
     >>> merged_ranges([Span(0, 2, "own"), Span(2, 5, "anchor"), Span(7, 9, "own")])
-    [(0, 5), (7, 9)]"""
+    [(0, 5), (7, 9)]
+    """
     out: list[tuple[int, int]] = []
     for start, end, _ in spans:
         if out and out[-1][1] == start:
@@ -82,16 +84,21 @@ def merged_ranges(spans: Iterable[Span]) -> list[tuple[int, int]]:
     return out
 
 
-def display_text(text: str, spans: list[Span], gap: str = "\n\n", body_format: str = "plain") -> str:
+def display_text(
+    text: str, spans: list[Span], gap: str = "\n\n", body_format: str = "plain"
+) -> str:
     """The text of spans without soft line breaks, with `gap` between ranges that are not adjacent.
 
     Every chunk text that shows a range of a body or attachment comes from this function.
 
     >>> display_text("one\\ntwo\\nthree", [Span(0, 3, "own"), Span(8, 13, "own")], " … ")
-    'one … three'"""
+    'one … three'
+    """
     if len(spans) == 1:
         return span_text(text, spans[0].start, spans[0].end, body_format).strip("\n")
-    return gap.join([span_text(text, *span, body_format).strip("\n") for span in merged_ranges(spans)])
+    return gap.join(
+        [span_text(text, *span, body_format).strip("\n") for span in merged_ranges(spans)]
+    )
 
 
 class Offsets:
@@ -100,7 +107,8 @@ class Offsets:
     Memory holds only the bytes that do not begin a character: their positions, and the characters before them.
 
     >>> Offsets("año").bytes([2]), Offsets("año").chars([3])
-    ([3], [2])"""
+    ([3], [2])
+    """
 
     def __init__(self, text: str):
         self._inner: np.ndarray | None = None
@@ -122,4 +130,6 @@ class Offsets:
         """The characters that begin at these bytes."""
         if self._inner is None:
             return list(positions)
-        return (np.asarray(positions, dtype=np.int64) - np.searchsorted(self._inner, positions)).tolist()
+        return (
+            np.asarray(positions, dtype=np.int64) - np.searchsorted(self._inner, positions)
+        ).tolist()

@@ -24,9 +24,15 @@ _TEXT_AT_ONCE = 1 << 23
 _HALF = np.uint64(32)
 """Bits of a number that a term has of a pair of text and term."""
 COLUMN_OF = {
-    "title": "title", "text": "text_lex", "quote": "quote_lex", "file": "diff_files", "function": "diff_functions",
-    "added": "added_lex", "removed": "removed_lex", "rest": "rest_lex",
-}  # fmt: skip
+    "title": "title",
+    "text": "text_lex",
+    "quote": "quote_lex",
+    "file": "diff_files",
+    "function": "diff_functions",
+    "added": "added_lex",
+    "removed": "removed_lex",
+    "rest": "rest_lex",
+}
 """Field of the index by the column of `chunks` that fills it; names in a list stand on lines of their own."""
 TERM_COLUMNS = ("chunk_id", "doc_id", *COLUMN_OF.values())
 """The columns of chunks that terms are counted of, with the document, which tells the language of a short chunk."""
@@ -54,7 +60,13 @@ DIFF_PREFIX = r"^[ab]/"
 
 _UNSPACED_RUN = re.compile(f"([{UNSPACED}]+)")
 
-_ASCII = ((r"\p{Lu}", "A-Z"), (r"\p{Ll}", "a-z"), (r"\p{L}", "A-Za-z"), (r"\p{N}", "0-9"), (r"\p{M}", ""))
+_ASCII = (
+    (r"\p{Lu}", "A-Z"),
+    (r"\p{Ll}", "a-z"),
+    (r"\p{L}", "A-Za-z"),
+    (r"\p{N}", "0-9"),
+    (r"\p{M}", ""),
+)
 """Classes of characters, which are in brackets, and their members in ASCII."""
 
 
@@ -86,7 +98,9 @@ def stems(words: list[str], settings: TermSettings) -> list[str]:
     names = settings.languages
     first, *others = [cut if name == "none" else _stemmer(name).stemWords(cut) for name in names]
     return (
-        [OR.join(sorted({*terms})) for terms in zip(first, *others, strict=True)] if others else list(first)
+        [OR.join(sorted({*terms})) for terms in zip(first, *others, strict=True)]
+        if others
+        else list(first)
     )
 
 
@@ -114,19 +128,23 @@ def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
     or in camelCase counts whole and in its parts. Each character of Chinese and Japanese counts, and each pair of
     neighbours (as in Lucene's CJKBigramFilter), and a word of other letters beside them by itself. Versions, CVE
     numbers, paths of files, C++ and C# count whole beside their words. Terms are cut at MAX_TERM_CHARS; words are stemmed by
-    Snowball. A distinct word becomes terms once; occurrences are counted as numbers."""
+    Snowball. A distinct word becomes terms once; occurrences are counted as numbers.
+    """
     words, compounds = _occurrences(texts, WORD), _occurrences(texts, COMPOUND)
     word_terms = _with_parts(words)
     stemmed = stems(word_terms.get_column("term").to_list(), settings)
     of_words = word_terms.with_columns(pl.Series("term", stemmed, dtype=pl.String))
     tally = _tally([(words, of_words), (compounds, _compound_terms_of(compounds, settings))])
-    return pl.DataFrame({"row": tally.rows, "term": tally.terms.gather(tally.ranks), "tf": tally.tf})
+    return pl.DataFrame(
+        {"row": tally.rows, "term": tally.terms.gather(tally.ranks), "tf": tally.tf}
+    )
 
 
 def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
     """Columns `form`, `term` and `texts`: the words that stemming changes, and how many texts hold each.
 
-    With these rows a word becomes its terms without a stemmer; each term has a row. Every other word is its own term."""
+    With these rows a word becomes its terms without a stemmer; each term has a row. Every other word is its own term.
+    """
     words = _occurrences(texts, WORD)
     forms = _with_parts(words).with_columns(pl.col("term").str.slice(0, MAX_TERM_CHARS))
     distinct = forms.get_column("term").unique().sort()
@@ -136,7 +154,9 @@ def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
         .filter(pl.col("form") != pl.col("term"))
     )
     # Most words do not change: a third of the occurrences remain to be sorted.
-    changed_forms = forms.join(changed, left_on="term", right_on="form", how="semi", maintain_order="left")
+    changed_forms = forms.join(
+        changed, left_on="term", right_on="form", how="semi", maintain_order="left"
+    )
     tally = _tally([(words, changed_forms)])
     text_counts = np.bincount(tally.ranks, minlength=len(tally.terms))
     counted = pl.DataFrame(changed).with_columns(texts=pl.Series(text_counts, dtype=pl.Int64))
@@ -154,7 +174,8 @@ def _occurrences(texts: pl.Series, pattern: str) -> _Occurrences:
 def _with_parts(words: _Occurrences) -> pl.DataFrame:
     """Columns `code` and `term`: the distinct words in lower case, and the parts of those that are identifiers.
 
-    A word with UNSPACED characters becomes its `_pieces`."""
+    A word with UNSPACED characters becomes its `_pieces`.
+    """
     every = pl.DataFrame(
         {"code": np.arange(len(words.distinct)), "term": words.distinct}, schema_overrides=_CODED
     )
@@ -184,7 +205,9 @@ def _parts(word: pl.Expr) -> pl.Expr:
     for hump in HUMPS:
         marked = marked.str.replace_all(hump, "${1}_${2}")
     at_humps = marked.str.split("_")
-    shortest = at_humps.list.eval(pl.element().filter(pl.element() != "").str.len_chars()).list.min()
+    shortest = at_humps.list.eval(
+        pl.element().filter(pl.element() != "").str.len_chars()
+    ).list.min()
     return pl.when(shortest >= PART_CHARS).then(at_humps).otherwise(word.str.split("_"))
 
 
@@ -192,7 +215,8 @@ def _compound_terms_of(compounds: _Occurrences, settings: TermSettings) -> pl.Da
     """Columns `code` and `term`: the distinct compounds as terms, without addresses of hosts."""
     return (
         pl.DataFrame(
-            {"code": np.arange(len(compounds.distinct)), "term": compounds.distinct}, schema_overrides=_CODED
+            {"code": np.arange(len(compounds.distinct)), "term": compounds.distinct},
+            schema_overrides=_CODED,
         )
         .with_columns(pl.col("term").str.to_lowercase())
         .filter(~pl.col("term").str.contains(HOST))
@@ -204,19 +228,26 @@ def _tally(sources: Sequence[tuple[_Occurrences, pl.DataFrame]]) -> _Tally:
     """Occurrences of the terms (`code`, `term`) that the distinct words stand for, counted by text."""
     before = np.cumsum([0, *(len(words.distinct) for words, _ in sources)])
     coded_terms = pl.concat(
-        [of.with_columns(pl.col("code") + int(n)) for (_, of), n in zip(sources, before, strict=False)]
+        [
+            of.with_columns(pl.col("code") + int(n))
+            for (_, of), n in zip(sources, before, strict=False)
+        ]
     )
     terms = coded_terms.select(pl.col("term").unique().sort())
     ranked = coded_terms.join(terms.with_row_index("rank"), on="term").sort("code")
     of_code, rank = ranked.get_column("code").to_numpy(), ranked.get_column("rank").to_numpy()
-    codes = np.concatenate([words.codes + n for (words, _), n in zip(sources, before, strict=False)])
+    codes = np.concatenate(
+        [words.codes + n for (words, _), n in zip(sources, before, strict=False)]
+    )
     edges = np.searchsorted(of_code, np.arange(before[-1] + 1))
     begin, count = edges[codes], np.diff(edges)[codes]
     indexes = np.arange(count.sum()) + np.repeat(begin - (np.cumsum(count) - count), count)
     rows = np.concatenate([words.rows for words, _ in sources]).repeat(count)
     keys, tf = np.unique(rows << _HALF | rank[indexes], return_counts=True)
     ranks = (keys & ((np.uint64(1) << _HALF) - np.uint64(1))).astype(np.uint32)
-    return _Tally((keys >> _HALF).astype(np.uint32), ranks, tf.astype(np.int32), terms.get_column("term"))
+    return _Tally(
+        (keys >> _HALF).astype(np.uint32), ranks, tf.astype(np.int32), terms.get_column("term")
+    )
 
 
 def _pieces(word: str, *, every: bool = False) -> list[str]:
@@ -225,7 +256,8 @@ def _pieces(word: str, *, every: bool = False) -> list[str]:
     A character alone is one piece; if `every`, each is, as it is in the index.
 
     >>> _pieces("SQL\u7528\u8a9e\u96c6"), _pieces("\u732b"), _pieces("\u8a9e\u96c6", every=True)
-    (['SQL', '\u7528\u8a9e', '\u8a9e\u96c6'], ['\u732b'], ['\u8a9e\u96c6', '\u8a9e', '\u96c6'])"""
+    (['SQL', '\u7528\u8a9e', '\u8a9e\u96c6'], ['\u732b'], ['\u8a9e\u96c6', '\u8a9e', '\u96c6'])
+    """
     pieces: list[str] = []
     for number, run in enumerate(_UNSPACED_RUN.split(word)):
         if number % 2 == 0:
@@ -247,10 +279,15 @@ def word_parts(text: str, settings: TermSettings) -> list[str]:
     """The terms of the words of one text, each once, in order; those with underscores in their parts alone.
 
     Every text that holds these words in any case has these terms, which is not so of the parts of camelCase, nor of a
-    part with humps of a word with underscores: `log_errReturn` is known by log, err and return."""
-    words = pl.Series([text], dtype=pl.String).str.extract_all(WORD).explode().drop_nulls().to_list()
+    part with humps of a word with underscores: `log_errReturn` is known by log, err and return.
+    """
+    words = (
+        pl.Series([text], dtype=pl.String).str.extract_all(WORD).explode().drop_nulls().to_list()
+    )
     words = _in_pieces(words)
-    cut = [part for word in words for part in word.split("_") if part == word or not _HUMP.search(part)]
+    cut = [
+        part for word in words for part in word.split("_") if part == word or not _HUMP.search(part)
+    ]
     return sorted(set(stems([part.lower() for part in cut or words if part], settings)))
 
 
@@ -268,7 +305,8 @@ def context_terms(context: pa.Table, restated: pa.Table, settings: TermSettings)
     """The `terms` table of the context that a join over the lake adds to chunks.
 
     The column `context` of `chunk_context` is the field `context`; `text_lex` and `quote_lex` of `restated` are the fields
-    `text` and `quote`, in place of the chunk's own text there."""
+    `text` and `quote`, in place of the chunk's own text there.
+    """
     own = pl.DataFrame(restated.select(["chunk_id", "text_lex", "quote_lex"]))
     fields = {
         "context": pl.DataFrame(context.select(["chunk_id", "context"])),
@@ -287,14 +325,21 @@ def field_terms(
         for name, frame in fields.items()
     ]
     texts = pl.concat(parts)
-    by_language = _by_language(texts, documents, settings) if len(settings.languages) > 1 else [texts]
+    by_language = (
+        _by_language(texts, documents, settings) if len(settings.languages) > 1 else [texts]
+    )
     tables = []
     for part, name in zip(by_language, settings.languages, strict=True):
-        ends = part.get_column("text").str.len_bytes().fill_null(0).cast(pl.Int64).cum_sum().to_numpy()
+        ends = (
+            part.get_column("text").str.len_bytes().fill_null(0).cast(pl.Int64).cum_sum().to_numpy()
+        )
         edges = [0, *(np.flatnonzero(np.diff(ends // _TEXT_AT_ONCE)) + 1).tolist(), len(part)]
         for few in (part[a:b] for a, b in itertools.pairwise(edges)):
             counts = counted_terms(few.get_column("text"), settings.of(name))
-            of = [few.get_column(key).gather(counts.get_column("row")) for key in ("chunk_id", "field")]
+            of = [
+                few.get_column(key).gather(counts.get_column("row"))
+                for key in ("chunk_id", "field")
+            ]
             tables.append(TERMS.conform(counts.with_columns(of).select(TERMS.names).to_arrow()))
     return pa.concat_tables(tables)
 
@@ -306,13 +351,24 @@ def _by_language(
     language = pl.col("text").map_elements(language_of, pl.String)
     language = pl.when(language.is_in(settings.languages)).then(language)
     texts = texts.with_columns(language=language)
-    chunks = texts.select("chunk_id", doc_id="chunk_id").unique() if documents is None else documents
-    own = texts.filter(pl.col("field") != "quote").join(chunks, on="chunk_id", maintain_order="left")
-    of_documents = own.group_by("doc_id").agg(pl.col("text").str.join("\n")).select("doc_id", of_all=language)
+    chunks = (
+        texts.select("chunk_id", doc_id="chunk_id").unique() if documents is None else documents
+    )
+    own = texts.filter(pl.col("field") != "quote").join(
+        chunks, on="chunk_id", maintain_order="left"
+    )
+    of_documents = (
+        own.group_by("doc_id").agg(pl.col("text").str.join("\n")).select("doc_id", of_all=language)
+    )
     of_chunks = chunks.join(of_documents, on="doc_id")
     chosen = pl.coalesce("language", "of_all", pl.lit(settings.languages[0]))
-    rows = texts.join(of_chunks, on="chunk_id", how="left", maintain_order="left").with_columns(chosen)
-    return [rows.filter(language=name).drop("language", "of_all", "doc_id") for name in settings.languages]
+    rows = texts.join(of_chunks, on="chunk_id", how="left", maintain_order="left").with_columns(
+        chosen
+    )
+    return [
+        rows.filter(language=name).drop("language", "of_all", "doc_id")
+        for name in settings.languages
+    ]
 
 
 def query_terms(
@@ -325,7 +381,8 @@ def query_terms(
 
     A query that has other terms loses those of `stopwords`, but for words in capitals among others in small letters. The
     terms equal those of `counted_terms`, which is faster for many texts; but an identifier that a chunk contains (`df` of
-    its term is not 0) has no parts here."""
+    its term is not 0) has no parts here.
+    """
     stop = set(stems(list(stopwords), settings))
     by_query: list[list[str]] = []
     for plain, compounds in zip(*names_in(queries), strict=True):
@@ -335,7 +392,9 @@ def query_terms(
         parts = stems([part for parts in cut for part in parts], settings)
         distinct = {*term_of.values(), *parts, *_compound_terms(compounds, settings)}
         is_mixed = any(word.islower() for word in words)
-        in_capitals = {term_of[word] for word in words if is_mixed and len(word) > 1 and word.isupper()}
+        in_capitals = {
+            term_of[word] for word in words if is_mixed and len(word) > 1 and word.isupper()
+        }
         by_query.append(sorted(distinct - (stop - in_capitals) or distinct))
     return by_query
 
@@ -365,7 +424,13 @@ def identifier_parts(words: Iterable[str]) -> dict[str, list[str]]:
     cut = [word for word in words if "_" in word or any(map(str.isupper, word[1:]))]
     lists = {word: _ascii_parts(word) for word in cut if word.isascii() and len(word) < _LONG}
     if others := [word for word in cut if word not in lists]:
-        part_lists = pl.Series("word", others).to_frame().select(_parts(pl.col("word"))).to_series().to_list()
+        part_lists = (
+            pl.Series("word", others)
+            .to_frame()
+            .select(_parts(pl.col("word")))
+            .to_series()
+            .to_list()
+        )
         lists |= zip(others, part_lists, strict=True)
     return {word: [part.lower() for part in lists[word] if part] for word in cut}
 
@@ -385,6 +450,8 @@ def _compound_terms(compounds: Sequence[str], settings: TermSettings) -> list[st
     # The meaning of HOST; as a pattern, Python would search for the slash again after each dot.
     split = [(name, name.partition("/")) for name in (compound.lower() for compound in compounds)]
     names = [
-        re.sub(DIFF_PREFIX, "", name) for name, (host, slash, _) in split if not slash or "." not in host
+        re.sub(DIFF_PREFIX, "", name)
+        for name, (host, slash, _) in split
+        if not slash or "." not in host
     ]
     return [name[:MAX_TERM_CHARS] for name in names]

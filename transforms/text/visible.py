@@ -1,7 +1,8 @@
 """Text that others wrote, as a terminal or a log may get it, and pictures as texts (`data:` addresses).
 
 A sign that would steer or deceive the reader is shown as its escape in JSON, whose value stays as it is. Two signs without
-width stay, U+200C and U+200D: Persian, the scripts of India and many emoji are not readable without them."""
+width stay, U+200C and U+200D: Persian, the scripts of India and many emoji are not readable without them.
+"""
 
 import json
 import re
@@ -31,7 +32,8 @@ _MARKUP = re.compile(r"[\\`*_{}\[\]<>()#+!|~$&]")
 def table_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table whose cells are shown as they are: in one, an image would be fetched by whoever looks at it."""
     cells = [
-        [_MARKUP.sub(r"\\\g<0>", visible(" ".join(str(value).split()))) for value in row] for row in rows
+        [_MARKUP.sub(r"\\\g<0>", visible(" ".join(str(value).split()))) for value in row]
+        for row in rows
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *cells))
 
@@ -52,7 +54,8 @@ def picture_text(picture: Picture) -> str:
     """The picture as a text, by which it has a hash and a vector.
 
     >>> picture_text(Picture("image/png", b"\\x89PNG"))
-    'data:image/png;base64,iVBORw=='"""
+    'data:image/png;base64,iVBORw=='
+    """
     return f"data:{picture.media_type};base64,{b64encode(picture.data).decode()}"
 
 

@@ -26,9 +26,21 @@ _STAGES = toml_file(__name__, "stages.toml") | {
     stage: words for extra in extras() for stage, words in extra.progress.items()
 }
 _SHOWN = (
-    "messages", "threads", "attachments", "blocks", "documents", "nodes", "conversations", "links", "chunks",
-    "embeddings", "terms", "postings", "exclusions", "quarantine",
-)  # fmt: skip
+    "messages",
+    "threads",
+    "attachments",
+    "blocks",
+    "documents",
+    "nodes",
+    "conversations",
+    "links",
+    "chunks",
+    "embeddings",
+    "terms",
+    "postings",
+    "exclusions",
+    "quarantine",
+)
 
 
 class _Seconds(ProgressColumn):
@@ -41,7 +53,11 @@ class _Seconds(ProgressColumn):
             return Text(f"{seconds:6.1f} s")
         seconds += time.monotonic() - task.fields["since"]
         remaining = task.time_remaining
-        rest = "" if task.total is None or not remaining else f", {timedelta(seconds=round(remaining))} left"
+        rest = (
+            ""
+            if task.total is None or not remaining
+            else f", {timedelta(seconds=round(remaining))} left"
+        )
         return Text(f"{seconds:6.0f} s{rest}")
 
 
@@ -83,7 +99,10 @@ class BuildView:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if not self._tasks:
             return
@@ -121,15 +140,24 @@ class BuildView:
         if stage not in self._tasks:
             self._end_lines()
             self._tasks[stage] = self._progress.add_task(
-                _STAGES.get(stage, stage), total=self._partitions.get(stage), rows=0,
-                is_phase=stage.startswith("publish_"), partition="", seconds=0.0, since=0.0,
-            )  # fmt: skip
+                _STAGES.get(stage, stage),
+                total=self._partitions.get(stage),
+                rows=0,
+                is_phase=stage.startswith("publish_"),
+                partition="",
+                seconds=0.0,
+                since=0.0,
+            )
         task, now = self._tasks[stage], time.monotonic()
         before = self._progress.tasks[task].fields
         self._progress.update(
-            task, advance=1 if rows or partition else 0, rows=before["rows"] + rows, partition=partition or "",
-            seconds=before["seconds"] + now - self._since, since=now,
-        )  # fmt: skip
+            task,
+            advance=1 if rows or partition else 0,
+            rows=before["rows"] + rows,
+            partition=partition or "",
+            seconds=before["seconds"] + now - self._since,
+            since=now,
+        )
         self._since = now
         if stage == "fetch" or (stage == "search_index" and rows):
             self._progress.update(task, total=self._progress.tasks[task].completed)
@@ -161,12 +189,19 @@ def print_fetched(outcomes: Mapping[str, FetchOutcome]) -> None:
     """Print the outcome of each source's fetch, and the age of its newest mail or file."""
     rows: list[dict[str, Any]] = []
     for name, outcome in outcomes.items():
-        counts = {count: getattr(outcome, count) for count in ("added", "changed", "removed", "bytes")}
+        counts = {
+            count: getattr(outcome, count) for count in ("added", "changed", "removed", "bytes")
+        }
         hours = (outcome.lag_seconds or 0) / 3600
         ago = f"{hours:.1f} hours ago" if hours < 48 else f"{hours / 24:,.0f} days ago"
         newest = "" if outcome.lag_seconds is None else ago
         rows.append(
-            {"source": name, "outcome": outcome.as_json()["outcome"].lower(), **counts, "newest": newest}
+            {
+                "source": name,
+                "outcome": outcome.as_json()["outcome"].lower(),
+                **counts,
+                "newest": newest,
+            }
         )
     print_records(rows, "No source has `fetch`; `weft help live-sources` says how to fetch one.")
     for name, outcome in outcomes.items():
@@ -179,7 +214,9 @@ def print_outlook(outlook: Outlook) -> None:
     console = terminal()
     if outlook.as_json()["outcome"] == "NOTHING":
         of = "the sources that can be read" if outlook.broken else "the sources"
-        console.print(f"Nothing to do: the index shows the {outlook.partitions} partitions of {of}.")
+        console.print(
+            f"Nothing to do: the index shows the {outlook.partitions} partitions of {of}."
+        )
         return
     console.print(
         f"{len(outlook.pieces)} of {outlook.partitions} partitions to make, {len(outlook.removed)} to remove"
@@ -200,7 +237,9 @@ def print_outlook(outlook: Outlook) -> None:
         console.print(FULL, soft_wrap=True)
     if outlook.texts:
         price = f", {outlook.price_usd:,.2f} US dollars" if outlook.price_usd else ""
-        console.print(f"At most {outlook.texts:,} texts to embed, some {outlook.tokens:,} tokens{price}")
+        console.print(
+            f"At most {outlook.texts:,} texts to embed, some {outlook.tokens:,} tokens{price}"
+        )
     if outlook.seconds is None:
         console.print("How long it takes no earlier run tells.")
     else:

@@ -43,7 +43,9 @@ def print_sweep(rows: Sequence[Mapping[str, Any]], measure: str) -> None:
     for row in rows:
         interval = f"{_short(row['low'])}–{_short(row['high'])}"
         mark = "*" if row["frontier"] else ""
-        table.add_row(mark, row["profile"], _short(row["mean"]), interval, f"{row['ms_per_query']:.2f}")
+        table.add_row(
+            mark, row["profile"], _short(row["mean"]), interval, f"{row['ms_per_query']:.2f}"
+        )
     terminal().print(table)
 
 
@@ -51,8 +53,14 @@ def print_sweep(rows: Sequence[Mapping[str, Any]], measure: str) -> None:
 def counted_progress(count: int, show: bool) -> Iterator[Callable[[str], None]]:
     """A bar on stderr; call the function that it yields after each of `count` steps.
 
-    Where queries come in several batches, the bar grows with each."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    Where queries come in several batches, the bar grows with each.
+    """
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     console = SafeConsole(sys.stderr)
     with Progress(
         *columns,

@@ -107,14 +107,22 @@ def _facts(hit: dict[str, Any]) -> list[str]:
     if not hit["thread_size"]:  # a file of a chat
         return [when, hit["source"], f"attached file {hit['filename'] or ''}".strip()]
     single = hit["thread_size"] == 1
-    thread = "single mail" if single else f"mail {hit['thread_position'] + 1} of {hit['thread_size']}"
+    thread = (
+        "single mail" if single else f"mail {hit['thread_position'] + 1} of {hit['thread_size']}"
+    )
     kind = hit["content_class"]
     what = [kind] if kind in ("patch", "log") else []
     if hit["chunk_kind"] == UNAUTHORED:
         what = ["nothing but quotes"]
     if hit["attachment_id"]:
         what = [f"attached {'file' if kind == 'text' else kind} {hit['filename'] or ''}".strip()]
-    return [hit["from_name"] or hit["from_addr"] or "unknown author", when, hit["list_id"], thread, *what]
+    return [
+        hit["from_name"] or hit["from_addr"] or "unknown author",
+        when,
+        hit["list_id"],
+        thread,
+        *what,
+    ]
 
 
 def _print_inside(console: Console, text: Text | str | None, style: str = "") -> None:
@@ -135,7 +143,9 @@ def _print_other(console: Console, hit: dict[str, Any], details: Details) -> Non
     """Print the hits that a hit replaces, other matches in its mail or document, and the texts around it."""
     constituents = [part for part in hit["constituents"] if part["doc_id"] != hit["doc_id"]]
     for part in constituents[:_SHOWN_WITH_A_HIT]:
-        console.print(Text(f"     also {part['doc_id']}: {part['reason']}", style="dim"), soft_wrap=True)
+        console.print(
+            Text(f"     also {part['doc_id']}: {part['reason']}", style="dim"), soft_wrap=True
+        )
     if len(constituents) > _SHOWN_WITH_A_HIT:
         console.print(f"     and {len(constituents) - _SHOWN_WITH_A_HIT} more", style="dim")
     if hit["more"]:
@@ -146,7 +156,8 @@ def _print_other(console: Console, hit: dict[str, Any], details: Details) -> Non
         console.print(f"     {count} more {matches}", style="dim")
     for part in hit["more"] if details.more else ():
         console.print(
-            Text(f"       {part['title']}  ") + Text(f"⟨{part['citation']}⟩", style="dim"), soft_wrap=True
+            Text(f"       {part['title']}  ") + Text(f"⟨{part['citation']}⟩", style="dim"),
+            soft_wrap=True,
         )
     for near in hit["expansions"]:
         text = " ".join(near["text"].split())[:_EXPANSION_CHARS]
@@ -160,16 +171,18 @@ def scores(hit: dict[str, Any]) -> str:
     """The parts of a score in one line; `listed` for a hit without a score."""
     if not hit["score"] and hit["lexical_rank"] is None and hit["vector_rank"] is None:
         return "listed"
-    ranks = [f"{n} {hit[f'{n}_score']:.3f} (#{hit[f'{n}_rank'] or '–'})" for n in ("lexical", "vector")]
+    ranks = [
+        f"{n} {hit[f'{n}_score']:.3f} (#{hit[f'{n}_rank'] or '–'})" for n in ("lexical", "vector")
+    ]
     thread = f" + thread {hit['thread_score']:.3f}" if hit["thread_score"] else ""
     rerank = ""
     if hit["reranker"]:
         parts = [f"{p['part']} {p['value']:.3f}" for p in hit["rerank_parts"] or () if p["value"]]
         sum_ = f" = {' + '.join(parts)}" if parts else ""
-        rerank = (
-            f"; reranked {hit['rerank_score']:.3f}{sum_} (#{hit['rank_before']} before) by {hit['reranker']}"
-        )
-    return f"{hit['score']:.3f} = fused {hit['fused_score']:.3f}{thread}; {', '.join(ranks)}{rerank}"
+        rerank = f"; reranked {hit['rerank_score']:.3f}{sum_} (#{hit['rank_before']} before) by {hit['reranker']}"
+    return (
+        f"{hit['score']:.3f} = fused {hit['fused_score']:.3f}{thread}; {', '.join(ranks)}{rerank}"
+    )
 
 
 def reading_line(text: Reading) -> str:
@@ -177,9 +190,12 @@ def reading_line(text: Reading) -> str:
     at = text.facts.get("effective_at")
     place = None if text.byte_start is None else f"bytes {text.byte_start}-{text.byte_end}"
     facts = [
-        f"{text.kind} {text.id}", place, text.title, text.facts.get("from_name") or text.facts.get("from_addr"),
+        f"{text.kind} {text.id}",
+        place,
+        text.title,
+        text.facts.get("from_name") or text.facts.get("from_addr"),
         at and f"{at:%Y-%m-%d %H:%M}",
-    ]  # fmt: skip
+    ]
     return " · ".join(fact for fact in facts if fact)
 
 
@@ -219,7 +235,9 @@ def print_rows(rows: pa.Table) -> None:
         console.width = max(console.width, console.measure(table, options=widest).maximum)
     console.print(table)
     if others:
-        console.print(f"{len(others)} more columns: {', '.join(others)}. Select them by name.", style="dim")
+        console.print(
+            f"{len(others)} more columns: {', '.join(others)}. Select them by name.", style="dim"
+        )
 
 
 _SHOWN_CHARS = 200
@@ -244,7 +262,9 @@ def print_explanation(result: Explanation, rows: int) -> None:
                 line = Text.assemble(f"  #{row['rank_before']} {place}  ", (title, "cyan"), reason)
                 console.print(line, soft_wrap=True)
     if result.fate is not None:
-        console.print(Text(f"{result.fate.id}: {result.fate.answer}", style="bold cyan"), soft_wrap=True)
+        console.print(
+            Text(f"{result.fate.id}: {result.fate.answer}", style="bold cyan"), soft_wrap=True
+        )
         for m in result.fate.moments:
             place = m.reason if m.rank is None else f"#{m.rank}"
             score = "" if m.score is None else f"  {m.score:.3f}"
@@ -259,11 +279,14 @@ def print_plan(plan: Mapping[str, Any]) -> None:
     print_records(plan["stages"], "no stages")
     for query in plan["queries"]:
         numbers = ", ".join(map(str, query["passages"])) or "none"
-        console.print(Text(f"query {query['query']}: passages {numbers}", style="bold"), soft_wrap=True)
+        console.print(
+            Text(f"query {query['query']}: passages {numbers}", style="bold"), soft_wrap=True
+        )
         console.print(Text(f"  {' '.join(query['text'].split())[:_SHOWN_CHARS]}"), soft_wrap=True)
         if query["first"] and (reason := query["first"]["reason"]):
             console.print(
-                Text(f"  without its first hit, {query['first']['chunk_id']}: {reason}"), soft_wrap=True
+                Text(f"  without its first hit, {query['first']['chunk_id']}: {reason}"),
+                soft_wrap=True,
             )
     for number, entry in enumerate(plan["chosen"], 1):
         console.print(Text(f"{number:>3} {_line_of(entry)}"), soft_wrap=True)
@@ -282,10 +305,17 @@ def _stages(result: Explanation) -> Table:
     table = Table("stage", *numbers, box=None, pad_edge=False)
     for stage in result.stages:
         ranked = stage.steps.drop_nulls("rank")
-        best, last = ("", "") if ranked.is_empty() else (f"{ranked['score'][i]:.3f}" for i in (0, -1))
+        best, last = (
+            ("", "") if ranked.is_empty() else (f"{ranked['score'][i]:.3f}" for i in (0, -1))
+        )
         dropped = stage.steps.height - ranked.height
         table.add_row(
-            stage.stage, f"{stage.seconds * 1000:.1f}", f"{ranked.height:,}", f"{dropped:,}", best, last
+            stage.stage,
+            f"{stage.seconds * 1000:.1f}",
+            f"{ranked.height:,}",
+            f"{dropped:,}",
+            best,
+            last,
         )
     return table
 

@@ -35,7 +35,8 @@ def write_rows(rows: pa.Table, file: Path, mails: Callable[[list[str]], Iterator
     """Write a result to a new file, complete or not at all; returns the number of its rows or mails.
 
     `mails` yields the mails of some ids as entries of mbox. QueryError if two columns have one name, or if the rows of an
-    mbox have no text `message_id`."""
+    mbox have no text `message_id`.
+    """
     names = rows.column_names
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise QueryError(f"two columns are named {twice[0]}: give one of them another name by AS")
@@ -59,7 +60,9 @@ def _written(
         if "message_id" not in rows.column_names or not pa.types.is_string(
             rows.schema.field("message_id").type
         ):
-            raise QueryError("an mbox is made of the column message_id: let the statement select it")
+            raise QueryError(
+                "an mbox is made of the column message_id: let the statement select it"
+            )
         ids = [name for name in dict.fromkeys(rows["message_id"].to_pylist()) if name is not None]
         return sum(bool(stream.write(mail)) for mail in mails(ids))
     elif suffix == ".csv":
@@ -80,6 +83,7 @@ def _line_of_csv(values: Iterable[object]) -> bytes:
     line = io.StringIO()
     texts = (_json(value) if isinstance(value, list | dict) else value for value in values)
     csv.writer(line, lineterminator="\n").writerow(
-        f"'{text}" if isinstance(text, str) and text.startswith(_FORMULA) else text for text in texts
+        f"'{text}" if isinstance(text, str) and text.startswith(_FORMULA) else text
+        for text in texts
     )
     return line.getvalue().encode()

@@ -22,7 +22,9 @@ _IDS = """
 
 
 def _from_index(statement: str) -> Completer:
-    def complete(context: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
+    def complete(
+        context: click.Context, _parameter: click.Parameter, start: str
+    ) -> list[CompletionItem]:
         try:
             folder = load_settings(context.params.get("config")).root / "index"
             rows = query_current(folder, statement, {"start": start, "most": _MOST})
@@ -33,7 +35,9 @@ def _from_index(statement: str) -> Completer:
     return complete
 
 
-def complete_source(context: click.Context, _parameter: click.Parameter, start: str) -> list[CompletionItem]:
+def complete_source(
+    context: click.Context, _parameter: click.Parameter, start: str
+) -> list[CompletionItem]:
     """The sources of the settings whose names begin with `start`, with their kinds."""
     try:
         sources = load_settings(context.params.get("config")).sources

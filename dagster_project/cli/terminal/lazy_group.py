@@ -21,7 +21,8 @@ class SafeStream:
     """A text stream on another one, which is `beneath`; it is not a terminal, since colours would be escaped, too.
 
     Text is made visible here, not in commands, so that no command, no message of a library, no log line and no traceback
-    can forget it. Pipes and files get the same text: somebody prints them later."""
+    can forget it. Pipes and files get the same text: somebody prints them later.
+    """
 
     def __init__(self, beneath: TextIO):
         self.beneath = beneath
@@ -109,7 +110,9 @@ class LazyGroup(click.Group):
         width = max(map(len, helps))
         headings: dict[str, list[str]] = {}
         for name in (*sorted(self.commands), *self.lazy):
-            headings.setdefault(self.lazy[name].section if name in self.lazy else OTHERS, []).append(name)
+            headings.setdefault(
+                self.lazy[name].section if name in self.lazy else OTHERS, []
+            ).append(name)
         for heading, names in headings.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), helps[name]) for name in names])

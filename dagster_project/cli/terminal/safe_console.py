@@ -18,9 +18,13 @@ class SafeConsole(Console):
     """A console that shows the steering signs of every text; a string is not markup and holds no names of emoji."""
 
     def __init__(self, stream: TextIO, **options: Any):
-        super().__init__(file=beneath(stream), highlight=False, markup=False, emoji=False, **options)
+        super().__init__(
+            file=beneath(stream), highlight=False, markup=False, emoji=False, **options
+        )
 
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
         """The segments of the output: texts are made safe before they are laid out, so that tables stay whole."""
         if isinstance(renderable, str):
             renderable = visible(renderable)

@@ -3,6 +3,11 @@
 from dagster_project.extras.registry import Command, Extra
 
 EXTRA = Extra(
-    commands={"backup": Command("dagster_project.extras.backup.command:backup", "Keep an index",
-        "Store what no build can make again at PLACE, a folder or an object store; verify it, or restore it.")},
-)  # fmt: skip
+    commands={
+        "backup": Command(
+            "dagster_project.extras.backup.command:backup",
+            "Keep an index",
+            "Store what no build can make again at PLACE, a folder or an object store; verify it, or restore it.",
+        )
+    },
+)

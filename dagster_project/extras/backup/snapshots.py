@@ -1,7 +1,8 @@
 """Backups of what no build can make again, in a folder or on an object store: the work behind `weft backup`.
 
 `files/` has each content once, named after its SHA-256; `snapshots/` the names and hashes of each backup. A snapshot is
-written last, so that an interrupted backup changes no earlier one."""
+written last, so that an interrupted backup changes no earlier one.
+"""
 
 import json
 import os
@@ -56,7 +57,9 @@ class Backups:
     def __init__(self, place: str):
         """SettingsError for an address that no installed package opens."""
         try:
-            self.base = UPath(place) if is_local(UPath(place)) else UPath(place, use_listings_cache=False)
+            self.base = (
+                UPath(place) if is_local(UPath(place)) else UPath(place, use_listings_cache=False)
+            )
             self._store, self._local = self.base.fs, is_local(self.base)
         except (ImportError, ValueError) as error:
             raise SettingsError(f"{place} cannot be opened: {error}") from error
@@ -68,25 +71,35 @@ class Backups:
     def read(self, name: str | None = None) -> tuple[str, dict[str, StoredFile]]:
         """The storage root and the files by name of a snapshot, by default the newest.
 
-        SettingsError if the place does not have it, CheckFailedError if it is damaged."""
+        SettingsError if the place does not have it, CheckFailedError if it is damaged.
+        """
         names = self.names()
         if (name := name or (names or [""])[-1]) not in names:
-            raise SettingsError(f"{self.base} has no snapshot {name}; it has {', '.join(names) or 'none'}")
+            raise SettingsError(
+                f"{self.base} has no snapshot {name}; it has {', '.join(names) or 'none'}"
+            )
         with self._opened("snapshots", f"{name}.json") as file:
             text = file.read()
         if not name.endswith(bytes_sha256(text)[:16]):
-            raise CheckFailedError(f"snapshot {name} in {self.base} is not what was written: delete it")
+            raise CheckFailedError(
+                f"snapshot {name} in {self.base} is not what was written: delete it"
+            )
         content = json.loads(text)
-        return content["root"], {name: StoredFile(*entry) for name, entry in content["files"].items()}
+        return content["root"], {
+            name: StoredFile(*entry) for name, entry in content["files"].items()
+        }
 
     def add(self, root: Path, files: Mapping[str, Path], keep: int) -> dict[str, Any]:
         """Store files by name, and drop all snapshots but the newest `keep`; the output of `weft backup --json`.
 
         SettingsError if the place has those of another root. A file that never changes is not read if the last snapshot has
-        its name and size."""
+        its name and size.
+        """
         owner, last = self.read() if self.names() else (str(root), {})
         if owner != str(root):
-            raise SettingsError(f"{self.base} has the backups of {owner}: give another folder for {root}")
+            raise SettingsError(
+                f"{self.base} has the backups of {owner}: give another folder for {root}"
+            )
         there, stored, new = self._sizes("files"), dict[str, StoredFile](), list[int]()
         for name, file in sorted(files.items()):
             size = file.stat().st_size
@@ -99,12 +112,20 @@ class Backups:
         if stored != last:
             file = root / _COPIES / "snapshot"
             file.write_text(json.dumps({"root": str(root), "files": stored}, indent=1))
-            self._write(file, "snapshots", f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{_digest(file)[:16]}.json")
+            self._write(
+                file,
+                "snapshots",
+                f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{_digest(file)[:16]}.json",
+            )
         self._drop_all_but(keep)
         return {
-            "outcome": "STORED" if stored != last else "UNCHANGED", "snapshot": self.names()[-1], "files": len(stored),
-            "bytes": sum(entry.bytes for entry in stored.values()), "new_files": len(new), "new_bytes": sum(new),
-        }  # fmt: skip
+            "outcome": "STORED" if stored != last else "UNCHANGED",
+            "snapshot": self.names()[-1],
+            "files": len(stored),
+            "bytes": sum(entry.bytes for entry in stored.values()),
+            "new_files": len(new),
+            "new_bytes": sum(new),
+        }
 
     def verified(self) -> list[dict[str, Any]]:
         """Every snapshot, its files and bytes, after all of it is read; CheckFailedError names missing or damaged files."""
@@ -116,19 +137,29 @@ class Backups:
                 f"{len(bad)} of {len(used)} files in {self.base / 'files'} are missing or not what was written, such as "
                 f"{bad[0]} ({used[bad[0]]}): delete them, and `weft backup` stores again what the storage still has"
             )
-        sizes = {name: sum(entry.bytes for entry in files.values()) for name, files in snapshots.items()}
-        return [{"snapshot": name, "files": len(snapshots[name]), "bytes": sizes[name]} for name in snapshots]
+        sizes = {
+            name: sum(entry.bytes for entry in files.values()) for name, files in snapshots.items()
+        }
+        return [
+            {"snapshot": name, "files": len(snapshots[name]), "bytes": sizes[name]}
+            for name in snapshots
+        ]
 
     def bring(self, digest: str, place: Path | UPath) -> bool:
         """Write a file of the backup to its place, readable by its owner alone; False if it is there.
 
-        CheckFailedError if it is damaged, SettingsError if a local file of another content is there."""
+        CheckFailedError if it is damaged, SettingsError if a local file of another content is there.
+        """
         if place.exists():
             if is_local(place) and _digest(Path(str(place))) != digest:
-                raise SettingsError(f"{place} has another content: restore to a new folder, or move it away")
+                raise SettingsError(
+                    f"{place} has another content: restore to a new folder, or move it away"
+                )
             return False
         if not self._is_whole(digest):
-            raise CheckFailedError(f"{self.base}/files/{digest} is damaged or gone: restore another snapshot")
+            raise CheckFailedError(
+                f"{self.base}/files/{digest} is damaged or gone: restore another snapshot"
+            )
         with self._opened("files", digest) as file:
             if is_local(place):
                 _write_privately(file, Path(str(place)))
@@ -156,12 +187,16 @@ class Backups:
     def _write(self, file: Path, folder: str, name: str) -> None:
         place = (self.base / folder / name).path
         with self._faults(), file.open("rb") as content:
-            _write_privately(content, Path(place)) if self._local else self._store.put_file(str(file), place)
+            _write_privately(content, Path(place)) if self._local else self._store.put_file(
+                str(file), place
+            )
 
     def _drop_all_but(self, keep: int) -> None:
         """Delete older snapshots, and then the files that no other has."""
         old = [f"snapshots/{name}.json" for name in self.names()[:-keep]]
-        used = {entry.sha256 for name in self.names()[-keep:] for entry in self.read(name)[1].values()}
+        used = {
+            entry.sha256 for name in self.names()[-keep:] for entry in self.read(name)[1].values()
+        }
         for name in [*old, *(f"files/{digest}" for digest in self._sizes("files").keys() - used)]:
             with self._faults():
                 self._store.rm_file((self.base / name).path)
@@ -173,7 +208,9 @@ class Backups:
         except Exception as error:  # noqa: BLE001  # stores have faults of their own
             if self._local or isinstance(error, WeftError):
                 raise
-            raise ServiceError(f"{self.base} cannot be used ({error}): check place and key") from error
+            raise ServiceError(
+                f"{self.base} cannot be used ({error}): check place and key"
+            ) from error
 
 
 def _digest(file: Path) -> str:
@@ -194,14 +231,17 @@ def back_up(settings: Settings, config: Path, place: str, keep: int) -> dict[str
                 continue  # a file was replaced meanwhile
             finally:
                 remove([aside])
-    raise WeftError(f"files of {settings.root} went {_TRIES} times meanwhile: begin again when no build runs")
+    raise WeftError(
+        f"files of {settings.root} went {_TRIES} times meanwhile: begin again when no build runs"
+    )
 
 
 def restore(place: str, folder: Path, snapshot: str | None = None) -> int:
     """Write a snapshot, by default the newest, with its settings to a folder; returns how many files were written.
 
     Storage and key go to the places that these settings name. SettingsError if a file there has another content; the files
-    of a lake on an object store stay."""
+    of a lake on an object store stay.
+    """
     backups, own = Backups(place), folder.absolute()
     _, files = backups.read(snapshot)
     count = backups.bring(files[_CONFIG].sha256, own / DEFAULT_CONFIG)
@@ -212,22 +252,43 @@ def restore(place: str, folder: Path, snapshot: str | None = None) -> int:
     for name in files:
         head, *parts = name.split("/")
         if head not in places or not parts or not {"", ".", ".."}.isdisjoint(parts):
-            raise CheckFailedError(f"{place} has a file {name!r}, as no backup has: restore another snapshot")
-        targets[name] = settings.pseudonym_key_file if name == _KEY else places[head].joinpath(*parts)
-    return count + sum(backups.bring(files[name].sha256, target) for name, target in sorted(targets.items()))
+            raise CheckFailedError(
+                f"{place} has a file {name!r}, as no backup has: restore another snapshot"
+            )
+        targets[name] = (
+            settings.pseudonym_key_file if name == _KEY else places[head].joinpath(*parts)
+        )
+    return count + sum(
+        backups.bring(files[name].sha256, target) for name, target in sorted(targets.items())
+    )
 
 
 def _collected(settings: Settings, config: Path, aside: Path) -> dict[str, Path]:
     """The files that no build can make again, by name; of those that change, copies of this moment in the folder `aside`."""
     root, base, receipts = settings.root, make_lake(settings).base, Receipts(settings.root)
     vectors, bundled = root / "cache" / "embeddings", tuple(BUNDLED.values())
-    folders = (FOLDER, "sessions", "eval", "cache", *(folder for extra in extras() for folder in extra.keeps))
+    folders = (
+        FOLDER,
+        "sessions",
+        "eval",
+        "cache",
+        *(folder for extra in extras() for folder in extra.keeps),
+    )
     with receipts.locked() if receipts.path.parent.exists() else nullcontext():
         places = [
-            path for folder in folders for pattern in _COMPLETE for path in (root / folder).glob(pattern)
+            path
+            for folder in folders
+            for pattern in _COMPLETE
+            for path in (root / folder).glob(pattern)
         ]
-        places += [p for p in vectors.rglob("*.*") if not p.relative_to(vectors).parts[0].startswith(bundled)]
-        files: dict[str, Path | UPath] = {f"root/{p.relative_to(root).as_posix()}": p for p in places}
+        places += [
+            p
+            for p in vectors.rglob("*.*")
+            if not p.relative_to(vectors).parts[0].startswith(bundled)
+        ]
+        files: dict[str, Path | UPath] = {
+            f"root/{p.relative_to(root).as_posix()}": p for p in places
+        }
         tables = (f"{table}.parquet" for table in MADE_ON_REQUEST)
         files |= {f"lake/{name}": base / name for name in (FORGOTTEN, *tables)}
         names = (SYNONYMS, LABEL_FILE, *(name for extra in extras() for name in extra.keeps_beside))

@@ -30,14 +30,17 @@ class RayCluster:
     def run(self, place: str, count: int) -> Iterator[Outcome]:
         """The outcomes of the tasks 0 to `count` of the file at `place`, as they come.
 
-        EngineError if Ray cannot be reached, or a task is lost more than three times."""
+        EngineError if Ray cannot be reached, or a task is lost more than three times.
+        """
         try:
             connect(self.settings)
             yield from self._outcomes(place, count)
         except RayTaskError as error:
             raise EngineError(str(error.cause)) from error
         except (RayError, ConnectionError, ValueError) as error:
-            raise EngineError(f"Ray at {os.environ.get('RAY_ADDRESS', 'this machine')}: {error}") from error
+            raise EngineError(
+                f"Ray at {os.environ.get('RAY_ADDRESS', 'this machine')}: {error}"
+            ) from error
 
     def _outcomes(self, place: str, count: int) -> Iterator[Outcome]:
         task: Any = ray.remote(num_cpus=1, max_retries=_REPETITIONS)(run_task)
@@ -119,7 +122,8 @@ def actors(resources: Mapping[str, float], tasks: int | None) -> tuple[int, dict
     >>> actors({"CPU": 64.0, "GPU": 4.0}, None)
     (4, {'num_gpus': 1})
     >>> actors({"CPU": 8.0}, 2)
-    (2, {'num_cpus': 1})"""
+    (2, {'num_cpus': 1})
+    """
     unit = "GPU" if resources.get("GPU", 0) >= 1 else "CPU"
     there = max(1, int(resources.get(unit, 1)))
     return min(there, tasks or there), {f"num_{unit.lower()}s": 1}

@@ -20,8 +20,10 @@ from transforms.settings.operations import EngineSettings
 _COLUMN = "outcome"
 _LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _ON_THIS_MACHINE: dict[str, Any] = {
-    "spark.ui.enabled": "false", "spark.driver.extraJavaOptions": _LIGHT, "spark.executor.extraJavaOptions": _LIGHT,
-}  # fmt: skip
+    "spark.ui.enabled": "false",
+    "spark.driver.extraJavaOptions": _LIGHT,
+    "spark.executor.extraJavaOptions": _LIGHT,
+}
 """Options of a session on this machine: its JVM only hands out tasks, and would compile itself half of the time."""
 
 
@@ -35,12 +37,15 @@ class SparkCluster:
     def run(self, place: str, count: int) -> list[Outcome]:
         """The outcomes of the tasks 0 to `count` of the file at `place`; Spark repeats those of a lost executor.
 
-        EngineError if Spark cannot be reached or gives up."""
+        EngineError if Spark cannot be reached or gives up.
+        """
         at_once = min(count, self.settings.tasks or count)
         try:
             with warnings.catch_warnings():
                 # Spark 4 warns of pandas 3, which it does not use here.
-                warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+                warnings.filterwarnings(
+                    "ignore", "PySpark does not yet fully support pandas", FutureWarning
+                )
                 self._session = self._session or self._new_session()
                 # A partition of the frame is a task of Spark: as many as may run at once, else one for each of ours.
                 numbers = self._session.range(0, count, 1, at_once)
@@ -60,7 +65,9 @@ class SparkCluster:
         master = os.environ.get("SPARK_REMOTE") or os.environ.get("MASTER")
         if master and master.startswith("sc://"):
             return builder.remote(master).getOrCreate()
-        builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.log.level", "ERROR")
+        builder = builder.config("spark.ui.showConsoleProgress", "false").config(
+            "spark.log.level", "ERROR"
+        )
         if master and master.startswith("local"):
             builder = builder.config(map=_ON_THIS_MACHINE)
         return (builder.master(master) if master else builder).getOrCreate()

@@ -1,7 +1,8 @@
 """A task: one partition, whose tables it makes and writes to the lake. Imports no Dagster.
 
 A file of the lake has the contents of the tasks. So an engine gets only the place of this file and a number, and
-returns names, hashes and counts; a machine that does not see the lake finds no file."""
+returns names, hashes and counts; a machine that does not see the lake finds no file.
+"""
 
 import contextlib
 import json
@@ -25,7 +26,14 @@ from dagster_project.composition.stores import make_lake, make_sources, source_s
 from dagster_project.config.settings import Settings
 from dagster_project.lake.parquet_files import is_local
 from dagster_project.sources.file_sources import FileSources
-from transforms.errors import DiskFullError, EngineError, LakeDamageError, SchemaError, SourceError, WeftError
+from transforms.errors import (
+    DiskFullError,
+    EngineError,
+    LakeDamageError,
+    SchemaError,
+    SourceError,
+    WeftError,
+)
 
 _UNSEEN = (
     "{host} does not see the lake at {lake}: set storage.lake to a place that all machines of the engine see, an address "
@@ -48,15 +56,19 @@ class _World:
 
 
 @contextlib.contextmanager
-def written_tasks(settings: Settings, tables: Sequence[str], partitions: Sequence[str]) -> Iterator[str]:
+def written_tasks(
+    settings: Settings, tables: Sequence[str], partitions: Sequence[str]
+) -> Iterator[str]:
     """The place of a file in the lake that has the tasks of `partitions`, as long as they are made."""
     place = make_lake(settings).base / f".tmp-{os.getpid()}-{secrets.token_hex(6)}.tasks"
     if is_local(place):
         Path(str(place.parent)).mkdir(parents=True, exist_ok=True)
     content = {
-        "settings": settings.model_dump(mode="json"), "base": str(settings.base.resolve()), "tables": list(tables),
+        "settings": settings.model_dump(mode="json"),
+        "base": str(settings.base.resolve()),
+        "tables": list(tables),
         "partitions": list(partitions),
-    }  # fmt: skip
+    }
     place.write_text(json.dumps(content))
     try:
         yield str(place)
@@ -68,7 +80,8 @@ def run_task(place: str, number: int) -> Outcome:
     """Make the stale tables of a partition, stage by stage, and commit each; a repetition writes the same bytes.
 
     `place` is that of the file of the tasks. A failure is the fault of the outcome, with partition, stage, reason and
-    machine, so that the engine repeats only lost tasks; EngineError where the machine does not see the lake."""
+    machine, so that the engine repeats only lost tasks; EngineError where the machine does not see the lake.
+    """
     world = _world(place)
     partition = world.partitions[number]
     tables: dict[str, MadeTable] = {}
@@ -85,7 +98,10 @@ def _tables(world: _World, stage: Stage, partition: str) -> dict[str, MadeTable]
     """The tables that one stage makes of a partition, committed when all of them are written."""
     run = StageRun(stage, stage.settings, world.lake, sources=world.sources)
     readers = [Partitions(table, partial(world.lake.read, table)) for table in stage.inputs]
-    staged = [(table, file) for table, file, _ in run.stage_partition(partition, readers, run.stage.outputs)]
+    staged = [
+        (table, file)
+        for table, file, _ in run.stage_partition(partition, readers, run.stage.outputs)
+    ]
     for _, file in staged:
         file.commit()
     return {table.name: table for table, _ in staged}
@@ -109,8 +125,13 @@ def _world(place: str) -> _World:
         raise EngineError(_UNSEEN.format(host=socket.gethostname(), lake=file.parent)) from error
     settings = Settings.model_validate({**content["settings"], "base": content["base"]})
     # The folder of a build need not be on the machine of a task.
-    cache = settings.root / "cache" if settings.root.is_dir() else Path(tempfile.gettempdir()) / "weft"
+    cache = (
+        settings.root / "cache" if settings.root.is_dir() else Path(tempfile.gettempdir()) / "weft"
+    )
     return _World(
-        frozenset(content["tables"]), content["partitions"], make_lake(settings, cache),
-        make_sources(settings, cache), source_stages(settings),
-    )  # fmt: skip
+        frozenset(content["tables"]),
+        content["partitions"],
+        make_lake(settings, cache),
+        make_sources(settings, cache),
+        source_stages(settings),
+    )

@@ -86,7 +86,10 @@ def _chunk_stages(settings: GraphSettings, term_settings: TermSettings) -> list[
                 "Says of each chunk of documents whether it is code.",
                 group=GROUP,
                 code=classes_transforms.chunk_classes,
-                lineage={"chunk_id": ("document_chunks.chunk_id",), "doc_id": ("document_chunks.doc_id",)},
+                lineage={
+                    "chunk_id": ("document_chunks.chunk_id",),
+                    "doc_id": ("document_chunks.doc_id",),
+                },
             ),
             inputs=("documents", "document_chunks"),
             outputs=("chunk_classes",),
@@ -101,12 +104,18 @@ def _chunk_stages(settings: GraphSettings, term_settings: TermSettings) -> list[
                 "Compares the chunks of a document with its baselines, and orders them by that.",
                 group=GROUP,
                 code=stripes.chunk_similarities,
-                lineage={"cosine": ("embeddings.vector",), "chunk_id": ("document_chunks.chunk_id",)},
+                lineage={
+                    "cosine": ("embeddings.vector",),
+                    "chunk_id": ("document_chunks.chunk_id",),
+                },
             ),
             inputs=(*_EMBEDDED, "chunk_classes"),
             outputs=("chunk_similarities", "stripe_orders"),
             settings=settings,
-            declared={"chunk_similarities": schema.CHUNK_SIMILARITIES, "stripe_orders": schema.STRIPE_ORDERS},
+            declared={
+                "chunk_similarities": schema.CHUNK_SIMILARITIES,
+                "stripe_orders": schema.STRIPE_ORDERS,
+            },
         ),
         Stage(
             "find_keywords",
@@ -116,7 +125,10 @@ def _chunk_stages(settings: GraphSettings, term_settings: TermSettings) -> list[
                 "Finds in each chunk the keywords of the nearest folder above its document.",
                 group=GROUP,
                 code=keyword_transforms.chunk_keywords,
-                lineage={"keyword": ("keywords.keyword",), "chunk_id": ("document_chunks.chunk_id",)},
+                lineage={
+                    "keyword": ("keywords.keyword",),
+                    "chunk_id": ("document_chunks.chunk_id",),
+                },
             ),
             inputs=("document_chunks", "documents", "keywords"),
             outputs=("chunk_keywords",),
@@ -134,7 +146,9 @@ def _keywords(documents: ibis.Table, settings: TermSettings) -> pa.Table:
 def _chunk_classes(documents: ibis.Table, chunks: ibis.Table, settings: GraphSettings) -> pa.Table:
     fenced = documents.filter(documents.text.contains("```") | documents.text.contains("~~~"))
     texts = fenced.select("doc_id", "format", "text", "body_start").to_pyarrow()
-    rows = chunks.select("chunk_id", "doc_id", "chunk_index", "text_display", "spans", "is_code").to_pyarrow()
+    rows = chunks.select(
+        "chunk_id", "doc_id", "chunk_index", "text_display", "spans", "is_code"
+    ).to_pyarrow()
     return classes_transforms.chunk_classes(texts, rows, settings)
 
 
@@ -165,7 +179,9 @@ def _prompt_hashes(*inputs: Any, embedder: Embedder, embedding_cache: EmbeddingC
         return Made([schema.PROMPT_HASHES.empty()], {})
     rows = prompt_transforms.document_questions(question_lists(documents))
     vectors = query_vectors(rows.column("question").to_pylist(), embedder, embedding_cache)
-    usable = rows.filter(pc.is_in(rows.column("question"), value_set=pa.array(vectors, pa.string())))
+    usable = rows.filter(
+        pc.is_in(rows.column("question"), value_set=pa.array(vectors, pa.string()))
+    )
     facts = {"questions": rows.num_rows, "questions_refused": rows.num_rows - usable.num_rows}
     if not usable.num_rows:
         return Made([schema.PROMPT_HASHES.empty()], facts)
@@ -185,9 +201,11 @@ def _document_graph(*inputs: Any, graph_exporter: FileGraphExporter) -> Made:
     """The files of the graph, exported; `inputs` are those of the stage in order and the settings."""
     documents, chunks, context, embeddings, *others, links, settings = inputs
     tables = (
-        documents.select("doc_id", "source", "path", "title"), embedded_chunks(chunks, context, embeddings),
-        *others, links.filter(links.to_id.notnull()).select("from_id", "to_id"),
-    )  # fmt: skip
+        documents.select("doc_id", "source", "path", "title"),
+        embedded_chunks(chunks, context, embeddings),
+        *others,
+        links.filter(links.to_id.notnull()).select("from_id", "to_id"),
+    )
     exported = hal_export.GraphTables(*(table.to_pyarrow() for table in tables))
     files, done = graph_exporter.export(hal_export.graph_folders(exported, settings))
     return Made([files], dict(done))

@@ -49,7 +49,9 @@ def print_stripe(rows: list[dict[str, Any]]) -> None:
     console = terminal()
     for row in rows:
         facts = f"chunk {row['chunk_index']}, similarity {row['similarity']:.3f}{', code' if row['is_code'] else ''}"
-        console.print(Text(row["title"], style="bold cyan") + Text(f"  {facts}", style="dim"), soft_wrap=True)
+        console.print(
+            Text(row["title"], style="bold cyan") + Text(f"  {facts}", style="dim"), soft_wrap=True
+        )
         console.print(Text(row["text_display"]), soft_wrap=True)
         console.print()
 
@@ -59,7 +61,9 @@ def print_prompted(hits: Sequence[Prompted]) -> None:
     console = terminal()
     for number, hit in enumerate(hits, 1):
         console.print(Text(f"{number:>3}. ") + Text(hit.title, style="bold cyan"))
-        question = f"asked: {hit.question} ({hit.distance} bits away, similarity {hit.similarity:.3f})"
+        question = (
+            f"asked: {hit.question} ({hit.distance} bits away, similarity {hit.similarity:.3f})"
+        )
         console.print(Text(f"     {question}"), soft_wrap=True)
         console.print(Text(hit.text), soft_wrap=True)
         console.print(f"     ⟨{hit.node_id or hit.doc_id}⟩", style="dim", soft_wrap=True)
@@ -69,15 +73,22 @@ def print_prompted(hits: Sequence[Prompted]) -> None:
 @click.argument("document", type=TEXT_TYPE, shell_complete=complete_id)
 @CONFIG
 @JSON
-@click.option("-n", "count", type=click.IntRange(1), default=3, show_default=True, help="How many chunks.")
-@click.option("--technical", is_flag=True, help="Begin with the first code, not with the first text.")
+@click.option(
+    "-n", "count", type=click.IntRange(1), default=3, show_default=True, help="How many chunks."
+)
+@click.option(
+    "--technical", is_flag=True, help="Begin with the first code, not with the first text."
+)
 @explained
 def stripe(document: str, config: Path | None, as_json: bool, count: int, technical: bool) -> None:
     """Show the N chunks that represent DOCUMENT best; a longer list begins with the shorter one.
 
-    DOCUMENT is the id of a document, its path, or the end of its path."""
+    DOCUMENT is the id of a document, its path, or the end of its path.
+    """
     folder = load_settings(config).root / "index"
-    rows = stripes_and_prompts.stripe_of(folder, document, count, "technical" if technical else "conceptual")
+    rows = stripes_and_prompts.stripe_of(
+        folder, document, count, "technical" if technical else "conceptual"
+    )
     if as_json:
         click.echo(json.dumps({"document": rows[0]["doc_id"], "chunks": rows}, ensure_ascii=False))
     else:
@@ -88,7 +99,9 @@ def stripe(document: str, config: Path | None, as_json: bool, count: int, techni
 @click.argument("query", type=TEXT_TYPE)
 @CONFIG
 @JSON
-@click.option("--static", is_flag=True, help="First look for a stored question with nearly the same words.")
+@click.option(
+    "--static", is_flag=True, help="First look for a stored question with nearly the same words."
+)
 @click.option("--limit", type=click.IntRange(1, 1000), default=5, show_default=True, help="Hits.")
 @explained
 def ask(query: str, config: Path | None, as_json: bool, static: bool, limit: int) -> None:
@@ -101,7 +114,9 @@ def ask(query: str, config: Path | None, as_json: bool, static: bool, limit: int
         )
     elif as_json:
         rows = [hit._asdict() for hit in hits]
-        click.echo(json.dumps({"outcome": "PROMPTS", "query": query, "hits": rows}, ensure_ascii=False))
+        click.echo(
+            json.dumps({"outcome": "PROMPTS", "query": query, "hits": rows}, ensure_ascii=False)
+        )
     else:
         print_prompted(hits)
 
@@ -115,16 +130,20 @@ def graph_app(folder: Path, settings: GraphSettings, host: str = "") -> Starlett
     """The ASGI application that serves the graph in `folder`, read-only, to programs and pages of `settings.origins`.
 
     It answers under the names of the loopback interface, the address that it listens on, `host` (a name and a port) and the
-    host of `settings.base_url`. IndexUnavailableError if nothing is exported there."""
+    host of `settings.base_url`. IndexUnavailableError if nothing is exported there.
+    """
     if not (folder / INDEX).is_file():
         raise IndexUnavailableError(
             f"no graph is exported in {folder}: set `enabled = true` in [graph] and run `weft build`"
         )
     hosts = {host, urlsplit(settings.base_url or "").netloc} - {""}
     cors = Middleware(
-        CORSMiddleware, allow_origins=settings.origins, allow_methods=["GET", "HEAD"],
-        allow_headers=["Range", "If-None-Match", "If-Range", "If-Modified-Since"], expose_headers=_EXPOSED,
-    )  # fmt: skip
+        CORSMiddleware,
+        allow_origins=settings.origins,
+        allow_methods=["GET", "HEAD"],
+        allow_headers=["Range", "If-None-Match", "If-Range", "If-Modified-Since"],
+        expose_headers=_EXPOSED,
+    )
     app = Starlette(middleware=[Middleware(OwnPages, hosts=hosts, origins=settings.origins), cors])
     app.mount("/", _GraphFiles(directory=folder))
     return app
@@ -156,10 +175,13 @@ class _GraphFiles(StaticFiles):
 def serve(config: Path | None, host: str, port: int) -> None:
     """Serve the exported graph of documents over HTTP, read-only, until interrupted.
 
-    Every program may read it, but web pages only if `graph.origins` lists their origin."""
+    Every program may read it, but web pages only if `graph.origins` lists their origin.
+    """
     settings = load_settings(config)
     listener = listening(host, port)
     app = graph_app(
-        settings.root / EXTRA.folder, settings.section(GraphSettings), f"{host}:{listener.getsockname()[1]}"
+        settings.root / EXTRA.folder,
+        settings.section(GraphSettings),
+        f"{host}:{listener.getsockname()[1]}",
     )
     run_until_interrupted(app, listener, host)

@@ -27,7 +27,8 @@ class FileGraphExporter:
 
         A document's folder is exchanged whole, so its index and chunks are always of one version; the
         indexes over it follow, and removed files are deleted last, when nothing leads to them. A folder that
-        is right already is not touched. A crash leaves a readable export; the next one ends the work."""
+        is right already is not touched. A crash leaves a readable export; the next one ends the work.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         done: Counter[str] = Counter(written=0, unchanged=0, deleted=0)
         names: set[str] = set()
@@ -43,13 +44,17 @@ class FileGraphExporter:
                 done["deleted"] = self._delete_all_but(names)
             finally:
                 remove([self.aside])
-        return pa.concat_tables(tables).sort_by("path"), {f"folders_{k}": v for k, v in done.items()}
+        return pa.concat_tables(tables).sort_by("path"), {
+            f"folders_{k}": v for k, v in done.items()
+        }
 
     def _write(self, folder: Folder) -> bool:
         """Bring one folder up to date; False if it was."""
         place = self.folder / folder.path
         if folder.doc_id is None:
-            return sum(self._write_file(place / name, data) for name, data in folder.files.items()) > 0
+            return (
+                sum(self._write_file(place / name, data) for name, data in folder.files.items()) > 0
+            )
         there = {str(p.relative_to(place)): p.read_bytes() for p in place.rglob("*") if p.is_file()}
         if there == folder.files:
             return False
@@ -90,7 +95,9 @@ class FileGraphExporter:
         deleted = 0
         for path, _, files in os.walk(self.folder, topdown=False):
             here = Path(path)
-            removed = [name for name in files if str((here / name).relative_to(self.folder)) not in names]
+            removed = [
+                name for name in files if str((here / name).relative_to(self.folder)) not in names
+            ]
             for name in removed:
                 (here / name).unlink()
             deleted += INDEX in removed

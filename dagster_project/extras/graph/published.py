@@ -6,7 +6,9 @@ from dagster_project.system.sql_files import SqlFile
 
 _OF_DOC = "doc_id IN (SELECT doc_id FROM shown_docs)"
 PUBLISHED = {
-    **dict.fromkeys(("chunk_classes", "chunk_similarities", "stripe_orders", "chunk_keywords"), _OF_DOC),
+    **dict.fromkeys(
+        ("chunk_classes", "chunk_similarities", "stripe_orders", "chunk_keywords"), _OF_DOC
+    ),
     "keywords": "false",
     "prompt_hashes": f"{_OF_DOC} AND asked_in IN (SELECT doc_id FROM shown_docs)",
 }

@@ -39,11 +39,14 @@ class Prompted(NamedTuple):
     text: str
 
 
-def stripe_of(folder: Path, document: str, count: int, baseline: str = "conceptual") -> list[dict[str, Any]]:
+def stripe_of(
+    folder: Path, document: str, count: int, baseline: str = "conceptual"
+) -> list[dict[str, Any]]:
     """The first `count` chunks of a document's stripe in the index below `folder`, the baseline first.
 
     `document` is an id, a path, or the end of a path. Rows have the columns of the SQL macro `stripe` and
-    doc_id. UnknownIdError if it names no document, or one without such a stripe; QueryError if it names several."""
+    doc_id. UnknownIdError if it names no document, or one without such a stripe; QueryError if it names several.
+    """
     doc_id = _document(folder, document)
     rows = query_current(
         folder,
@@ -62,9 +65,12 @@ def stripe_of(folder: Path, document: str, count: int, baseline: str = "conceptu
 def prompted(folder: Path, query: str, limit: int) -> list[Prompted]:
     """The chunks of stored questions that differ from the query by at most MOST_BITS, nearest first.
 
-    The chunk that answers a question comes before its others."""
+    The chunk that answers a question comes before its others.
+    """
     query_hash = simhash(checked_query(query))
-    stored = query_current(folder, "SELECT DISTINCT question, simhash FROM prompt_hashes ORDER BY question")
+    stored = query_current(
+        folder, "SELECT DISTINCT question, simhash FROM prompt_hashes ORDER BY question"
+    )
     if not query_hash or not stored.num_rows:
         return []
     bits = distances(stored.column("simhash").to_numpy(), query_hash)
@@ -76,7 +82,8 @@ def prompted(folder: Path, query: str, limit: int) -> list[Prompted]:
     ]
     own = {row["chunk_id"] for row in rows if row["asked_in"] == row["doc_id"]}
     order = sorted(
-        prompted_chunks, key=lambda p: (p.distance, p.chunk_id not in own, -p.similarity, p.chunk_id)
+        prompted_chunks,
+        key=lambda p: (p.distance, p.chunk_id not in own, -p.similarity, p.chunk_id),
     )
     return list({p.chunk_id: p for p in reversed(order)}.values())[::-1][:limit]
 
@@ -88,6 +95,10 @@ def _document(folder: Path, name: str) -> str:
         return str(doc_ids[0])
     if doc_ids:
         raise QueryError(f"{name!r} is the name of several documents: {', '.join(doc_ids)}")
-    near = query_current(folder, _NEAREST, {"name": name[:COMPARED_CHARS]}).column("doc_id").to_pylist()
+    near = (
+        query_current(folder, _NEAREST, {"name": name[:COMPARED_CHARS]})
+        .column("doc_id")
+        .to_pylist()
+    )
     hint = f"; the nearest names are {', '.join(near)}" if near else ""
     raise UnknownIdError(f"the index holds no document {shortened(name)!r}{hint}")

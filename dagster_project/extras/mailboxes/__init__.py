@@ -5,6 +5,8 @@ from dagster_project.extras.registry import Extra, Remote
 _HERE = "dagster_project.extras.mailboxes"
 _REST = ("maildir",), f"{_HERE}.sign_in:log_in"
 EXTRA = Extra(
-    remotes={ "imap": Remote(f"{_HERE}.settings:ImapRemote", f"{_HERE}.imap_folders:ImapFolder", *_REST),
-    "jmap": Remote(f"{_HERE}.settings:JmapRemote", f"{_HERE}.jmap_folders:JmapFolder", *_REST), }
-)  # fmt: skip
+    remotes={
+        "imap": Remote(f"{_HERE}.settings:ImapRemote", f"{_HERE}.imap_folders:ImapFolder", *_REST),
+        "jmap": Remote(f"{_HERE}.settings:JmapRemote", f"{_HERE}.jmap_folders:JmapFolder", *_REST),
+    }
+)

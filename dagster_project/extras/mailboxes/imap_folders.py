@@ -2,7 +2,8 @@
 
 The folder is opened with EXAMINE and mails are read with BODY.PEEK (RFC 9051, sections 6.3.3 and 6.4.5.1), so that
 nothing changes there. A file's name says which mail it is: a hash of server, folder, user and UIDVALIDITY, and
-the UID; the one other memory is the mod-sequence (RFC 7162) up to which labels are here."""
+the UID; the one other memory is the mod-sequence (RFC 7162) up to which labels are here.
+"""
 
 import asyncio
 import ssl
@@ -84,7 +85,8 @@ class ImapFolder:
     def _ask(self, what: str, call: Callable[[], _Answer], literals: int = 0) -> _Answer:
         """The answer of the server; every fault of it as a FetchError that says what was asked for.
 
-        At most so many bytes of literals are read. It waits for the quota, and ends when the time limit is over."""
+        At most so many bytes of literals are read. It waits for the quota, and ends when the time limit is over.
+        """
         if time.monotonic() >= self.ends_at:
             raise self.remote.too_late(self._address)
         asyncio.run(self.quota.take(1, 0))
@@ -105,7 +107,9 @@ class ImapFolder:
                 "authority's certificate by SSL_CERT_FILE"
             )
         except ssl.SSLError as error:
-            fault = FetchError(f"{here}: no encrypted connection ({self._reason(error)}); check host and tls")
+            fault = FetchError(
+                f"{here}: no encrypted connection ({self._reason(error)}); check host and tls"
+            )
         except TooManyBytesError as error:
             fault = FetchError(
                 f"{here}, {what}: {error} came, more than an answer has; check host and folder"
@@ -125,9 +129,13 @@ class ImapFolder:
     def _greeted(self) -> IMAPClient:
         context = ssl.create_default_context()
         client = WiredClient(
-            self.wire, self.remote.address[0], port=self.remote.address[1], ssl=self.remote.tls == "tls",
-            ssl_context=context if self.remote.tls == "tls" else None, timeout=self.remote.timeout_seconds,
-        )  # fmt: skip
+            self.wire,
+            self.remote.address[0],
+            port=self.remote.address[1],
+            ssl=self.remote.tls == "tls",
+            ssl_context=context if self.remote.tls == "tls" else None,
+            timeout=self.remote.timeout_seconds,
+        )
         if self.remote.tls == "starttls":
             client.starttls(context)
         return client
@@ -161,11 +169,17 @@ class ImapFolder:
         validity, count, modseq = self._ask("opening the folder", self._open)
         identity = [*map(str, self.remote.address), self.credentials.user or "", self.remote.folder]
         key = parts_hash([*identity, str(validity)])[:_KEY_CHARS]
-        since = f" SINCE {format_criteria_date(self.remote.since).decode()}" if self.remote.since else ""
+        since = (
+            f" SINCE {format_criteria_date(self.remote.since).decode()}"
+            if self.remote.since
+            else ""
+        )
         what = f"listing the folder {self.remote.folder!r}"
         uids = sorted(self._searched(what, count, since))
         # Mails that are gone there go here: an answer without a list must not pass for an empty folder.
-        if (count and not uids and not self.remote.since) or any(not 0 < uid <= _HIGHEST_UID for uid in uids):
+        if (count and not uids and not self.remote.since) or any(
+            not 0 < uid <= _HIGHEST_UID for uid in uids
+        ):
             raise FetchInterruptedError(
                 f"{self._address}, {what}: {count:,} mails are said to be there, and their UIDs are missing"
             )
@@ -197,8 +211,12 @@ class ImapFolder:
     def _label(self, maildir: Maildir, listed: _Listing, here: Mapping[int, str]) -> None:
         """Give the mails that were here before, files by their UIDs, the labels that they have there now.
 
-        Those that changed since the mod-sequence of the last fetch are asked for; all if the server counts none."""
-        now, last = {"key": listed.key, "modseq": listed.modseq}, self.landing.items.get("labels", {})
+        Those that changed since the mod-sequence of the last fetch are asked for; all if the server counts none.
+        """
+        now, last = (
+            {"key": listed.key, "modseq": listed.modseq},
+            self.landing.items.get("labels", {}),
+        )
         uids = set(here)
         if last == now and listed.modseq:
             return
@@ -207,7 +225,9 @@ class ImapFolder:
             uids &= self._searched(what, listed.count, f" MODSEQ {last['modseq'] + 1}")
         for start in range(0, len(uids), _LABELS_AT_ONCE):
             batch = sorted(uids)[start : start + _LABELS_AT_ONCE]
-            for uid, labels in self._fetched("flags of ", batch, self.label_items, _flags, _LABEL_BYTES):
+            for uid, labels in self._fetched(
+                "flags of ", batch, self.label_items, _flags, _LABEL_BYTES
+            ):
                 if labels is not None:
                     maildir.relabel(here[uid], labels)
         self.landing.items["labels"] = now
@@ -216,7 +236,9 @@ class ImapFolder:
         """The mails to be fetched, so many at once that a batch stays small; too large ones are left out."""
         for start in range(0, len(uids), _BATCH_MAILS):
             some, items = uids[start : start + _BATCH_MAILS], [b"RFC822.SIZE"]
-            sizes = self._fetched("sizes of ", some, items, lambda parts: int(parts.get(b"RFC822.SIZE", 0)))
+            sizes = self._fetched(
+                "sizes of ", some, items, lambda parts: int(parts.get(b"RFC822.SIZE", 0))
+            )
             fitting = [(uid, size) for uid, size in sizes if not maildir.is_too_large(uid, size)]
             for places in batch_ranges([size for _, size in fitting], _BATCH_MAILS, _BATCH_BYTES):
                 yield [fitting[place][0] for place in places]
@@ -233,9 +255,13 @@ class ImapFolder:
                 maildir.put(f"{key}.{uid:010d}", data, arrived, labels)
 
     def _fetched(
-        self, what: str, uids: Sequence[int], items: list[bytes], read: Callable[[Mapping[bytes, Any]], _Answer],
+        self,
+        what: str,
+        uids: Sequence[int],
+        items: list[bytes],
+        read: Callable[[Mapping[bytes, Any]], _Answer],
         literals: int = 0,
-    ) -> list[tuple[int, _Answer]]:  # fmt: skip
+    ) -> list[tuple[int, _Answer]]:
         """The result of `read` for the parts of each mail, the highest UID first."""
 
         def call() -> dict[int, _Answer]:

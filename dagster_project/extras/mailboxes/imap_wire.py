@@ -73,7 +73,9 @@ class WiredClient(IMAPClient):
 
     def _create_IMAP4(self) -> imaplib.IMAP4:  # noqa: N802
         if self.ssl:
-            return _Encrypted(self._wire, self.host, self.port, self.ssl_context, self._timeout.connect)
+            return _Encrypted(
+                self._wire, self.host, self.port, self.ssl_context, self._timeout.connect
+            )
         return _Plain(self._wire, self.host, self.port, self._timeout.connect)
 
 

@@ -2,7 +2,8 @@
 
 Only methods that read are called (RFC 8621) and mails downloaded, so that nothing changes there. The server's state is
 noted when all of it is here: the next fetch asks for the changes since. Without it, or if the server does not know it
-any more, the folder is listed; a file's name says which mail it is."""
+any more, the folder is listed; a file's name says which mail it is.
+"""
 # ruff: noqa: UP013
 
 import asyncio
@@ -29,7 +30,13 @@ from transforms.errors import FetchError, FetchInterruptedError
 from transforms.hashing import parts_hash
 
 _CORE, _MAIL = "urn:ietf:params:jmap:core", "urn:ietf:params:jmap:mail"
-_MAILS_AT_ONCE, _IDS_AT_ONCE, _MOST_MAILS, _SHOWN_FOLDERS, _MOST_LEVELS = 200, 5_000, 2_000_000, 20, 100
+_MAILS_AT_ONCE, _IDS_AT_ONCE, _MOST_MAILS, _SHOWN_FOLDERS, _MOST_LEVELS = (
+    200,
+    5_000,
+    2_000_000,
+    20,
+    100,
+)
 _ANSWER_BYTES = 16 << 20
 _ATTEMPTS = 5
 """Times that a request is sent to a server that asks to wait each time."""
@@ -44,21 +51,38 @@ Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,200}$")]
 """An id (RFC 8620, section 1.2), short enough for the name of a file."""
 _Session = TypedDict(
     "_Session",
-    {"capabilities": dict[str, dict[str, Any]], "primaryAccounts": dict[str, Id], "apiUrl": str, "downloadUrl": str},
-)  # fmt: skip
+    {
+        "capabilities": dict[str, dict[str, Any]],
+        "primaryAccounts": dict[str, Id],
+        "apiUrl": str,
+        "downloadUrl": str,
+    },
+)
 _Mailbox = TypedDict("_Mailbox", {"id": Id, "name": str, "parentId": Id | None, "role": str | None})
 _Mailboxes = TypedDict("_Mailboxes", {"list": list[_Mailbox]})
 _Mail = TypedDict(
     "_Mail",
-    {"id": Id, "blobId": Id, "size": NonNegativeInt, "receivedAt": AwareDatetime, "mailboxIds": dict[Id, bool],
-     "keywords": dict[str, bool]},
-)  # fmt: skip
+    {
+        "id": Id,
+        "blobId": Id,
+        "size": NonNegativeInt,
+        "receivedAt": AwareDatetime,
+        "mailboxIds": dict[Id, bool],
+        "keywords": dict[str, bool],
+    },
+)
 _Mails = TypedDict("_Mails", {"state": str, "list": list[_Mail], "notFound": list[Id]})
 _Found = TypedDict("_Found", {"ids": list[Id], "total": NonNegativeInt})
 _Changes = TypedDict(
     "_Changes",
-    {"newState": str, "hasMoreChanges": bool, "created": list[Id], "updated": list[Id], "destroyed": list[Id]},
-)  # fmt: skip
+    {
+        "newState": str,
+        "hasMoreChanges": bool,
+        "created": list[Id],
+        "updated": list[Id],
+        "destroyed": list[Id],
+    },
+)
 _Answers = TypedDict("_Answers", {"methodResponses": list[tuple[str, dict[str, Any], str]]})
 
 
@@ -83,11 +107,16 @@ class JmapFolder:
             raise self.remote.too_late(shown_address(self.remote.url)) from None
 
     async def _fetch(self) -> None:
-        async with asyncio.timeout(self.remote.time_limit_seconds), self.requests.client() as self.client:
+        async with (
+            asyncio.timeout(self.remote.time_limit_seconds),
+            self.requests.client() as self.client,
+        ):
             self.session = self._read(_Session, await self._answer(self.remote.url), "the session")
             self.account = self.session["primaryAccounts"].get(_MAIL, "")
             if not self.account:
-                raise self._fault("the login has no account of mail; give the token the scope of mail")
+                raise self._fault(
+                    "the login has no account of mail; give the token the scope of mail"
+                )
             self.mailbox, self.folders = await self._mailbox()
             self.key = parts_hash([self.remote.url, self.account, self.mailbox])[:_KEY_CHARS]
             names = self.maildir.names()
@@ -95,7 +124,9 @@ class JmapFolder:
             state, stale = await self._bring(here)
         # Mails of another folder go only when all of this one have come.
         self.maildir.drop(names - here | (stale if self.remote.expunged == "delete" else set()))
-        self.landing.items = {"jmap": {"state": state, "of": self._identity()}} if self.is_whole else {}
+        self.landing.items = (
+            {"jmap": {"state": state, "of": self._identity()}} if self.is_whole else {}
+        )
 
     def _identity(self) -> str:
         """A hash of the folder, what is fetched of it, and the mails that are here."""
@@ -131,22 +162,33 @@ class JmapFolder:
         while has_more:
             part = await self._call("Email/changes", {"sinceState": state}, _Changes)
             has_more = part["hasMoreChanges"]
-            if (has_more and part["newState"] == state) or len(changed) + len(destroyed) > _MOST_MAILS:
-                raise self._fault("Email/changes: changes are announced without an end", passes=True)
+            if (has_more and part["newState"] == state) or len(changed) + len(
+                destroyed
+            ) > _MOST_MAILS:
+                raise self._fault(
+                    "Email/changes: changes are announced without an end", passes=True
+                )
             changed |= dict.fromkeys([*part["created"], *part["updated"]])
             destroyed.update(part["destroyed"])
             state = part["newState"]
-        return state, [one for one in changed if one not in destroyed], set(map(self._name, destroyed))
+        return (
+            state,
+            [one for one in changed if one not in destroyed],
+            set(map(self._name, destroyed)),
+        )
 
     async def _listed(self) -> dict[str, None]:
         """The ids of all mails in the folder, the youngest first.
 
-        A page begins behind the last mail of the page before: mails that come or go meanwhile move no page."""
+        A page begins behind the last mail of the page before: mails that come or go meanwhile move no page.
+        """
         after = {"after": f"{self.remote.since}T00:00:00Z"} if self.remote.since else {}
         query: dict[str, Any] = {
             "filter": {"inMailbox": self.mailbox, **after},
-            "sort": [{"property": "receivedAt", "isAscending": False}], "limit": _IDS_AT_ONCE, "calculateTotal": True,
-        }  # fmt: skip
+            "sort": [{"property": "receivedAt", "isAscending": False}],
+            "limit": _IDS_AT_ONCE,
+            "calculateTotal": True,
+        }
         ids, is_new, total = dict[str, None](), True, 1
         while is_new and len(ids) < min(total, _MOST_MAILS):
             page = await self._call("Email/query", query, _Found)
@@ -162,7 +204,9 @@ class JmapFolder:
     async def _mails_of(self, ids: list[str]) -> AsyncIterator[_Mail]:
         """The mails of these ids that are still there, in this order."""
         limit = self.session["capabilities"].get(_CORE, {}).get("maxObjectsInGet")
-        count = min(_MAILS_AT_ONCE, limit) if isinstance(limit, int) and limit > 0 else _MAILS_AT_ONCE
+        count = (
+            min(_MAILS_AT_ONCE, limit) if isinstance(limit, int) and limit > 0 else _MAILS_AT_ONCE
+        )
         properties = ["id", "blobId", "size", "receivedAt", "mailboxIds", "keywords"]
         for some in (ids[start : start + count] for start in range(0, len(ids), count)):
             answer = await self._call("Email/get", {"ids": some, "properties": properties}, _Mails)
@@ -179,8 +223,11 @@ class JmapFolder:
             return
         url = self.session["downloadUrl"]
         values = {
-            "accountId": self.account, "blobId": mail["blobId"], "type": "message/rfc822", "name": "mail.eml",
-        }  # fmt: skip
+            "accountId": self.account,
+            "blobId": mail["blobId"],
+            "type": "message/rfc822",
+            "name": "mail.eml",
+        }
         for field, value in values.items():
             url = url.replace(f"{{{field}}}", quote(value, safe=""))
         data = await self._answer(url, most=mail["size"])
@@ -195,12 +242,16 @@ class JmapFolder:
         """The keywords of a mail and the other folders that it is in; `seen` for `$seen`."""
         keywords = (word for word, is_set in mail["keywords"].items() if is_set)
         others = (self.folders.get(box, "") for box in mail["mailboxIds"] if box != self.mailbox)
-        return clean_labels([*(word.lstrip("$") if word in _FLAGS else word for word in keywords), *others])
+        return clean_labels(
+            [*(word.lstrip("$") if word in _FLAGS else word for word in keywords), *others]
+        )
 
     async def _mailbox(self) -> tuple[str, dict[str, str]]:
         """The id of the folder, that of the role `inbox` for INBOX, and the paths of all folders by their ids."""
         properties = ["id", "name", "parentId", "role"]
-        answer = await self._call("Mailbox/get", {"ids": None, "properties": properties}, _Mailboxes)
+        answer = await self._call(
+            "Mailbox/get", {"ids": None, "properties": properties}, _Mailboxes
+        )
         boxes = {box["id"]: box for box in answer["list"]}
         ids = {"INBOX": one for one, box in boxes.items() if box["role"] == "inbox"}  # noqa: B035
         paths = {one: _path(box, boxes) for one, box in boxes.items()}
@@ -225,15 +276,22 @@ class JmapFolder:
             raise _UnknownStateError(method)
         if name == "error":
             remedy = "" if kind in _PASSING else "; check what the token may read"
-            raise self._fault(f"{method}: the server answers {kind}{remedy}", passes=kind in _PASSING)
+            raise self._fault(
+                f"{method}: the server answers {kind}{remedy}", passes=kind in _PASSING
+            )
         if (name, answer.get("accountId")) != (method, self.account):
-            raise self._fault(f"{method}: the answer is of another method or account; check url", passes=True)
+            raise self._fault(
+                f"{method}: the answer is of another method or account; check url", passes=True
+            )
         return self._read(shape, answer, method)
 
-    async def _answer(self, url: str, body: bytes | None = None, most: int = _ANSWER_BYTES) -> bytes:
+    async def _answer(
+        self, url: str, body: bytes | None = None, most: int = _ANSWER_BYTES
+    ) -> bytes:
         """The bytes of an answer, a block more than `most` at most; none where the server has nothing (404, 410).
 
-        A pause that the server requests is waited for."""
+        A pause that the server requests is waited for.
+        """
         first = httpx2.URL(self.remote.url)
         address = str((await next_hop(first, first, url)).url)
 

@@ -16,10 +16,14 @@ _MOST_CHARS = 2000
 def flag_labels(parts: Mapping[bytes, Any]) -> list[str]:
     """The labels of a mail by its FLAGS and X-GM-LABELS, sorted: `seen` for \\Seen, `Inbox` for Gmail's \\Inbox.
 
-    \\Recent is of the session, not of the mail."""
+    \\Recent is of the session, not of the mail.
+    """
     words, labels = (
         # A name of digits comes as a number, and NIL as None.
-        [decode(one if isinstance(one, bytes) else str(one).encode()) for one in parts.get(item, ())]
+        [
+            decode(one if isinstance(one, bytes) else str(one).encode())
+            for one in parts.get(item, ())
+        ]
         for item in (b"FLAGS", b"X-GM-LABELS")
     )
     own = (word for word in words if word.lower() != "\\recent")
@@ -30,7 +34,9 @@ def flag_labels(parts: Mapping[bytes, Any]) -> list[str]:
 def clean_labels(names: Iterable[str]) -> list[str]:
     """The names as labels of a mail: sorted, without signs that nobody sees, and no more than a header holds."""
     short, chars = list[str](), 0
-    for label in sorted({"".join(filter(str.isprintable, label)).strip() for label in names} - {""}):
+    for label in sorted(
+        {"".join(filter(str.isprintable, label)).strip() for label in names} - {""}
+    ):
         chars += len(label) + 4
         short += [label] if chars <= _MOST_CHARS else []
     return short
@@ -40,8 +46,11 @@ def label_line(labels: Collection[str]) -> bytes:
     """The header with labels; one with a comma or a quote is quoted, and letters outside ASCII are encoded.
 
     >>> label_line(["Ann, Lee", "seen"])
-    b'X-Gmail-Labels: "Ann, Lee",seen\\n'"""
-    quoted = ('"{}"'.format(one.replace('"', '""')) if {",", '"'} & set(one) else one for one in labels)
+    b'X-Gmail-Labels: "Ann, Lee",seen\\n'
+    """
+    quoted = (
+        '"{}"'.format(one.replace('"', '""')) if {",", '"'} & set(one) else one for one in labels
+    )
     text = ",".join(quoted)
     is_plain = text.isascii() and "=?" not in text
     return f"X-Gmail-Labels: {text if is_plain else Header(text, 'utf-8').encode(maxlinelen=0)}\n".encode()
@@ -50,7 +59,8 @@ def label_line(labels: Collection[str]) -> bytes:
 def with_labels(mail: bytes, labels: Collection[str]) -> bytes:
     """A mail, stored or as it came, with these labels; one without any is as it came.
 
-    A sender's own header gets an empty one before it, as the first counts."""
+    A sender's own header gets an empty one before it, as the first counts.
+    """
     own = _OWN.match(mail)
     mail = mail[own.end() :] if own else mail
     is_forged = _ANY.search(mail.partition(b"\n\n")[0])

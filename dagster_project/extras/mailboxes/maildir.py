@@ -24,7 +24,9 @@ class Maildir:
     def is_too_large(self, mail: object, size: int) -> bool:
         """True if a mail has more than `max_bytes`, which is noted."""
         if size > self.max_bytes:
-            self.landing.note(f"mail {mail} has {size:,} bytes, more than max_bytes; it was not fetched")
+            self.landing.note(
+                f"mail {mail} has {size:,} bytes, more than max_bytes; it was not fetched"
+            )
         return size > self.max_bytes
 
     def put(self, name: str, data: bytes, arrived: datetime, labels: Collection[str]) -> None:

@@ -23,8 +23,12 @@ class FolderRemote(RemoteSettings):
 
     folder: str = Field("INBOX", min_length=1, description="folder on the server")
     requests_per_minute: int = Field(600, gt=0, description="commands that are sent in any minute")
-    max_bytes: int = Field(64 << 20, gt=0, description="bytes of one mail; a larger one is not fetched")
-    since: date | None = Field(None, description="only mails that arrived there on this day or later")
+    max_bytes: int = Field(
+        64 << 20, gt=0, description="bytes of one mail; a larger one is not fetched"
+    )
+    since: date | None = Field(
+        None, description="only mails that arrived there on this day or later"
+    )
     expunged: Literal["delete", "keep"] = Field(
         "delete", description="treatment of a mail here that is no longer there"
     )
@@ -33,12 +37,18 @@ class FolderRemote(RemoteSettings):
         """As those of every remote; a sign-in has the token."""
         if not environment.get(f"{self.credentials}_OAUTH"):
             return super().variables(environment)
-        return {part.lower(): f"{self.credentials}_{part}" for part in self.token_login if part != "TOKEN"}
+        return {
+            part.lower(): f"{self.credentials}_{part}"
+            for part in self.token_login
+            if part != "TOKEN"
+        }
 
     def remedy(self, source: str) -> str:
         """As that of every remote, or the command that signs in again."""
         has_sign_in = os.environ.get(f"{self.credentials}_OAUTH")
-        return f"sign in by `weft build --sign-in {source}`" if has_sign_in else super().remedy(source)
+        return (
+            f"sign in by `weft build --sign-in {source}`" if has_sign_in else super().remedy(source)
+        )
 
     @model_validator(mode="after")
     def _has_credentials(self) -> FolderRemote:
@@ -64,7 +74,9 @@ class ImapRemote(FolderRemote):
     @model_validator(mode="after")
     def _consistent(self) -> ImapRemote:
         if self.tls == "off" and self.address[0] not in LOOPBACK:
-            raise ValueError("tls = 'off' sends the password in the clear; it is possible on localhost alone")
+            raise ValueError(
+                "tls = 'off' sends the password in the clear; it is possible on localhost alone"
+            )
         return self
 
     @property
@@ -78,7 +90,9 @@ class JmapRemote(FolderRemote):
     """One folder of a JMAP account (Fastmail, Stalwart), for sources of kind maildir."""
 
     kind: Literal["jmap"] = Field(description="the mails of one folder, read without changing it")
-    url: str = Field(description="address of the session, as `https://api.fastmail.com/jmap/session`")
+    url: str = Field(
+        description="address of the session, as `https://api.fastmail.com/jmap/session`"
+    )
 
     @field_validator("url")
     @classmethod

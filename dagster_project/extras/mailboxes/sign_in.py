@@ -2,7 +2,8 @@
 
 The refresh token may be good for one renewal (RFC 9700, section 4.14.2): processes renew under a lock, and store the
 next one before they use the access token. No backup has the file: of two copies, the one that renews first ends the
-sign-in of the other."""
+sign-in of the other.
+"""
 
 import asyncio
 import os
@@ -50,7 +51,8 @@ _Token = Annotated[str, Field(pattern=r"^[!-~]*$", max_length=16_384)]
 class _Facts(BaseModel):
     """The words of an authorization server: its metadata, a code for a device, tokens, or an error (RFC 6749, 8414, 8628).
 
-    A sign-in is stored in the same words, with its settings and the time from which its token is renewed."""
+    A sign-in is stored in the same words, with its settings and the time from which its token is renewed.
+    """
 
     token_endpoint: str = ""
     authorization_endpoint: _Token = ""
@@ -81,7 +83,8 @@ def log_in(
 ) -> Credentials:
     """The credentials of a fetch, the token renewed if it is old; with `say`, a person signs in first by what it prints.
 
-    FetchError if somebody must sign in, FetchInterruptedError if the authorization server does not answer."""
+    FetchError if somebody must sign in, FetchInterruptedError if the authorization server does not answer.
+    """
     credentials = Credentials.of(remote, landing.source)
     if not say and not os.environ.get(f"{remote.credentials}_OAUTH"):
         return credentials
@@ -101,15 +104,22 @@ class _SignIn:
     def __init__(self, remote: FolderRemote, landing: Landing, root: Path):
         self.remote, self.landing, name = remote, landing, remote.credentials
         self.oauth, self.client_id, self.secret, scope = (
-            os.environ.get(f"{name}_{part}", "").strip() for part in ("OAUTH", "CLIENT_ID", "SECRET", "SCOPE")
+            os.environ.get(f"{name}_{part}", "").strip()
+            for part in ("OAUTH", "CLIENT_ID", "SECRET", "SCOPE")
         )
-        known = tomllib.loads(Path(__file__).with_name("providers.toml").read_text()).get(self.oauth, {})
+        known = tomllib.loads(Path(__file__).with_name("providers.toml").read_text()).get(
+            self.oauth, {}
+        )
         self.known = _Facts.model_validate(known)
         self.scope = scope or self.known.scope
         if not (known or self.oauth.startswith(("https://", "http://127.0.0.1:"))):
-            raise FetchError(f"{name}_OAUTH is not google, microsoft or the https:// address of metadata")
+            raise FetchError(
+                f"{name}_OAUTH is not google, microsoft or the https:// address of metadata"
+            )
         if not self.client_id or not self.scope:
-            raise FetchError(f"{name}_CLIENT_ID or {name}_SCOPE is not set; set what the server has for you")
+            raise FetchError(
+                f"{name}_CLIENT_ID or {name}_SCOPE is not set; set what the server has for you"
+            )
         self.file = root / "sign-ins" / f"{name}.json"
 
     def saved(self, tokens: _Facts) -> _Facts:
@@ -140,8 +150,12 @@ class _SignIn:
         server = self.known
         if not server.token_endpoint:
             first = httpx2.URL(self.oauth)
-            server = await self._answer(self.oauth, None, "token_endpoint", "authorization_endpoint")
-            for place in filter(None, (server.token_endpoint, server.device_authorization_endpoint)):
+            server = await self._answer(
+                self.oauth, None, "token_endpoint", "authorization_endpoint"
+            )
+            for place in filter(
+                None, (server.token_endpoint, server.device_authorization_endpoint)
+            ):
                 await next_hop(first, first, place)
         by = self._by_device if server.device_authorization_endpoint else self._by_browser
         return await by(server, say)
@@ -149,7 +163,9 @@ class _SignIn:
     async def _by_device(self, server: _Facts, say: Callable[[str], None]) -> _Facts:
         """The tokens after a person entered a code on any device (RFC 8628), to be stored."""
         needs = ("device_code", "user_code", "verification_uri")
-        code = await self._answer(server.device_authorization_endpoint, {"scope": self.scope}, *needs)
+        code = await self._answer(
+            server.device_authorization_endpoint, {"scope": self.scope}, *needs
+        )
         shown = Credentials().hidden
         say(f"Open {shown(code.verification_uri)} and enter the code {shown(code.user_code)}")
         form = {"grant_type": _DEVICE_GRANT, "device_code": code.device_code}
@@ -170,9 +186,15 @@ class _SignIn:
             # Microsoft takes any port of this name alone.
             back = f"http://localhost:{listener.getsockname()[1]}"
             query = {
-                "response_type": "code", "client_id": self.client_id, "redirect_uri": back, "scope": self.scope,
-                "state": state, "code_challenge": challenge, "code_challenge_method": "S256", **server.parameters,
-            }  # fmt: skip
+                "response_type": "code",
+                "client_id": self.client_id,
+                "redirect_uri": back,
+                "scope": self.scope,
+                "state": state,
+                "code_challenge": challenge,
+                "code_challenge_method": "S256",
+                **server.parameters,
+            }
             say(f"Open {server.authorization_endpoint}?{urlencode(query)}")
             say(
                 "If the browser is on another machine, run `curl 'ADDRESS'` here with the address where it ends."
@@ -180,13 +202,17 @@ class _SignIn:
             answer = _came_back(listener, state)
         if "code" not in answer:
             reason = Credentials().hidden(answer.get("error", "nobody came back in time"))
-            raise self._ended(f"{shown_address(server.authorization_endpoint)} gives no access ({reason})")
+            raise self._ended(
+                f"{shown_address(server.authorization_endpoint)} gives no access ({reason})"
+            )
         form = {"grant_type": "authorization_code", "redirect_uri": back, "code_verifier": verifier}
         return await self._tokens(server.token_endpoint, {**form, "code": answer["code"]})
 
     async def _tokens(self, address: str, form: dict[str, str], old: str = "") -> _Facts:
         """New tokens, to be stored; with the `old` refresh token if the answer lacks one."""
-        answer = await self._answer(address, form, "access_token", *([] if old else ["refresh_token"]))
+        answer = await self._answer(
+            address, form, "access_token", *([] if old else ["refresh_token"])
+        )
         return _Facts(
             oauth=self.oauth,
             client_id=self.client_id,
@@ -205,11 +231,19 @@ class _SignIn:
         here = shown_address(url)
 
         async def receive(response: httpx2.Response) -> bytes:
-            if response.status_code not in (200, 400, 401, 403):  # of errors by RFC 6749, section 5.2
+            if response.status_code not in (
+                200,
+                400,
+                401,
+                403,
+            ):  # of errors by RFC 6749, section 5.2
                 raise requests.refused(response, url)
             return await body_of(response, _ANSWER_BYTES)
 
-        headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
+        headers = {
+            "Accept": "application/json",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
         body = urlencode(fields).encode() if form else None
         try:
             async with asyncio.timeout(self.remote.time_limit_seconds), requests.client() as client:
@@ -219,14 +253,18 @@ class _SignIn:
             raise self.remote.too_late(here) from None
         except ValidationError as error:
             reason = secrets.hidden(faults_of(error))
-            raise FetchError(f"{here}: the answer cannot be read ({reason}); check its address") from None
+            raise FetchError(
+                f"{here}: the answer cannot be read ({reason}); check its address"
+            ) from None
         if answer.error in _PENDING:
             raise _PendingError(answer.error)
         if answer.error:
             text = secrets.hidden(f"{here}: {answer.error} {answer.error_description}".strip())
             raise self._ended(text)
         if lacking := [name for name in needs if not getattr(answer, name)]:
-            raise FetchError(f"{here}: the answer has no {' and no '.join(lacking)}; check address and scope")
+            raise FetchError(
+                f"{here}: the answer has no {' and no '.join(lacking)}; check address and scope"
+            )
         return answer
 
 
@@ -237,7 +275,9 @@ def _came_back(listener: socket.socket, state: str) -> dict[str, str]:
         listener.settimeout(left)
         with suppress(OSError, LookupError, ValueError), listener.accept()[0] as connection:
             connection.settimeout(10)
-            address = connection.makefile("rb").readline(1 << 16).decode("ascii", "replace").split(" ")[1]
+            address = (
+                connection.makefile("rb").readline(1 << 16).decode("ascii", "replace").split(" ")[1]
+            )
             connection.sendall(_PAGE)
             if (answer := dict(parse_qsl(urlsplit(address).query))).get("state") == state:
                 return answer

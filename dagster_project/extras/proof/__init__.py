@@ -3,11 +3,21 @@
 from dagster_project.extras.registry import Command, Extra
 
 EXTRA = Extra(
-    commands={"verify": Command("dagster_project.extras.proof.command:verify", "Search and read",
-        "Follow citations back to their sources: to the mail or file, its commit, and the sender's signature.")},
+    commands={
+        "verify": Command(
+            "dagster_project.extras.proof.command:verify",
+            "Search and read",
+            "Follow citations back to their sources: to the mail or file, its commit, and the sender's signature.",
+        )
+    },
     keeps=("dkim",),
     proofs="dagster_project.extras.proof.command:proofs",
     guard="dagster_project.extras.proof.leaks:require_no_leak",
-    evaluations={"lens": Command("dagster_project.extras.proof.leaks:lens", "Commands",
-        "Ask this workspace and that of the settings file OTHER the same queries under the lens NAME.")},
-)  # fmt: skip
+    evaluations={
+        "lens": Command(
+            "dagster_project.extras.proof.leaks:lens",
+            "Commands",
+            "Ask this workspace and that of the settings file OTHER the same queries under the lens NAME.",
+        )
+    },
+)

@@ -47,13 +47,16 @@ def references_in(text: str) -> list[Reference]:
     """The citations of a text: those in `⟨ ⟩`, and addresses of pages of `weft serve`; without any, the text is one.
 
     >>> references_in("> Yes.\\n\\n⟨a@b bytes 0-4⟩ He said “No.” http://x/m/c%40d?bytes=3-6#cited")
-    [Reference(citation='a@b bytes 0-4', quote='> Yes.'), Reference(citation='c@d bytes 3-6', quote='No.')]"""
+    [Reference(citation='a@b bytes 0-4', quote='> Yes.'), Reference(citation='c@d bytes 3-6', quote='No.')]
+    """
     result, last = [], 0
     for match in _NAMED.finditer(text):
         before, last = text[last : match.start()], match.end()
         above, spoken = _ABOVE.search(before), _SPOKEN.findall(before.rpartition("\n\n")[2])
         quote = above[1].rstrip("\n") if above else "".join(spoken[-1:])
-        result.append(Reference(match[1] or _citation_of(urlsplit(match[2].rstrip(".,;:!?"))), quote))
+        result.append(
+            Reference(match[1] or _citation_of(urlsplit(match[2].rstrip(".,;:!?"))), quote)
+        )
     return result or [Reference(text.strip())]
 
 
@@ -62,17 +65,22 @@ def _citation_of(url: SplitResult) -> str:
     place = query["id"][0] if "id" in query else unquote(url.path[1:].partition("/")[2])
     if "bytes" in query:
         return f"{place} bytes {query['bytes'][0]}"
-    return f"{place}#{unquote(url.fragment)}" if url.fragment and url.path.startswith("/d/") else place
+    return (
+        f"{place}#{unquote(url.fragment)}" if url.fragment and url.path.startswith("/d/") else place
+    )
 
 
 def cited_text(index: SearchIndex, citation: str) -> tuple[Reading, int, int]:
     """The stored text that a citation names a part of, and the bytes of the part; UnknownIdError or QueryError as `reading`.
 
-    QueryError also for a thread or a chunk: neither is a range of bytes of one text."""
+    QueryError also for a thread or a chunk: neither is a range of bytes of one text.
+    """
     ask = asking(index.connection)
     part = reading(ask, citation)
     if part.kind in ("thread", "chunk"):
-        raise QueryError(f"{shortened(citation)!r} is a {part.kind}: give a citation as hits print it")
+        raise QueryError(
+            f"{shortened(citation)!r} is a {part.kind}: give a citation as hits print it"
+        )
     whole = reading(ask, part.id if part.kind == "attachment" else part.doc_id)
     end = len(whole.text.encode()) if part.byte_end is None else part.byte_end
     return whole, part.byte_start or 0, end
@@ -89,14 +97,27 @@ def quote_link(
         for name, at in (("begins", start), ("ends", end)):
             near = min((row[name] for row in rows), key=lambda place: abs(place - at))
             if near != at:
-                return ProofLink("quote", DIFFERS, f"no passage {name} at byte {at}; nearest at {near}")
-        return ProofLink("quote", PROVED, f"{end - start:,} bytes begin and end where stored passages do")
-    within = [r["chunk_id"] for r in rows if r["chunk_id"] and start <= r["begins"] <= r["ends"] <= end]
+                return ProofLink(
+                    "quote", DIFFERS, f"no passage {name} at byte {at}; nearest at {near}"
+                )
+        return ProofLink(
+            "quote", PROVED, f"{end - start:,} bytes begin and end where stored passages do"
+        )
+    within = [
+        r["chunk_id"] for r in rows if r["chunk_id"] and start <= r["begins"] <= r["ends"] <= end
+    ]
     plain = passages(index.connection, within)
-    shown = sorted([*plain.values(), *screen.passages(plain).values()], key=lambda passage: passage.start)
+    shown = sorted(
+        [*plain.values(), *screen.passages(plain).values()], key=lambda passage: passage.start
+    )
     piece = text[start:end].decode()
     masked = screen.masked([whole.text])[0].encode()[start:end].decode(errors="replace")
-    forms = [piece, screen.text(piece), masked, *(p.text for p in shown if (p.start, p.end) == (start, end))]
+    forms = [
+        piece,
+        screen.text(piece),
+        masked,
+        *(p.text for p in shown if (p.start, p.end) == (start, end)),
+    ]
     if quote.startswith(">"):
         is_same = any(quote in as_quote(form) for form in forms) or _is_of_turns(shown, quote)
     else:

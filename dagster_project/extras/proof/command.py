@@ -36,17 +36,25 @@ _COLUMNS, _INDENT = 80, 10
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="File with DKIM keys, one a line: `selector._domainkey.domain TXT`.",
 )
-@click.option("--dns", is_flag=True, help="Ask DNS for keys that the file does not have, and record them.")
+@click.option(
+    "--dns", is_flag=True, help="Ask DNS for keys that the file does not have, and record them."
+)
 @explained
 def verify(
-    what: tuple[str, ...], config: Path | None, as_json: bool, lens: str | None, keys: Path | None, dns: bool
+    what: tuple[str, ...],
+    config: Path | None,
+    as_json: bool,
+    lens: str | None,
+    keys: Path | None,
+    dns: bool,
 ) -> None:
     """Follow citations back to their sources: to the mail or file, its commit, and the sender's signature.
 
     FILE, or - for standard input, holds a block of context or an answer. Each citation in it is followed, and the
     quote above it, or before it in quotation marks, is compared with the cited bytes.
 
-    Each step is proved, unchanged since read, source gone, differs or not known. Exit code 7 if one differs or is gone."""
+    Each step is proved, unchanged since read, source gone, differs or not known. Exit code 7 if one differs or is gone.
+    """
     settings, text = load_settings(config), " ".join(what)
     if text == "-":
         text = sys.stdin.buffer.read().decode("utf-8", "replace")
@@ -56,7 +64,10 @@ def verify(
         chains = proofs(settings, index, lens, text, Keys(settings.root, keys, dns))
     is_whole = all(link.state not in citations.FAILING for _, links in chains for link in links)
     if as_json:
-        listed = [{"citation": name, "links": [link._asdict() for link in links]} for name, links in chains]
+        listed = [
+            {"citation": name, "links": [link._asdict() for link in links]}
+            for name, links in chains
+        ]
         answer = {"outcome": "VERIFIED" if is_whole else "NOT_VERIFIED", "citations": listed}
         click.echo(json.dumps(answer, ensure_ascii=False))
     else:
@@ -69,16 +80,26 @@ def proofs(
     settings: Settings, index: SearchIndex, lens: str | None, text: str, keys: Keys | None = None
 ) -> list[tuple[str, list[ProofLink]]]:
     """The citations in a text, each with the links to its source; without `keys` by those that were recorded."""
-    screen = Screen(settings.safety, True, settings.lenses[lens].emails if lens in settings.lenses else ())
+    screen = Screen(
+        settings.safety, True, settings.lenses[lens].emails if lens in settings.lenses else ()
+    )
     with TemporaryDirectory() as memory:
-        known = cache(partial(origin_links, settings, index, Path(memory), keys or Keys(settings.root)))
+        known = cache(
+            partial(origin_links, settings, index, Path(memory), keys or Keys(settings.root))
+        )
         look = None if lens or not index.screen.is_open else known
-        return [(c.citation, list(_chain(index, c, screen, look))) for c in citations.references_in(text)]
+        return [
+            (c.citation, list(_chain(index, c, screen, look)))
+            for c in citations.references_in(text)
+        ]
 
 
 def _chain(
-    index: SearchIndex, reference: Reference, screen: Screen, look: Callable[[str, str], list[ProofLink]] | None,
-) -> Iterator[ProofLink]:  # fmt: skip
+    index: SearchIndex,
+    reference: Reference,
+    screen: Screen,
+    look: Callable[[str, str], list[ProofLink]] | None,
+) -> Iterator[ProofLink]:
     """The links of a citation; without `look` nothing beyond the published file is looked at."""
     try:
         whole, start, end = citations.cited_text(index, reference.citation)
@@ -86,7 +107,9 @@ def _chain(
         yield ProofLink("quote", citations.DIFFERS, str(fault))
         return
     yield citations.quote_link(index, whole, start, end, reference.quote, screen)
-    hidden = ProofLink("source", citations.UNKNOWN, "no lens and no mask looks into raw mails and files")
+    hidden = ProofLink(
+        "source", citations.UNKNOWN, "no lens and no mask looks into raw mails and files"
+    )
     yield from look(whole.doc_id, whole.text) if look else [hidden]
 
 

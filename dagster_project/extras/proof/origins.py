@@ -10,7 +10,14 @@ import pyarrow.compute as pc
 
 from dagster_project.composition.stores import make_sources
 from dagster_project.config.settings import ConversationSourceSettings, Settings
-from dagster_project.extras.proof.citations import DIFFERS, PROVED, SOURCE_GONE, UNCHANGED, UNKNOWN, ProofLink
+from dagster_project.extras.proof.citations import (
+    DIFFERS,
+    PROVED,
+    SOURCE_GONE,
+    UNCHANGED,
+    UNKNOWN,
+    ProofLink,
+)
 from dagster_project.extras.proof.signatures import Keys, signature_links
 from dagster_project.index.search.lookup import asking
 from dagster_project.index.search.search_index import SearchIndex
@@ -27,7 +34,16 @@ _ROWS = {
     "conversation": "FROM conversation_windows WHERE doc_id = $id",
 }
 _OF_THE_ARCHIVE = {
-    *("message_id", "source", "partition", "list_id", "place", "effective_at", "date_quality", "defects")
+    *(
+        "message_id",
+        "source",
+        "partition",
+        "list_id",
+        "place",
+        "effective_at",
+        "date_quality",
+        "defects",
+    )
 }
 """Columns of a mail that say more than its bytes: its copies, its archive, the time of a From_ line."""
 _UID = re.compile(r".+\.(\d{10})")
@@ -39,11 +55,16 @@ def origin_links(
 ) -> list[ProofLink]:
     """The links from a stored text to its source, and on to the signatures of a mail's sender.
 
-    The sources remember in the folder `memory` which files they read."""
+    The sources remember in the folder `memory` which files they read.
+    """
     ask = asking(index.connection)
-    rows = ((kind, row) for kind, rows in _ROWS.items() for row in ask(rows, {"id": doc_id}).to_pylist())
+    rows = (
+        (kind, row) for kind, rows in _ROWS.items() for row in ask(rows, {"id": doc_id}).to_pylist()
+    )
     kind, row = next(rows)
-    alone = settings.model_copy(update={"sources": [s for s in settings.sources if s.name == row["source"]]})
+    alone = settings.model_copy(
+        update={"sources": [s for s in settings.sources if s.name == row["source"]]}
+    )
     try:
         if not alone.sources:
             raise SourceError(f"source {row['source']} is not in the settings any more")
@@ -59,17 +80,23 @@ def _mail(settings: Settings, row: dict[str, Any], keys: Keys) -> Iterator[Proof
     name, place, nearest = row["source"], row["place"], None
     given = {column: row[column] for column in ("source", "partition", "list_id")}
     for path, data in mails_at(settings, name, place, row["raw_bytes"]):
-        now = read_mail([RawMail(place, data)], **given, settings=settings.mail).messages.to_pylist()
+        now = read_mail(
+            [RawMail(place, data)], **given, settings=settings.mail
+        ).messages.to_pylist()
         others = [c for c in row if c not in _OF_THE_ARCHIVE and (not now or now[0][c] != row[c])]
         nearest = min(filter(None, (nearest, (len(others), others, path, data))))
     if nearest is None or {"header_message_id", "text_hash", "raw_bytes"} <= set(nearest[1]):
         raise SourceError(f"source {name}: the mail is not at {place} any more")
     _, others, path, data = nearest
     if others:
-        yield ProofLink("source", DIFFERS, f"{place} of {name} is other than was read: {', '.join(others)}")
+        yield ProofLink(
+            "source", DIFFERS, f"{place} of {name} is other than was read: {', '.join(others)}"
+        )
     else:
         size = f"{row['raw_bytes']:,} bytes"
-        yield ProofLink("source", UNCHANGED, f"{place}: {size}, decoded again: all that is stored is equal")
+        yield ProofLink(
+            "source", UNCHANGED, f"{place}: {size}, decoded again: all that is stored is equal"
+        )
         yield _place(settings.source(name), place, path, data)
     yield from signature_links(data, keys)
 
@@ -81,11 +108,15 @@ def _place(source: Any, place: str, path: Path, data: bytes) -> ProofLink:
     where = f"{path}, byte {place.rpartition(':')[2]}" if source.kind == "mbox" else str(path)
     uid = _UID.fullmatch(path.name.partition(":")[0])
     if uid and source.remote and source.remote.kind == "imap":
-        return ProofLink("place", UNCHANGED, f"UID {int(uid[1])} of {source.remote.folder!r}, here {where}")
+        return ProofLink(
+            "place", UNCHANGED, f"UID {int(uid[1])} of {source.remote.folder!r}, here {where}"
+        )
     return _in_work_tree(path) or ProofLink("place", UNCHANGED, where)
 
 
-def _read_again(settings: Settings, memory: Path, row: dict[str, Any], text: str) -> Iterator[ProofLink]:
+def _read_again(
+    settings: Settings, memory: Path, row: dict[str, Any], text: str
+) -> Iterator[ProofLink]:
     """The links of a document or a chat: its files are read again, as a build reads them."""
     source, sources = settings.source(row["source"]), make_sources(settings, memory)
     again, files = list[str](), list[Path]()
@@ -109,12 +140,16 @@ def _read_again(settings: Settings, memory: Path, row: dict[str, Any], text: str
             paths = {file.name: file.path for file in sources.stored_files(partition)}
             files = [paths.get(row["path"], settings.place(source))]
     if not again:
-        raise SourceError(f"source {row['source']}: {row.get('path') or row['doc_id']} is not there any more")
+        raise SourceError(
+            f"source {row['source']}: {row.get('path') or row['doc_id']} is not there any more"
+        )
     named = ", ".join(f"{file} (SHA-256 {_sha256(file)})" for file in files[:3])
     if text not in again:
         yield ProofLink("source", DIFFERS, f"read again, the text is another one: {named}")
         return
-    yield ProofLink("source", UNCHANGED, f"read again, all {len(text.encode()):,} bytes of it are equal")
+    yield ProofLink(
+        "source", UNCHANGED, f"read again, all {len(text.encode()):,} bytes of it are equal"
+    )
     yield (len(files) == 1 and _in_work_tree(files[0])) or ProofLink("place", UNCHANGED, named)
 
 
@@ -126,7 +161,9 @@ def _in_work_tree(file: Path) -> ProofLink | None:
         return None
     repository = folder / ".git"
     if repository.is_file():
-        repository = folder / repository.read_text("utf-8", "replace").removeprefix("gitdir:").strip()
+        repository = (
+            folder / repository.read_text("utf-8", "replace").removeprefix("gitdir:").strip()
+        )
     return _in_git(repository, "HEAD", file.relative_to(folder).as_posix(), file.read_bytes())
 
 
@@ -138,11 +175,19 @@ def _in_git(repository: Path, commit: str, name: str, data: bytes) -> ProofLink:
         held = named_object(repository, f"{commit}:{name}")
         blob = git(repository, "hash-object", "--stdin", stdin=data).decode().strip()
     except SourceError:
-        return ProofLink("place", UNKNOWN, f"no commit {commit} in the history of {repository} holds {name}")
+        return ProofLink(
+            "place", UNKNOWN, f"no commit {commit} in the history of {repository} holds {name}"
+        )
     if held != blob:
-        return ProofLink("place", DIFFERS, f"{name} is blob {blob}; {commit} of {repository} holds {held}")
-    return ProofLink("place", PROVED, f"commit {commit} of {repository} holds {name} as blob {blob}")
+        return ProofLink(
+            "place", DIFFERS, f"{name} is blob {blob}; {commit} of {repository} holds {held}"
+        )
+    return ProofLink(
+        "place", PROVED, f"commit {commit} of {repository} holds {name} as blob {blob}"
+    )
 
 
 def _sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "none: it is a folder"
+    return (
+        hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "none: it is a folder"
+    )

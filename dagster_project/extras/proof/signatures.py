@@ -20,9 +20,17 @@ from transforms.hashing import bytes_sha256
 
 _RECORD = re.compile(r"(\S+?)\.?\s+(?:\d+\s+)?(?:IN\s+)?(?:TXT\s+)?(.+)", re.I)
 _RECORDED = re.compile(
-    r'([\w.-]{1,253}) IN TXT "((?=[^"]*p=\s*\w)[ !#-~]{1,4000})" ; recorded ([\d-]+), SHA-256 \w+', re.A
+    r'([\w.-]{1,253}) IN TXT "((?=[^"]*p=\s*\w)[ !#-~]{1,4000})" ; recorded ([\d-]+), SHA-256 \w+',
+    re.A,
 )
-_SHOWN = (b"from", b"subject", b"date", b"message-id", b"content-type", b"content-transfer-encoding")
+_SHOWN = (
+    b"from",
+    b"subject",
+    b"date",
+    b"message-id",
+    b"content-type",
+    b"content-transfer-encoding",
+)
 """Headers that Weft shows, or decodes the text by."""
 _RESULTS = b"authentication-results"
 _MOST = 20
@@ -35,16 +43,21 @@ class Keys:
     """Public keys of DKIM by name: of a file, of DNS if that is allowed, and those that DNS gave before.
 
     These are in the file `recorded` of a storage, each with its day and a hash. `missing` are names that had no key,
-    `tried` the keys that were tried, and `faults` say what was not used, not given and not recorded."""
+    `tried` the keys that were tried, and `faults` say what was not used, not given and not recorded.
+    """
 
     def __init__(self, root: Path, file: Path | None = None, with_dns: bool = False):
         """SettingsError if a line of the file is not `selector._domainkey.domain TXT`."""
         self.with_dns, self.recorded = with_dns, root / "dkim" / "keys"
         self._known = defaultdict[str, dict[str, str]](dict)
         self.missing, self.tried, self.faults = list[str](), list[str](), list[str]()
-        for line in filter(str.strip, file.read_text("utf-8", "replace").splitlines() if file else ()):
+        for line in filter(
+            str.strip, file.read_text("utf-8", "replace").splitlines() if file else ()
+        ):
             if not (record := _RECORD.fullmatch(line.strip())):
-                raise SettingsError(f"{file}: {line!r} is not a key: write `selector._domainkey.domain TXT`")
+                raise SettingsError(
+                    f"{file}: {line!r} is not a key: write `selector._domainkey.domain TXT`"
+                )
             text = "".join(re.findall(r'"([^"]*)"', record[2])) or record[2]
             self._known[record[1].lower()][text] = f"{record[1]}, of {file}"
         self._settled = set(self._known)
@@ -52,7 +65,9 @@ class Keys:
             if (record := _RECORDED.fullmatch(line)) and _key_line(*record.groups()) == line:
                 self._known[record[1]].setdefault(record[2], f"{record[1]}, recorded {record[3]}")
             else:
-                self.faults.append(f"line {number} of {self.recorded} is damaged and not used: delete it")
+                self.faults.append(
+                    f"line {number} of {self.recorded} is damaged and not used: delete it"
+                )
 
     def trying(self, signature: Any, faults: tuple[Any, ...]) -> Any:
         """A signature of dkimpy, or a chain of seals, that verifies with any key of each name."""
@@ -93,11 +108,18 @@ class Keys:
         return self._known[name]
 
     def _lines(self) -> list[str]:
-        return self.recorded.read_text("utf-8", "replace").splitlines() if is_file(self.recorded) else []
+        return (
+            self.recorded.read_text("utf-8", "replace").splitlines()
+            if is_file(self.recorded)
+            else []
+        )
 
     def _record(self, name: str, text: str) -> None:
         """Know a key that DNS gave, and write it to the recorded ones unless one of them is the same."""
-        line, is_new = _key_line(name, text, f"{datetime.now(UTC):%Y-%m-%d}"), text not in self._known[name]
+        line, is_new = (
+            _key_line(name, text, f"{datetime.now(UTC):%Y-%m-%d}"),
+            text not in self._known[name],
+        )
         self._known[name][text] = f"{name}, of DNS"
         try:
             if is_new and _RECORDED.fullmatch(line):
@@ -135,8 +157,12 @@ def _dkim(dkim: Any, mail: bytes, keys: Keys, author: str) -> Iterator[ProofLink
     except faults as fault:
         headers, none = Counter[bytes](), f"its headers cannot be read: {fault}"
     count, order = min(headers[b"dkim-signature"], _MOST), (PROVED, DIFFERS, UNKNOWN)
-    links = (_with_keys(_signature(dkim.DKIM(mail), n, keys, author, faults), keys) for n in range(count))
-    yield min(links, key=lambda link: order.index(link.state), default=ProofLink("dkim", UNKNOWN, none))
+    links = (
+        _with_keys(_signature(dkim.DKIM(mail), n, keys, author, faults), keys) for n in range(count)
+    )
+    yield min(
+        links, key=lambda link: order.index(link.state), default=ProofLink("dkim", UNKNOWN, none)
+    )
     if 0 < headers[b"arc-seal"] <= _MOST:
         yield _with_keys(_seals(dkim.ARC(mail), keys, faults), keys)
 
@@ -147,14 +173,18 @@ def _with_keys(link: ProofLink, keys: Keys) -> ProofLink:
     return link._replace(detail=link.detail + names)
 
 
-def _signature(signature: Any, number: int, keys: Keys, author: str, faults: tuple[Any, ...]) -> ProofLink:
+def _signature(
+    signature: Any, number: int, keys: Keys, author: str, faults: tuple[Any, ...]
+) -> ProofLink:
     """The link that one signature of a mail proves; only that of the author's domain proves the author's text."""
     missing, fault = len(keys.missing), "its headers are not those that were signed"
     try:
         is_valid = keys.trying(signature, faults).verify(number)
     except faults as error:
         is_valid, fault = False, str(error).partition(" (")[0]
-    fields = {name: value.decode("utf-8", "replace") for name, value in signature.signature_fields.items()}
+    fields = {
+        name: value.decode("utf-8", "replace") for name, value in signature.signature_fields.items()
+    }
     domain = fields.get(b"d", "").lower()
     if len(keys.missing) > missing:
         needs = f"the key {keys.missing[-1]} is needed: give --keys FILE or --dns"
@@ -165,13 +195,20 @@ def _signature(signature: Any, number: int, keys: Keys, author: str, faults: tup
         why = fault if has_key else f"no key of it can be read; {fault}"
         state, does = (DIFFERS, "does not hold") if is_other else (UNKNOWN, "cannot be judged")
         return ProofLink("dkim", state, f"the signature of {domain or 'nobody'} {does}: {why}")
-    signed, there = Counter(signature.include_headers), Counter(n.lower() for n, _ in signature.headers)
+    signed, there = (
+        Counter(signature.include_headers),
+        Counter(n.lower() for n, _ in signature.headers),
+    )
     added = [n.decode() for n in _SHOWN if there[n] > signed[n] and (signed[n] or there[n] > 1)]
     by = f"the signature of {domain} is valid"
     if added or b"l" in fields:
-        limits = [f"a second {name}" for name in added] or ["what follows the first bytes of the body"]
+        limits = [f"a second {name}" for name in added] or [
+            "what follows the first bytes of the body"
+        ]
         return ProofLink("dkim", UNKNOWN, f"{by}, and does not cover {' or '.join(limits)}")
-    if "." not in domain or not (f".{author}".endswith(f".{domain}") or domain.endswith(f".{author}")):
+    if "." not in domain or not (
+        f".{author}".endswith(f".{domain}") or domain.endswith(f".{author}")
+    ):
         return ProofLink("dkim", UNKNOWN, f"{by}, and the author is of {author or 'no domain'}")
     bare = ", ".join(n.decode() for n in _SHOWN if there[n] and not signed[n])
     extent = f"; not signed: {bare}" if bare else " and all headers shown"
@@ -180,7 +217,9 @@ def _signature(signature: Any, number: int, keys: Keys, author: str, faults: tup
 
 def _recorded(headers: list[tuple[bytes, bytes]]) -> str:
     """The result that a receiving server recorded in the mail (RFC 8601). It proves nothing: senders can write it, too."""
-    values = (value.decode("utf-8", "replace") for name, value in headers if name.lower() == _RESULTS)
+    values = (
+        value.decode("utf-8", "replace") for name, value in headers if name.lower() == _RESULTS
+    )
     records = (re.match(r"\s*([\w.-]+)[^;]*;.*?\bdkim=(\w+)", value, re.S) for value in values)
     return next((f"; when it came, {one[1]} recorded dkim={one[2]}" for one in records if one), "")
 
@@ -192,9 +231,15 @@ def _seals(chain: Any, keys: Keys, faults: tuple[Any, ...]) -> ProofLink:
         state, sets, why = keys.trying(chain, faults).verify()
     except faults as fault:
         return ProofLink("arc", UNKNOWN, f"the seals cannot be read: {fault}")
-    names = [f"{one['instance']}. {one['as-domain'].decode('utf-8', 'replace')}" for one in reversed(sets)]
+    names = [
+        f"{one['instance']}. {one['as-domain'].decode('utf-8', 'replace')}"
+        for one in reversed(sets)
+    ]
     if len(keys.missing) > missing:
-        why, state = f"needed are the keys {', '.join(dict.fromkeys(keys.missing[missing:]))}", UNKNOWN
+        why, state = (
+            f"needed are the keys {', '.join(dict.fromkeys(keys.missing[missing:]))}",
+            UNKNOWN,
+        )
     else:
         state = PROVED if state == b"pass" else UNKNOWN if why.startswith("x= ") else DIFFERS
     return ProofLink("arc", state, f"seals of {', '.join(names) or 'nobody'}: {why}")
@@ -214,15 +259,26 @@ def _openpgp(mail: bytes, author: str) -> Iterator[ProofLink]:
         text, signature = Path(folder, "text"), Path(folder, "text.asc")
         text.write_bytes(re.sub(rb"\r?\n", b"\r\n", pieces[1]))
         signature.write_bytes(parts[1].get_payload(decode=True))  # type: ignore[union-attr, arg-type]
-        options = ("--batch", "--no-auto-key-retrieve", "--disable-dirmngr", "--status-fd", "1", "--verify")
+        options = (
+            "--batch",
+            "--no-auto-key-retrieve",
+            "--disable-dirmngr",
+            "--status-fd",
+            "1",
+            "--verify",
+        )
         ran = subprocess.run([gpg, *options, signature, text], capture_output=True)
     lines = ran.stdout.decode("utf-8", "replace").replace("[GNUPG:] ", "").splitlines()
     status = {word: rest for word, _, rest in (line.partition(" ") for line in lines)}
     if "BADSIG" in status:
-        yield ProofLink("openpgp", DIFFERS, f"the text is not what was signed by {status['BADSIG']}")
+        yield ProofLink(
+            "openpgp", DIFFERS, f"the text is not what was signed by {status['BADSIG']}"
+        )
     elif f"<{author}>" in status.get("GOODSIG", "").lower():
         yield ProofLink("openpgp", PROVED, f"the body is signed by {status['GOODSIG']}")
     else:
-        signer = next((status[w] for w in ("GOODSIG", "EXPKEYSIG", "REVKEYSIG") if w in status), None)
+        signer = next(
+            (status[w] for w in ("GOODSIG", "EXPKEYSIG", "REVKEYSIG") if w in status), None
+        )
         why = f"its key is {signer}" if signer else "its key is not in the keyring of gpg"
         yield ProofLink("openpgp", UNKNOWN, why)

@@ -38,7 +38,9 @@ class PointTermScores(bm25.TermScores):
         """The highest score of an allowed chunk, 0 if there is none."""
         return self.top
 
-    def of_wholes(self, chunks: np.ndarray, wholes: bm25.WeighedWholes) -> tuple[np.ndarray, np.ndarray]:
+    def of_wholes(
+        self, chunks: np.ndarray, wholes: bm25.WeighedWholes
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The numbers of the mails and pages of some chunks, ascending, and the BM25 score of each as a whole."""
         numbers = np.unique(wholes.document[self.slots.of(chunks)])
         return numbers, self.known_wholes.of(numbers, 0.0)
@@ -63,7 +65,9 @@ class PointScores:
 class AskedScores(PointScores):
     """The same where the collection is asked for the scores of others when they are needed."""
 
-    def __init__(self, points: Points, vector: np.ndarray, nearest: np.ndarray, high: float, low: float):
+    def __init__(
+        self, points: Points, vector: np.ndarray, nearest: np.ndarray, high: float, low: float
+    ):
         super().__init__(nearest, high, low)
         self.points, self.vector = points, vector
 
@@ -81,9 +85,14 @@ class PointRanking:
         self.vectors: Callable[[np.ndarray], np.ndarray] | None = points.vectors
 
     def batch(
-        self, version: OpenedVersion, queries: Sequence[str], first: int, masks: Sequence[Allow],
-        factors: Sequence[Mapping[str, float]], conditions: Sequence[FieldConditions | None],
-    ) -> QueryBatch:  # fmt: skip
+        self,
+        version: OpenedVersion,
+        queries: Sequence[str],
+        first: int,
+        masks: Sequence[Allow],
+        factors: Sequence[Mapping[str, float]],
+        conditions: Sequence[FieldConditions | None],
+    ) -> QueryBatch:
         """The batch of queries, restricted by conditions on fields where there are any, else by masks."""
         batch = PointsBatch(version, queries, first, masks, factors)
         batch.points, batch.conditions = self.points, conditions or [None] * len(queries)
@@ -98,7 +107,10 @@ class PointRanking:
             some = vectors[first : first + _QUERIES_AT_ONCE]
             for vector, mask in zip(some, masks[first : first + len(some)], strict=True):
                 allowed = self.points.allowed(mask)
-                searches += [Search(DENSE, vector, near.limit, allowed), Search(DENSE, -vector, 1, allowed)]
+                searches += [
+                    Search(DENSE, vector, near.limit, allowed),
+                    Search(DENSE, -vector, 1, allowed),
+                ]
             lists = self.points.best(searches)
             for vector, closest, farthest in zip(some, lists[::2], lists[1::2], strict=True):
                 yield AskedScores(self.points, vector, closest.chunks, *_edges(closest, farthest))
@@ -152,7 +164,9 @@ class PointsBatch(QueryBatch):
     ) -> list[PointScores]:
         """Find the best of each query by its words, which get to know them, and by its vector."""
         points, searches = self.points, []
-        for score, vector, mask, fields in zip(words, self.vectors, self.masks, self.conditions, strict=True):
+        for score, vector, mask, fields in zip(
+            words, self.vectors, self.masks, self.conditions, strict=True
+        ):
             allowed = points.allowed(mask, fields)
             searches += [
                 Search(
@@ -178,15 +192,25 @@ class PointsBatch(QueryBatch):
         points, places = self.points, self.version.arrays.places
         wholes = self.version.weighed_wholes(settings)
         searches = []
-        for score, near, vector, mask in zip(words, self._near, self.vectors, self.masks, strict=True):
-            hits = np.union1d(score.best(settings.candidates_lexical), near.best(settings.candidates_vector))
+        for score, near, vector, mask in zip(
+            words, self._near, self.vectors, self.masks, strict=True
+        ):
+            hits = np.union1d(
+                score.best(settings.candidates_lexical), near.best(settings.candidates_vector)
+            )
             around = np.sort(fusion.with_threads(hits, None, places)[0])
             compared = around if mask is None else around[mask[around]]
             whole = self._wholes(score, settings) is not None
-            members = [np.sort(places.mails_around(hits)), places.pages_of(hits)] if whole else [hits[:0]] * 2
+            members = (
+                [np.sort(places.mails_around(hits)), places.pages_of(hits)]
+                if whole
+                else [hits[:0]] * 2
+            )
             searches += [
                 points.each(
-                    WORDS, points.vector({t.term: t.idf for t in score.lists}), np.union1d(around, members[1])
+                    WORDS,
+                    points.vector({t.term: t.idf for t in score.lists}),
+                    np.union1d(around, members[1]),
                 ),
                 points.each(DENSE, vector, compared),
             ]
@@ -195,7 +219,9 @@ class PointsBatch(QueryBatch):
                 weights = {t.term: t.weight_in(of_kind) for t in score.lists} if len(firsts) else {}
                 searches.append(points.each(WHOLES, points.vector(weights), firsts))
         scores = points.known(searches)
-        for score, near, *parts in zip(words, self._near, *(scores[n::4] for n in range(4)), strict=True):
+        for score, near, *parts in zip(
+            words, self._near, *(scores[n::4] for n in range(4)), strict=True
+        ):
             score.known, near.known, *by_first = parts
             chunks = np.concatenate([of_kind.chunks for of_kind in by_first])
             score.known_wholes = Known(

@@ -1,6 +1,7 @@
 """The builds of a published file whose vectors and postings go to a collection: the file has neither, and refers to texts.
 
-The vectors that are to be sent are written to a folder aside, which the publish removes."""
+The vectors that are to be sent are written to a folder aside, which the publish removes.
+"""
 
 from pathlib import Path
 
@@ -10,7 +11,12 @@ import pyarrow as pa
 
 from dagster_project.index.files.arrays import fits
 from dagster_project.index.files.hit_rows import write_hit_rows
-from dagster_project.index.files.posting_arrays import FREQUENCIES, VECTORS_IN, vectors_at, write_vectors
+from dagster_project.index.files.posting_arrays import (
+    FREQUENCIES,
+    VECTORS_IN,
+    vectors_at,
+    write_vectors,
+)
 from dagster_project.index.files.segments import postings_of
 from dagster_project.index.publish import table_sql
 from dagster_project.index.publish.full_build import IndexBuild
@@ -36,16 +42,22 @@ def create_elsewhere(connection: duckdb.DuckDBPyConnection, embedding: Embedding
         )
     elsewhere = _SQL("elsewhere")
     values = {
-        "model": embedding.model_id, "dimensions": str(embedding.dimensions), "unembedded": UNEMBEDDED,
-        "frequencies": ", ".join(f"{elsewhere}::USMALLINT AS {tf}" for tf in FREQUENCIES.split(", ")),
-    }  # fmt: skip
+        "model": embedding.model_id,
+        "dimensions": str(embedding.dimensions),
+        "unembedded": UNEMBEDDED,
+        "frequencies": ", ".join(
+            f"{elsewhere}::USMALLINT AS {tf}" for tf in FREQUENCIES.split(", ")
+        ),
+    }
     for name in _VIEWS:
         connection.execute(_SQL(name, **values))
 
 
 COLLECTION_LAYOUT = (PLACE, VECTORS_IN)
 """By these the layout of such a file differs from that of others."""
-_GONE_TERMS = "CREATE TEMP TABLE gone_postings AS SELECT term_id FROM gone_terms JOIN terms USING (term)"
+_GONE_TERMS = (
+    "CREATE TEMP TABLE gone_postings AS SELECT term_id FROM gone_terms JOIN terms USING (term)"
+)
 
 
 def unsent_of(file: Path) -> Path:
@@ -67,7 +79,9 @@ class PointBuild(IndexBuild):
     def _store_postings(self, batch: pa.RecordBatch, keys: np.ndarray, *, is_first: bool) -> None:
         """Nothing: the segments beside the file have them."""
 
-    def _write_chunk_rows(self, connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
+    def _write_chunk_rows(
+        self, connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int
+    ) -> None:
         (chunks,) = connection.execute("SELECT count(*) FROM chunks").fetchone() or (0,)
         write_hit_rows(connection, folder)
         unsent = unsent_of(self.file)
@@ -78,7 +92,9 @@ class PointBuild(IndexBuild):
         return {"vector_search": "exact"}
 
     def _further_rows(self) -> dict[str, int]:
-        counted = {name: self.connection.execute(_SQL(f"count of {name}")).fetchone() for name in _VIEWS}
+        counted = {
+            name: self.connection.execute(_SQL(f"count of {name}")).fetchone() for name in _VIEWS
+        }
         return {name: (row or (0,))[0] for name, row in counted.items()}
 
     def _further_facts(self) -> dict[str, str]:
@@ -89,15 +105,19 @@ class PointUpdate(PointBuild, IndexUpdate):
     """The build on the current version: the vectors of chunks that came or changed are to be sent."""
 
     _own_texts = {
-        "messages": "subject", "attachments": "filename", "documents": "concat_ws(chr(10), path, frontmatter)",
+        "messages": "subject",
+        "attachments": "filename",
+        "documents": "concat_ws(chr(10), path, frontmatter)",
         "nodes": "title",
-    }  # fmt: skip
+    }
     """Texts of people in a file that refers to its texts, beside the words of chunks."""
     _change_tables = (*IndexUpdate._change_tables, "vectors")
 
     def _lost_text(self) -> str:
         fields = [f"coalesce({field}, '')" for field in table_sql.TEXT_PARTS]
-        of_documents = ", ".join(f"string_agg({field}, chr(10) ORDER BY chunk_index)" for field in fields)
+        of_documents = ", ".join(
+            f"string_agg({field}, chr(10) ORDER BY chunk_index)" for field in fields
+        )
         words = _SQL("lost_words", fields=", ".join(fields), document_fields=of_documents)
         return f"{super()._lost_text()} UNION ALL ({words})"
 
@@ -107,11 +127,15 @@ class PointUpdate(PointBuild, IndexUpdate):
 
     def _gone_terms(self) -> pa.Table:
         """The terms of the chunks that go or are counted again, a row for each of them, as the arrays before have them."""
-        keys = self.connection.execute("SELECT chunk_key FROM uncounted ORDER BY chunk_key").fetchnumpy()
+        keys = self.connection.execute(
+            "SELECT chunk_key FROM uncounted ORDER BY chunk_key"
+        ).fetchnumpy()
         if not fits(self.arrays, self.before):
             raise UnfitBaseError(f"the arrays of version {self.before['version']} are missing")
         with duckdb.connect(str(self.previous), read_only=True) as connection:
-            before = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()
+            before = connection.execute(
+                "SELECT chunk_key FROM chunks ORDER BY chunk_no"
+            ).fetchnumpy()
         chunks = np.searchsorted(before["chunk_key"], keys["chunk_key"])
         try:
             return postings_of(self.arrays, chunks).select("term").to_arrow()
@@ -127,7 +151,9 @@ class PointUpdate(PointBuild, IndexUpdate):
         """Nothing: points are known by the keys of chunks."""
 
     def _add_vectors(self) -> None:
-        self.connection.execute(f"CREATE TEMP TABLE vectors AS {self._embedded('needed_embeddings')}")
+        self.connection.execute(
+            f"CREATE TEMP TABLE vectors AS {self._embedded('needed_embeddings')}"
+        )
         create_elsewhere(self.connection, self.settings.embedding)
 
     def _write_arrays(self) -> None:
@@ -135,7 +161,9 @@ class PointUpdate(PointBuild, IndexUpdate):
         unsent, dimensions = unsent_of(self.file), int(self.facts["dimensions"])
         unsent.mkdir()
         np.save(unsent / "chunks.npy", self.came)
-        vectors = vectors_at(self.connection, "SELECT chunk_no, vector FROM vectors", self.came, dimensions)
+        vectors = vectors_at(
+            self.connection, "SELECT chunk_no, vector FROM vectors", self.came, dimensions
+        )
         np.save(unsent / "vectors.npy", vectors)
 
     def _write_all_arrays(self) -> None:

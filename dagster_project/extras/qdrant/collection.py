@@ -2,7 +2,8 @@
 
 A point is a chunk as one publish had it. Its id is the first half of the chunk's id and the number of that publish; the
 payload says from which publish on (`since`) and up to which (`until`) it counts, so that a reader of one version sees
-all of it and nothing else while the next is written."""
+all of it and nothing else while the next is written.
+"""
 
 import atexit
 import os
@@ -36,8 +37,17 @@ _VECTORS_AT_ONCE = 2_000
 _EF = 256
 """Neighbours that a search by HNSW keeps in view: recall@10 of 300,000 vectors is .98."""
 _SECONDS = 60
-_INDEXED = {"since": "integer", "until": "integer", "gone_at": "integer", "source": "keyword", "kind": "keyword",
-            "lists": "keyword", "tags": "keyword", "at": "datetime", "ended_at": "datetime"}  # fmt: skip
+_INDEXED = {
+    "since": "integer",
+    "until": "integer",
+    "gone_at": "integer",
+    "source": "keyword",
+    "kind": "keyword",
+    "lists": "keyword",
+    "tags": "keyword",
+    "at": "datetime",
+    "ended_at": "datetime",
+}
 """The fields of the payload that conditions name, and their types."""
 _NAMES = {"l": "lists", "tag": "tags"}
 """How the payload calls fields that queries call otherwise."""
@@ -54,7 +64,8 @@ class Point(NamedTuple):
 class Allowed(NamedTuple):
     """The points that a search may find: those of a publish, unless `number` is None, or those with some ids.
 
-    Those with the ids in `but` are left out."""
+    Those with the ids in `but` are left out.
+    """
 
     number: int | None = None
     ids: Sequence[str] | None = None
@@ -83,7 +94,8 @@ def point_id(key: int, since: int) -> str:
     """The id of a point: 64 bits of the chunk's id, and the number of the publish that sent it.
 
     >>> point_id(0xABCD << 48, 7)
-    'abcd0000-0000-0000-0000-000000000007'"""
+    'abcd0000-0000-0000-0000-000000000007'
+    """
     return str(UUID(int=(key << 64) | since))
 
 
@@ -135,7 +147,10 @@ def _fields(conditions: FieldConditions) -> list[models.FieldCondition]:
     ]
     dated = [
         models.FieldCondition(key=field, range=models.DatetimeRange(**{edge: at}))
-        for field, edge, at in (("ended_at", "gte", conditions.since), ("at", "lt", conditions.until))
+        for field, edge, at in (
+            ("ended_at", "gte", conditions.since),
+            ("at", "lt", conditions.until),
+        )
         if at is not None
     ]
     return [*matches, *dated]
@@ -156,15 +171,21 @@ class Collection:
         with request_faults(self.name):
             if self.client.collection_exists(self.name):
                 self.client.delete_collection(self.name)
-            sparse = models.SparseVectorParams(index=models.SparseIndexParams(full_scan_threshold=0))
+            sparse = models.SparseVectorParams(
+                index=models.SparseIndexParams(full_scan_threshold=0)
+            )
             # Vectors of unit length: their product is the cosine, and none is normalised a second time.
             self.client.create_collection(
                 self.name,
-                vectors_config={DENSE: models.VectorParams(size=dimensions, distance=models.Distance.DOT)},
+                vectors_config={
+                    DENSE: models.VectorParams(size=dimensions, distance=models.Distance.DOT)
+                },
                 sparse_vectors_config={WORDS: sparse, WHOLES: sparse},
             )
             for field, kind in _INDEXED.items():
-                self.client.create_payload_index(self.name, field, models.PayloadSchemaType(kind), wait=True)
+                self.client.create_payload_index(
+                    self.name, field, models.PayloadSchemaType(kind), wait=True
+                )
 
     def upsert(self, points: Sequence[Point], since: int) -> None:
         """Send points that count from a publish on."""
@@ -214,7 +235,9 @@ class Collection:
 
     def search(self, searches: Sequence[Search]) -> list[ScoredKeys]:
         """The points that each search finds, in one round trip; none for one without a number or a point to look at."""
-        numbers = [number for number, search in enumerate(searches) if len(search.vector) and search.limit]
+        numbers = [
+            number for number, search in enumerate(searches) if len(search.vector) and search.limit
+        ]
         requests = [
             models.QueryRequest(
                 query=_query(search.vector),
@@ -223,7 +246,7 @@ class Collection:
                 filter=_filter(search.allowed),
                 params=models.SearchParams(exact=search.is_exact, hnsw_ef=_EF),
                 with_payload=False,
-            )  # fmt: skip
+            )
             for search in (searches[number] for number in numbers)
         ]
         with request_faults(self.name):
@@ -236,7 +259,8 @@ class Collection:
     def dense(self, ids: Sequence[str]) -> np.ndarray:
         """The dense vectors of some points, float32, a row for each id; zeros for a point without one.
 
-        IndexUnavailableError if a point is not there."""
+        IndexUnavailableError if a point is not there.
+        """
         with request_faults(self.name):
             by_id: dict[str, Any] = {
                 str(point.id): point.vector
@@ -275,7 +299,10 @@ class Collection:
         with request_faults(self.name):
             names = [collection.name for collection in self.client.get_collections().collections]
             for name in names:
-                if re.fullmatch(re.escape(alias) + _SUFFIX, name) and name not in (self.name, *keep):
+                if re.fullmatch(re.escape(alias) + _SUFFIX, name) and name not in (
+                    self.name,
+                    *keep,
+                ):
                     self.client.delete_collection(name)
 
 
@@ -283,7 +310,9 @@ def _query(vector: np.ndarray | Mapping[int, float]) -> Any:
     if isinstance(vector, np.ndarray):
         return vector.tolist()
     numbers = sorted(vector)
-    return models.SparseVector(indices=numbers, values=[float(np.float32(vector[n])) for n in numbers])
+    return models.SparseVector(
+        indices=numbers, values=[float(np.float32(vector[n])) for n in numbers]
+    )
 
 
 def _stored(vector: Any) -> Any:
@@ -295,5 +324,7 @@ def _stored(vector: Any) -> Any:
 
 
 def _scored(points: Sequence[Any]) -> ScoredKeys:
-    keys = np.fromiter((int(str(p.id).replace("-", "")[:16], 16) for p in points), np.uint64, len(points))
+    keys = np.fromiter(
+        (int(str(p.id).replace("-", "")[:16], 16) for p in points), np.uint64, len(points)
+    )
     return ScoredKeys(keys, np.fromiter((p.score for p in points), np.float32, len(points)))

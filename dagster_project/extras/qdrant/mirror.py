@@ -14,9 +14,27 @@ import polars as pl
 import pyarrow as pa
 from qdrant_client import QdrantClient
 
-from dagster_project.extras.qdrant.builds import COLLECTION_LAYOUT, PointBuild, PointUpdate, unsent_of
-from dagster_project.extras.qdrant.collection import DENSE, WHOLES, WORDS, Collection, Point, request_faults
-from dagster_project.extras.qdrant.points import Mirrored, PointIds, Points, mirrored, write_mirrored
+from dagster_project.extras.qdrant.builds import (
+    COLLECTION_LAYOUT,
+    PointBuild,
+    PointUpdate,
+    unsent_of,
+)
+from dagster_project.extras.qdrant.collection import (
+    DENSE,
+    WHOLES,
+    WORDS,
+    Collection,
+    Point,
+    request_faults,
+)
+from dagster_project.extras.qdrant.points import (
+    Mirrored,
+    PointIds,
+    Points,
+    mirrored,
+    write_mirrored,
+)
 from dagster_project.extras.qdrant.transforms import sparse_vectors
 from dagster_project.index.files.arrays import SearchArrays, folder_of, open_arrays
 from dagster_project.index.files.segments import read_terms, segments_of
@@ -51,7 +69,8 @@ class QdrantMirror:
     def state_of(self, published: Path) -> str | None:
         """The state of the collection of a published file, in words; None if nothing says where its points are.
 
-        IndexUnavailableError if it lacks some of them."""
+        IndexUnavailableError if it lacks some of them.
+        """
         if (stored := mirrored(published)) is None:
             return None
         facts, ids = stored
@@ -71,12 +90,18 @@ class QdrantMirror:
 
         Returns the collection, the points sent and superseded, and the drift of the mean length. New points count
         for readers of `new` alone, and removed ones go on counting for those of `before`. UnfitBaseError if all points
-        would have to be sent, and the vectors that `before` has too are not beside the file."""
+        would have to be sent, and the vectors that `before` has too are not beside the file.
+        """
         with closing(duckdb.connect(str(new), read_only=True)) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             version = _Version(connection, new, self.search)
             stored = None if before is None else mirrored(before)
-            if before is not None and stored is not None and version.fits(stored[0]) and self.holds(before):
+            if (
+                before is not None
+                and stored is not None
+                and version.fits(stored[0])
+                and self.holds(before)
+            ):
                 sent, old, facts = self._update(version, before, *stored)
             else:
                 facts = version.first(f"{self.alias}-{version.name}")
@@ -140,13 +165,19 @@ class _Version:
         self.keys = keys["chunk_key"]
         self.name, self.chunk_count = self.manifest["version"], len(self.keys)
         self.layout = parts_hash(
-            [FORMAT, bm25.lexical_key(search), *(self.manifest[k] for k in ("layout", "model", "dimensions"))]
+            [
+                FORMAT,
+                bm25.lexical_key(search),
+                *(self.manifest[k] for k in ("layout", "model", "dimensions")),
+            ]
         )
         self.weights = bm25.weighed(self.arrays.postings, search)
         self.wholes = self.arrays.places.weighed(self.arrays.postings, search)
         unsent = unsent_of(file)
         self.unsent = [
-            np.load(unsent / f"{n}.npy", mmap_mode="r") for n in ("chunks", "vectors") if unsent.exists()
+            np.load(unsent / f"{n}.npy", mmap_mode="r")
+            for n in ("chunks", "vectors")
+            if unsent.exists()
         ]
         self.sent: Callable[[np.ndarray], np.ndarray] = self.arrays.vectors.of
         """The vectors of chunks that are where they were sent to before."""
@@ -233,7 +264,9 @@ class _Version:
         dense = self.dense(chunks)
         absent = set(np.intersect1d(chunks, self.arrays.vectors.absent).tolist())
         points = []
-        for row, (chunk, payload) in enumerate(zip(chunks.tolist(), self._payloads(chunks), strict=True)):
+        for row, (chunk, payload) in enumerate(
+            zip(chunks.tolist(), self._payloads(chunks), strict=True)
+        ):
             vectors: dict[str, Any] = {WORDS: words.of(row)}
             if chunk in whole_of:
                 vectors[WHOLES] = whole_of[chunk]
@@ -244,7 +277,9 @@ class _Version:
 
     def _payloads(self, chunks: np.ndarray) -> list[dict[str, Any]]:
         """The payloads of the points of some chunks, by number."""
-        self.connection.register("wanted", pl.DataFrame({"chunk_no": chunks.astype(np.int32)}).to_arrow())
+        self.connection.register(
+            "wanted", pl.DataFrame({"chunk_no": chunks.astype(np.int32)}).to_arrow()
+        )
         table = self.connection.execute(POINTS).to_arrow_table().drop_columns(["chunk_no"])
         self.connection.unregister("wanted")
         rows = table.to_pylist()
@@ -258,11 +293,15 @@ class _Version:
 
 
 _KEYS = {
-    "chunks": "doc_id", "embedding_refusals": "doc_id",
+    "chunks": "doc_id",
+    "embedding_refusals": "doc_id",
     "chunk_context": "(SELECT doc_id FROM {version}.chunks c WHERE c.chunk_id = t.chunk_id)",
-    "inferred_quotes": "message_id", "memberships": "message_id", "messages": "message_id", "documents": "doc_id",
+    "inferred_quotes": "message_id",
+    "memberships": "message_id",
+    "messages": "message_id",
+    "documents": "doc_id",
     "conversation_windows": "doc_id",
-}  # fmt: skip
+}
 """The inputs of the points of a document: the tables, and the document of a row. Numbers of chunks say nothing of it."""
 _PRINTS = "SELECT {key} AS doc_id, hash({columns})::HUGEINT AS print FROM {version}.{table} t"
 
@@ -297,9 +336,14 @@ def changed_documents(new: Path, before: Path) -> pa.Table:
             for table, key in _KEYS.items():
                 columns = [f'"{name}"' for of, name in rows if of == table and name != "chunk_no"]
                 prints = _PRINTS.format(
-                    key=key.format(version=version), columns=", ".join(columns), version=version, table=table
+                    key=key.format(version=version),
+                    columns=", ".join(columns),
+                    version=version,
+                    table=table,
                 )
-                sides.append(f"SELECT doc_id, '{table}' AS part, {sign} AS side, print FROM ({prints})")
+                sides.append(
+                    f"SELECT doc_id, '{table}' AS part, {sign} AS side, print FROM ({prints})"
+                )
         return connection.execute(
             f"SELECT DISTINCT doc_id FROM (SELECT doc_id FROM ({' UNION ALL '.join(sides)}) GROUP BY doc_id, part "
             "HAVING sum(print * side) <> 0 OR sum(side) <> 0) WHERE doc_id IS NOT NULL"
@@ -309,7 +353,9 @@ def changed_documents(new: Path, before: Path) -> pa.Table:
 def chunks_of(connection: duckdb.DuckDBPyConnection, documents: pa.Table) -> np.ndarray:
     """The numbers of the chunks of some documents, a table with doc_id, in order."""
     connection.register("wanted", documents)
-    rows = connection.execute("SELECT chunk_no FROM chunks SEMI JOIN wanted USING (doc_id) ORDER BY chunk_no")
+    rows = connection.execute(
+        "SELECT chunk_no FROM chunks SEMI JOIN wanted USING (doc_id) ORDER BY chunk_no"
+    )
     numbers = rows.fetchnumpy()["chunk_no"]
     connection.unregister("wanted")
     return np.asarray(numbers)

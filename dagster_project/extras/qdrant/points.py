@@ -8,7 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagster_project.extras.qdrant.collection import Allowed, Collection, ScoredKeys, Search, point_id
+from dagster_project.extras.qdrant.collection import (
+    Allowed,
+    Collection,
+    ScoredKeys,
+    Search,
+    point_id,
+)
 from dagster_project.extras.qdrant.transforms.sparse_vectors import term_number
 from dagster_project.index.files.arrays import folder_of
 from dagster_project.index.search.conditions.field_values import FieldConditions
@@ -24,7 +30,8 @@ class Mirrored:
 
     `layout` is equal for versions that one collection can hold. `chunks` and `wholes` (of mails, of pages) are the
     mean lengths that its vectors were made with, `drift` the share by which those of this version are others, `moved` the
-    terms with numbers of their own (`sparse_vectors.moved_terms`)."""
+    terms with numbers of their own (`sparse_vectors.moved_terms`).
+    """
 
     collection: str
     number: int
@@ -90,7 +97,9 @@ class Known:
         if not len(self.chunks):
             return np.full(len(chunks), otherwise)
         places = np.minimum(np.searchsorted(self.chunks, chunks), len(self.chunks) - 1)
-        return np.where(self.chunks[places] == chunks, self.scores[places], otherwise).astype(np.float64)
+        return np.where(self.chunks[places] == chunks, self.scores[places], otherwise).astype(
+            np.float64
+        )
 
 
 NO_POINTS = Known(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
@@ -121,15 +130,22 @@ class Points:
     def vector(self, weights: Mapping[str, float]) -> dict[int, float]:
         """The weight of each number, from those of terms; terms with OR between them each have that weight."""
         moved = self.facts.moved
-        return {term_number(name, moved): weights[term] for term in weights for name in term.split(OR)}
+        return {
+            term_number(name, moved): weights[term] for term in weights for name in term.split(OR)
+        }
 
-    def each(self, using: str, vector: np.ndarray | Mapping[int, float], chunks: np.ndarray) -> Search:
+    def each(
+        self, using: str, vector: np.ndarray | Mapping[int, float], chunks: np.ndarray
+    ) -> Search:
         """The search for the scores of some chunks."""
         return Search(using, vector, len(chunks), Allowed(ids=self.ids.of(chunks)))
 
     def known(self, searches: Sequence[Search]) -> list[Known]:
         """The scores that some searches find."""
-        return [Known(self._chunks(result), result.scores) for result in self.collection.search(searches)]
+        return [
+            Known(self._chunks(result), result.scores)
+            for result in self.collection.search(searches)
+        ]
 
     def vectors(self, chunks: np.ndarray) -> np.ndarray:
         """The vectors of some chunks, float32; zeros for a chunk without one."""
@@ -140,9 +156,10 @@ class Points:
         results = self.collection.search([s._replace(limit=s.limit + _SPARE) for s in searches])
         # Those that end amid chunks with the score of the last one that is taken.
         tied = [
-            n for n, (s, f) in enumerate(zip(searches, results, strict=True))
+            n
+            for n, (s, f) in enumerate(zip(searches, results, strict=True))
             if len(f.scores) == s.limit + _SPARE and f.scores[s.limit - 1] == f.scores[-1]
-        ]  # fmt: skip
+        ]
         wider = [searches[n]._replace(limit=_MORE * (searches[n].limit + _SPARE)) for n in tied]
         for number, more in zip(tied, self.collection.search(wider), strict=True):
             results[number] = more

@@ -1,7 +1,8 @@
 """Models behind a service: Google's Gemini with its Batch API, and endpoints that speak OpenAI's protocol.
 
 The client with its retries, the embedder and the language model are written once; the module of a service has its
-requests and answers. Models that run on this machine do not belong here."""
+requests and answers. Models that run on this machine do not belong here.
+"""
 
 from dagster_project.extras.registry import Extra, ModelService
 

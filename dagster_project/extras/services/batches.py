@@ -39,7 +39,8 @@ class BatchJobs:
 
     A request is noted before its job is submitted, under a name that the job carries, and until `forget` is called. So a
     run that was killed at any moment leaves nothing that the next one would pay for again: it looks for a noted job
-    by its name, and submits only requests that no job holds."""
+    by its name, and submits only requests that no job holds.
+    """
 
     def __init__(self, gemini: GeminiSettings, folder: Path):
         self.service = GeminiService(gemini.model_copy(update={"concurrency": _JOBS_AT_ONCE}))
@@ -56,7 +57,8 @@ class BatchJobs:
     async def answers(self, client: AsyncClient, keys: Sequence[str], create: Create) -> list[Any]:
         """The answer of a job to each of some requests, which `create` submits where no job has them.
 
-        Each has a `response` or an `error`. ServiceError if jobs fail again and again."""
+        Each has a `response` or an `error`. ServiceError if jobs fail again and again.
+        """
         answers: dict[int, Any] = {}
         noted = self.notes.known(keys)
         for job in sorted({note.rpartition("/")[0] for note in noted.values()}):
@@ -78,7 +80,9 @@ class BatchJobs:
         """Drop the notes on requests whose answers are kept."""
         self.notes.drop(keys)
 
-    async def _collected(self, client: AsyncClient, job: str, keys: Sequence[str]) -> dict[int, Any]:
+    async def _collected(
+        self, client: AsyncClient, job: str, keys: Sequence[str]
+    ) -> dict[int, Any]:
         """The answers of a job by the places of their requests among `keys`; without any, the notes on it are dropped."""
         async with self._locks.setdefault(job, asyncio.Lock()):
             if job not in self._answers:
@@ -122,7 +126,9 @@ class BatchJobs:
         """The answers of a job when it is done; None if there will be none, or if it was never submitted."""
         name = self.notes.known([f"job/{job}"]).get(f"job/{job}")
         if name is None:
-            name, _ = await self.service.answer(client, 1, 0, lambda c: self._job_name(c, job), lambda n: n)
+            name, _ = await self.service.answer(
+                client, 1, 0, lambda c: self._job_name(c, job), lambda n: n
+            )
         if name is None:
             return None
         while True:
@@ -135,7 +141,9 @@ class BatchJobs:
             state = current.state.value if current.state else ""
             if state in _DONE:
                 dest = current.dest
-                return (dest and (dest.inlined_embed_content_responses or dest.inlined_responses)) or None
+                return (
+                    dest and (dest.inlined_embed_content_responses or dest.inlined_responses)
+                ) or None
             if state in _OVER:
                 logging.getLogger("weft").warning("Gemini: the job %s ended as %s", name, state)
                 return None
@@ -159,11 +167,20 @@ class HeldDocuments:
     """The documents of one call: held from the first prompt that reads one until the last is answered."""
 
     def __init__(
-        self, service: GeminiService, model: str, instruction: str, documents: Sequence[str],
+        self,
+        service: GeminiService,
+        model: str,
+        instruction: str,
+        documents: Sequence[str],
         tokens: Mapping[str, int],
-    ):  # fmt: skip
+    ):
         """`documents` has that of each prompt, empty for none, `tokens` those of each document."""
-        self.service, self.model, self.instruction, self.tokens = service, model, instruction, tokens
+        self.service, self.model, self.instruction, self.tokens = (
+            service,
+            model,
+            instruction,
+            tokens,
+        )
         self._waiting = Counter(documents)
         shared = {text for text, count in self._waiting.items() if count > 1}
         self._shared = {text for text in shared if tokens.get(text, 0) >= LEAST_TOKENS}
@@ -195,7 +212,9 @@ class HeldDocuments:
         self._waiting[document] -= 1
         if self._waiting[document] == 0 and (name := self._names.pop(document, None)):
             with suppress(ServiceError):
-                await self.service.answer(client, 1, 0, lambda c: c.caches.delete(name=name), lambda _: None)
+                await self.service.answer(
+                    client, 1, 0, lambda c: c.caches.delete(name=name), lambda _: None
+                )
 
     async def _cached_name(self, client: AsyncClient, document: str) -> str | None:
         from google.genai.types import CreateCachedContentConfig
@@ -205,9 +224,12 @@ class HeldDocuments:
         )
         try:
             name, _ = await self.service.answer(
-                client, 1, self.tokens[document], lambda c: c.caches.create(model=self.model, config=config),
+                client,
+                1,
+                self.tokens[document],
+                lambda c: c.caches.create(model=self.model, config=config),
                 lambda document: str(_required(document.name)),
-            )  # fmt: skip
+            )
         except UnansweredError:
             raise
         except RefusedError:

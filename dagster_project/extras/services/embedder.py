@@ -34,7 +34,8 @@ class RemoteEmbedder(ABC):
 
     Tokens are counted here with the tokenizer of the static model: its 32,000 pieces are fewer and shorter than
     Gemini's, so that a text has fewer tokens there than are counted here. A text longer than the limit is cut before it
-    is sent. Secrets and personal data in texts and queries are masked or held back as `safety` says."""
+    is sent. Secrets and personal data in texts and queries are masked or held back as `safety` says.
+    """
 
     is_paid, remembers = True, False
     price: float
@@ -42,8 +43,12 @@ class RemoteEmbedder(ABC):
     batch_tokens: int | None
 
     def __init__(
-        self, settings: EmbeddingSettings, limits: GeminiSettings, safety: SafetySettings, budget: RunBudget | None,
-    ):  # fmt: skip
+        self,
+        settings: EmbeddingSettings,
+        limits: GeminiSettings,
+        safety: SafetySettings,
+        budget: RunBudget | None,
+    ):
         self.settings = settings
         self.safety: SafetySettings | None = safety
         self.model, self.dimensions = settings.model_id, settings.dimensions
@@ -76,13 +81,17 @@ class RemoteEmbedder(ABC):
 
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
         """Tokens of each text with its prefix, int64; more than the service will count."""
-        prefix, *counts = (len(e.ids) for e in self._encoded([self.prefixes[DOCUMENT], *map(_words, texts)]))
+        prefix, *counts = (
+            len(e.ids) for e in self._encoded([self.prefixes[DOCUMENT], *map(_words, texts)])
+        )
         pictures = np.array([is_picture(text) for text in texts], dtype=bool)
         return np.where(pictures, _PICTURE_TOKENS, np.array(counts, dtype=np.int64) + prefix)
 
     def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
         """The batches as the service answers, several requests under way at once."""
-        return self.service.results(self._job(n, texts, DOCUMENT) for n, texts in enumerate(batches))
+        return self.service.results(
+            self._job(n, texts, DOCUMENT) for n, texts in enumerate(batches)
+        )
 
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
         """Vectors of texts that are searched (task type RETRIEVAL_DOCUMENT)."""
@@ -111,9 +120,13 @@ class RemoteEmbedder(ABC):
             sent, counts, truncated = self._cut(self._screened(texts), task)
             sending = Sending(self, client, sent, counts, task)
             await sending.fill()
-            tokens = sum(count for place, count in enumerate(counts) if place not in sending.refused)
+            tokens = sum(
+                count for place, count in enumerate(counts) if place not in sending.refused
+            )
             self._budget.spend(tokens)
-            return Embedded(batch, sending.vectors, tokens, truncated, sending.calls, sending.refused)
+            return Embedded(
+                batch, sending.vectors, tokens, truncated, sending.calls, sending.refused
+            )
 
         return run
 
@@ -141,7 +154,9 @@ class RemoteEmbedder(ABC):
 class Sending:
     """One batch under way: the vectors so far, the refused texts by place, the calls."""
 
-    def __init__(self, embedder: RemoteEmbedder, client: Any, texts: list[str], counts: list[int], task: str):
+    def __init__(
+        self, embedder: RemoteEmbedder, client: Any, texts: list[str], counts: list[int], task: str
+    ):
         self.embedder, self.client, self.task = embedder, client, task
         self.texts, self.counts = texts, counts
         self.vectors = np.zeros((len(texts), embedder.dimensions), dtype=np.float32)
@@ -151,7 +166,8 @@ class Sending:
     async def fill(self) -> None:
         """Set the vectors; halves parts that the service refuses until the refused texts are found.
 
-        RefusedError if it refuses a harmless text as well: then the fault is not in a text."""
+        RefusedError if it refuses a harmless text as well: then the fault is not in a text.
+        """
         pictures = [int(is_picture(text)) for text in self.texts]
         for part in batch_ranges(pictures, len(pictures), _PICTURES):
             await self._send(part, is_whole=True)
@@ -175,9 +191,12 @@ class Sending:
         embedder = self.embedder
         try:
             vectors, calls = await embedder.service.answer(
-                self.client, len(texts), sum(counts), lambda client: embedder.request(client, texts, self.task),
+                self.client,
+                len(texts),
+                sum(counts),
+                lambda client: embedder.request(client, texts, self.task),
                 lambda answer: embedder.vectors(answer, len(texts)),
-            )  # fmt: skip
+            )
         except RefusedError:
             self.calls += 1
             raise

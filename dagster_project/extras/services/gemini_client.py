@@ -62,9 +62,11 @@ class GeminiService(Service):
         # The client would make connections of its own for the calls that do not wait, and read certificates for
         # sockets; neither is used.
         options = HttpOptions(
-            base_url=self.settings.base_url, httpx_async_client=connections,
-            httpx_client=httpx2.Client(verify=False), async_client_args={"ssl": trusted()},
-        )  # fmt: skip
+            base_url=self.settings.base_url,
+            httpx_async_client=connections,
+            httpx_client=httpx2.Client(verify=False),
+            async_client_args={"ssl": trusted()},
+        )
         client = genai.Client(api_key=key, vertexai=False, http_options=options)
         return client.aio, connections.aclose
 
@@ -88,7 +90,11 @@ class GeminiService(Service):
         if error.code in (408, 429) or error.code >= 500:
             self.quota.learn(**_said_limits(error))
             return self.passing(words, _pause(error))
-        if error.code in (401, 403) or "API_KEY" in str(error.details) or "api key" in words.lower():
+        if (
+            error.code in (401, 403)
+            or "API_KEY" in str(error.details)
+            or "api key" in words.lower()
+        ):
             return ServiceError(
                 f"the Gemini service does not accept the key in {key_variable()} ({words}). Put a valid one into the "
                 "environment; earlier vectors are kept"
@@ -99,7 +105,9 @@ class GeminiService(Service):
                 f"Google retired are {EMBEDDING_NAME} for vectors and {LANGUAGE_NAME} for language"
             )
         if error.code not in OF_CONTENT or error.status == "FAILED_PRECONDITION":
-            return ServiceError(f"the Gemini service will not serve this account or place ({words})")
+            return ServiceError(
+                f"the Gemini service will not serve this account or place ({words})"
+            )
         return RefusedError(f"the Gemini service refuses a request ({words})")
 
 
@@ -151,16 +159,22 @@ _PAGE = 1000
 _SECONDS = 10
 
 
-def require_served(gemini: GeminiSettings, embedding: Iterable[str], language: Iterable[str]) -> None:
+def require_served(
+    gemini: GeminiSettings, embedding: Iterable[str], language: Iterable[str]
+) -> None:
     """ServiceError with the successor of the first of these models that Google's list of models does not have.
 
-    Without a list, for lack of a key or a connection, it returns: a build with nothing to ask needs neither."""
+    Without a list, for lack of a key or a connection, it returns: a build with nothing to ask needs neither.
+    """
     try:
         served = served_models(gemini)
     except WeftError as fault:
         logging.getLogger("weft").info("the list of Google's models is not there: %s", fault)
         return
-    for names, action, default in ((embedding, _EMBEDS, EMBEDDING_NAME), (language, _ANSWERS, LANGUAGE_NAME)):
+    for names, action, default in (
+        (embedding, _EMBEDS, EMBEDDING_NAME),
+        (language, _ANSWERS, LANGUAGE_NAME),
+    ):
         fitting = sorted(name for name, actions in served.items() if action in actions)
         for name in sorted(name.removeprefix("models/") for name in names):
             # Models that somebody tuned are on no list.

@@ -35,10 +35,13 @@ class GeminiEmbedder(RemoteEmbedder):
     service: GeminiService
 
     def __init__(
-        self, settings: models.EmbeddingSettings, gemini: models.GeminiSettings,
-        safety: models.SafetySettings = models.SafetySettings(), budget: RunBudget | None = None,
+        self,
+        settings: models.EmbeddingSettings,
+        gemini: models.GeminiSettings,
+        safety: models.SafetySettings = models.SafetySettings(),
+        budget: RunBudget | None = None,
         jobs: Path | None = None,
-    ):  # fmt: skip
+    ):
         """`jobs` is the folder of the notes on jobs of the Batch API; without it there are none."""
         super().__init__(settings, gemini, safety, budget)
         self.gemini, self.jobs_folder = gemini, jobs
@@ -53,7 +56,11 @@ class GeminiEmbedder(RemoteEmbedder):
         if least is None or count < least or self.jobs_folder is None:
             return self
         return BatchEmbedder(
-            self.settings, self.gemini, self.safety or models.SafetySettings(), self._budget, self.jobs_folder
+            self.settings,
+            self.gemini,
+            self.safety or models.SafetySettings(),
+            self._budget,
+            self.jobs_folder,
         )
 
     async def request(self, client: AsyncClient, texts: list[str], task: str) -> Any:
@@ -73,7 +80,9 @@ class GeminiEmbedder(RemoteEmbedder):
         # One content per text: a list of plain strings is one text to some models.
         contents = [Content(parts=[part(text)]) for text in texts]
         task_type = task if self.knows_tasks else None
-        return contents, EmbedContentConfig(task_type=task_type, output_dimensionality=self.dimensions)
+        return contents, EmbedContentConfig(
+            task_type=task_type, output_dimensionality=self.dimensions
+        )
 
     def vectors(self, answer: Any, count: int) -> np.ndarray:
         """The vectors of an answer, of unit length; EmbeddingError if they do not fit the request."""
@@ -97,14 +106,20 @@ class BatchEmbedder(GeminiEmbedder):
     remembers = True
 
     def __init__(
-        self, settings: models.EmbeddingSettings, gemini: models.GeminiSettings, safety: models.SafetySettings,
-        budget: RunBudget, jobs: Path,
-    ):  # fmt: skip
+        self,
+        settings: models.EmbeddingSettings,
+        gemini: models.GeminiSettings,
+        safety: models.SafetySettings,
+        budget: RunBudget,
+        jobs: Path,
+    ):
         super().__init__(settings, gemini, safety, budget)
         self.jobs = BatchJobs(gemini, jobs)
         self.service = self.jobs.service
         self.price *= models.BATCH_SHARE
-        self.batch_texts = min(gemini.request_texts * _REQUESTS_OF_JOB, _JOB_NUMBERS // self.dimensions)
+        self.batch_texts = min(
+            gemini.request_texts * _REQUESTS_OF_JOB, _JOB_NUMBERS // self.dimensions
+        )
         self.batch_tokens = None
         self._keys: dict[int, list[str]] = {}
 
@@ -120,11 +135,15 @@ class BatchEmbedder(GeminiEmbedder):
             sent, counts, truncated = self._cut(self._screened(texts), task)
             # A job of pictures would be too large to submit.
             words = [text for text in sent if not is_picture(text)]
-            self._keys[batch] = [f"{self.model}/{self.dimensions}/{task}/{text_hash(text)}" for text in words]
+            self._keys[batch] = [
+                f"{self.model}/{self.dimensions}/{task}/{text_hash(text)}" for text in words
+            ]
             answers = await self.jobs.answers(
                 client,
                 self._keys[batch],
-                lambda client, places, name: self._submitted(client, [words[i] for i in places], task, name),
+                lambda client, places, name: self._submitted(
+                    client, [words[i] for i in places], task, name
+                ),
             )
             vectors = np.zeros((len(sent), self.dimensions), dtype=np.float32)
             answer_of = iter(answers)
@@ -133,7 +152,9 @@ class BatchEmbedder(GeminiEmbedder):
                 for place, text in enumerate(sent)
                 if is_picture(text) or not self._take(next(answer_of), vectors, place)
             ]
-            alone = Sending(self, client, [sent[i] for i in without], [counts[i] for i in without], task)
+            alone = Sending(
+                self, client, [sent[i] for i in without], [counts[i] for i in without], task
+            )
             if without:
                 await alone.fill()
                 vectors[without] = alone.vectors
@@ -144,7 +165,9 @@ class BatchEmbedder(GeminiEmbedder):
 
         return run
 
-    async def _submitted(self, client: AsyncClient, texts: Sequence[str], task: str, name: str) -> Any:
+    async def _submitted(
+        self, client: AsyncClient, texts: Sequence[str], task: str, name: str
+    ) -> Any:
         from google.genai.types import (
             CreateEmbeddingsBatchJobConfig,
             EmbedContentBatch,

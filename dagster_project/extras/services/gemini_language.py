@@ -46,9 +46,14 @@ class GeminiLanguageModel(RemoteLanguageModel):
     """A Gemini model; many prompts are answered by jobs of the Batch API, and documents that several read are held."""
 
     def __init__(
-        self, name: str, gemini: GeminiSettings, max_output_tokens: int, safety: SafetySettings = SafetySettings(),
-        budget: RunBudget | None = None, jobs: Path | None = None,
-    ):  # fmt: skip
+        self,
+        name: str,
+        gemini: GeminiSettings,
+        max_output_tokens: int,
+        safety: SafetySettings = SafetySettings(),
+        budget: RunBudget | None = None,
+        jobs: Path | None = None,
+    ):
         """`jobs` is the folder of the notes on jobs of the Batch API; without it there are none."""
         super().__init__(name, gemini, max_output_tokens, safety, budget)
         self.gemini, self.jobs_folder = gemini, jobs
@@ -63,10 +68,14 @@ class GeminiLanguageModel(RemoteLanguageModel):
         counts = self.counts_within_budget(texts, instruction)
         least = self.gemini.batch_texts
         if least is not None and len(texts) >= least and self.jobs_folder is not None:
-            return self._by_jobs(BatchJobs(self.gemini, self.jobs_folder), texts, counts, shape, instruction)
+            return self._by_jobs(
+                BatchJobs(self.gemini, self.jobs_folder), texts, counts, shape, instruction
+            )
         documents, cache = self._documents(prompts, instruction)
         requests = [_Prompt(*prompt) for prompt in zip(texts, counts, documents, strict=True)]
-        jobs = (self._job(n, prompt, shape, instruction, cache) for n, prompt in enumerate(requests))
+        jobs = (
+            self._job(n, prompt, shape, instruction, cache) for n, prompt in enumerate(requests)
+        )
         return self.service.results(jobs)
 
     def _documents(
@@ -85,10 +94,17 @@ class GeminiLanguageModel(RemoteLanguageModel):
         return parts, HeldDocuments(self.service, self.model, instruction, texts, tokens)
 
     def _by_jobs(
-        self, jobs: BatchJobs, texts: Sequence[str], counts: Sequence[int], shape: type[Shape], instruction: str,
-    ) -> Iterator[Answer[Shape]]:  # fmt: skip
+        self,
+        jobs: BatchJobs,
+        texts: Sequence[str],
+        counts: Sequence[int],
+        shape: type[Shape],
+        instruction: str,
+    ) -> Iterator[Answer[Shape]]:
         """The answers by jobs of the Batch API; a prompt without an answer of the right shape is sent by itself."""
-        keys = [f"{self.model}/{text_hash(f'{instruction}/{shape.__name__}/{text}')}" for text in texts]
+        keys = [
+            f"{self.model}/{text_hash(f'{instruction}/{shape.__name__}/{text}')}" for text in texts
+        ]
 
         def job(places: range) -> Call[list[Answer[Shape]]]:
             async def run(client: AsyncClient) -> list[Answer[Shape]]:
@@ -97,12 +113,15 @@ class GeminiLanguageModel(RemoteLanguageModel):
                     return await self._submitted(client, prompts, shape, instruction, name)
 
                 replies = await jobs.answers(client, [keys[n] for n in places], create)
-                results = [self._of_job(n, answer, shape) for n, answer in zip(places, replies, strict=True)]
+                results = [
+                    self._of_job(n, answer, shape)
+                    for n, answer in zip(places, replies, strict=True)
+                ]
                 return [
                     answer
-                    or await self._job(n, _Prompt(texts[n], counts[n], _Read("", "")), shape, instruction)(
-                        client
-                    )
+                    or await self._job(
+                        n, _Prompt(texts[n], counts[n], _Read("", "")), shape, instruction
+                    )(client)
                     for n, answer in zip(places, results, strict=True)
                 ]
 
@@ -110,12 +129,19 @@ class GeminiLanguageModel(RemoteLanguageModel):
 
         jobs.begin()
         starts = range(0, len(texts), _PROMPTS_OF_JOB)
-        for answers in jobs.service.results(job(range(len(texts))[n : n + _PROMPTS_OF_JOB]) for n in starts):
+        for answers in jobs.service.results(
+            job(range(len(texts))[n : n + _PROMPTS_OF_JOB]) for n in starts
+        ):
             yield from answers
             jobs.forget(keys[answer.prompt] for answer in answers)
 
     async def _submitted(
-        self, client: AsyncClient, texts: Sequence[str], shape: type[Shape], instruction: str, name: str
+        self,
+        client: AsyncClient,
+        texts: Sequence[str],
+        shape: type[Shape],
+        instruction: str,
+        name: str,
     ) -> Any:
         from google.genai.types import CreateBatchJobConfig, InlinedRequest
 
@@ -135,7 +161,12 @@ class GeminiLanguageModel(RemoteLanguageModel):
             return None
         self.budget.spend(sent + output)
         return Answer(
-            number, value, None, sent + output, 0, language_dollars(self.model, sent, output) * BATCH_SHARE
+            number,
+            value,
+            None,
+            sent + output,
+            0,
+            language_dollars(self.model, sent, output) * BATCH_SHARE,
         )
 
     def _dollars_at_most(
@@ -147,9 +178,13 @@ class GeminiLanguageModel(RemoteLanguageModel):
         return language_dollars(self.model, sent, answered, reread)
 
     def _job(
-        self, number: int, prompt: _Prompt, shape: type[Shape], instruction: str,
+        self,
+        number: int,
+        prompt: _Prompt,
+        shape: type[Shape],
+        instruction: str,
         cache: HeldDocuments | None = None,
-    ) -> Call[Answer[Shape]]:  # fmt: skip
+    ) -> Call[Answer[Shape]]:
         document = prompt.read.document
 
         async def run(client: AsyncClient) -> Answer[Shape]:
@@ -178,39 +213,58 @@ class GeminiLanguageModel(RemoteLanguageModel):
         return run
 
     async def _ask(
-        self, client: AsyncClient, prompt: _Prompt, shape: type[Shape], instruction: str, cached: str | None
+        self,
+        client: AsyncClient,
+        prompt: _Prompt,
+        shape: type[Shape],
+        instruction: str,
+        cached: str | None,
     ) -> tuple[tuple[Shape, int, int, int], int]:
         """`_value` of the answer to a prompt, which carries its document unless that is `cached`, and the calls."""
         text = prompt.read.rest if cached else prompt.text
         config = self._config(shape, None if cached else instruction, cached)
         return await self.service.answer(
-            client, 1, prompt.tokens,
+            client,
+            1,
+            prompt.tokens,
             lambda c: c.models.generate_content(model=self.model, contents=text, config=config),
             lambda answer: self._value(answer, shape),
-        )  # fmt: skip
+        )
 
-    def _config(self, shape: type[Shape], instruction: str | None, cached: str | None = None) -> Any:
+    def _config(
+        self, shape: type[Shape], instruction: str | None, cached: str | None = None
+    ) -> Any:
         """The configuration of a request for a prompt; a held document has the instruction with it."""
         from google.genai.types import GenerateContentConfig
 
         return GenerateContentConfig(
-            system_instruction=instruction, cached_content=cached, temperature=0.0,
-            max_output_tokens=self.max_output_tokens, response_mime_type="application/json",
+            system_instruction=instruction,
+            cached_content=cached,
+            temperature=0.0,
+            max_output_tokens=self.max_output_tokens,
+            response_mime_type="application/json",
             response_json_schema=shape.model_json_schema(),
-        )  # fmt: skip
+        )
 
     def _value(self, answer: Any, shape: type[Shape]) -> tuple[Shape, int, int, int]:
         """The value, the tokens that were sent and that came back, and those sent ones that the service held.
 
-        RefusedError for no answer or half of one, ValidationError for one of another shape."""
+        RefusedError for no answer or half of one, ValidationError for one of another shape.
+        """
         feedback = answer.prompt_feedback
         if feedback is not None and feedback.block_reason is not None:
             blocked = self.service.shown(feedback.block_reason.value)
             raise RefusedError(f"the Gemini service blocks the prompt ({blocked})")
         candidate = next(iter(answer.candidates or ()), None)
-        reason = candidate.finish_reason.value if candidate and candidate.finish_reason else "no candidate"
+        reason = (
+            candidate.finish_reason.value
+            if candidate and candidate.finish_reason
+            else "no candidate"
+        )
         if reason != "STOP":
-            raise RefusedError(f"the Gemini service gives no whole answer ({self.service.shown(reason)})")
+            raise RefusedError(
+                f"the Gemini service gives no whole answer ({self.service.shown(reason)})"
+            )
         parts = candidate.content.parts if candidate and candidate.content else None
         text = "".join(part.text or "" for part in parts or () if not part.thought)
         usage = answer.usage_metadata

@@ -15,12 +15,17 @@ class RemoteLanguageModel:
 
     Tokens of prompts are counted as `RemoteEmbedder` does, and `max_output_tokens` are added for
     each answer, so that the budget holds for every answer. Quotes in prompts are screened as
-    `safety` says; the instruction is sent apart from it, as the system's."""
+    `safety` says; the instruction is sent apart from it, as the system's.
+    """
 
     def __init__(
-        self, name: str, limits: GeminiSettings, max_output_tokens: int, safety: SafetySettings,
+        self,
+        name: str,
+        limits: GeminiSettings,
+        max_output_tokens: int,
+        safety: SafetySettings,
         budget: RunBudget | None,
-    ):  # fmt: skip
+    ):
         self.model, self.safety, self.max_output_tokens = name, safety, max_output_tokens
         self.budget = budget or RunBudget(limits.budget_tokens)
 

@@ -40,7 +40,8 @@ def key_variable() -> str:
 class OpenAIService(Service):
     """Sends requests to the address in OPENAI_BASE_URL with the key in OPENAI_API_KEY, if there is one.
 
-    Limits of time and attempts are those of [gemini]; it has no quota."""
+    Limits of time and attempts are those of [gemini]; it has no quota.
+    """
 
     keys, address_key = (KEY_VARIABLE,), ADDRESS_VARIABLE
 
@@ -78,12 +79,17 @@ class OpenAIService(Service):
 class OpenAIEmbedder(RemoteEmbedder):
     """Vectors of a model behind the endpoint (`POST embeddings`), scaled to unit length.
 
-    Texts have the prefixes of the settings, else those known of the model by its name."""
+    Texts have the prefixes of the settings, else those known of the model by its name.
+    """
 
     def __init__(
-        self, settings: EmbeddingSettings, limits: GeminiSettings, safety: SafetySettings = SafetySettings(),
-        budget: RunBudget | None = None, jobs: Path | None = None,
-    ):  # fmt: skip
+        self,
+        settings: EmbeddingSettings,
+        limits: GeminiSettings,
+        safety: SafetySettings = SafetySettings(),
+        budget: RunBudget | None = None,
+        jobs: Path | None = None,
+    ):
         """`jobs` is not used: the protocol has no jobs."""
         super().__init__(settings, limits, safety, budget)
         self.batch_tokens = limits.request_tokens
@@ -118,9 +124,14 @@ class OpenAILanguageModel(RemoteLanguageModel):
     """A model behind the endpoint (`POST chat/completions`); its cost is not known."""
 
     def __init__(
-        self, name: str, limits: GeminiSettings, max_output_tokens: int, safety: SafetySettings = SafetySettings(),
-        budget: RunBudget | None = None, jobs: Path | None = None,
-    ):  # fmt: skip
+        self,
+        name: str,
+        limits: GeminiSettings,
+        max_output_tokens: int,
+        safety: SafetySettings = SafetySettings(),
+        budget: RunBudget | None = None,
+        jobs: Path | None = None,
+    ):
         """`jobs` is not used: the protocol has no jobs."""
         super().__init__(name, limits, max_output_tokens, safety, budget)
         self.service = OpenAIService(limits)
@@ -132,13 +143,20 @@ class OpenAILanguageModel(RemoteLanguageModel):
         texts = [prompt_json(prompt, self.safety) for prompt in prompts]
         system = f"{instruction}\n\n{DATA_NOTE}"
         self.counts_within_budget(texts, system)
-        return self.service.results(self._job(n, text, shape, system) for n, text in enumerate(texts))
+        return self.service.results(
+            self._job(n, text, shape, system) for n, text in enumerate(texts)
+        )
 
-    def _job(self, number: int, prompt: str, shape: type[Shape], system: str) -> Call[Answer[Shape]]:
+    def _job(
+        self, number: int, prompt: str, shape: type[Shape], system: str
+    ) -> Call[Answer[Shape]]:
         schema = {"name": shape.__name__, "schema": shape.model_json_schema(), "strict": True}
         body = {
             "model": self.model.removeprefix("openai/"),
-            "messages": [{"role": "system", "content": system}, {"role": "user", "content": prompt}],
+            "messages": [
+                {"role": "system", "content": system},
+                {"role": "user", "content": prompt},
+            ],
             "temperature": 0,
             "max_tokens": self.max_output_tokens,
             "response_format": {"type": "json_schema", "json_schema": schema},
@@ -147,14 +165,20 @@ class OpenAILanguageModel(RemoteLanguageModel):
         def check(answer: Any) -> tuple[Shape, int]:
             choice = answer["choices"][0]
             if choice.get("finish_reason") not in ("stop", None):
-                raise RefusedError(f"{self.model} gives no whole answer ({choice['finish_reason']})")
+                raise RefusedError(
+                    f"{self.model} gives no whole answer ({choice['finish_reason']})"
+                )
             tokens = int((answer.get("usage") or {}).get("total_tokens") or 0)
             return shape.model_validate_json(choice["message"]["content"]), tokens
 
         async def run(client: httpx2.AsyncClient) -> Answer[Shape]:
             try:
                 (value, tokens), calls = await self.service.answer(
-                    client, 1, 0, lambda client: self.service.post(client, "chat/completions", body), check
+                    client,
+                    1,
+                    0,
+                    lambda client: self.service.post(client, "chat/completions", body),
+                    check,
                 )
             except RefusedError as fault:
                 return Answer(number, None, str(fault), 0)

@@ -29,7 +29,8 @@ Call = Callable[[Any], Awaitable[T]]
 class TransientError(Exception):
     """A fault after which the same request may succeed; `pause` is the seconds that the service asks for.
 
-    `may_be_paid` if the service may count the request as answered."""
+    `may_be_paid` if the service may count the request as answered.
+    """
 
     def __init__(self, reason: str, pause: float | None = None, may_be_paid: bool = False):
         super().__init__(reason)
@@ -48,7 +49,8 @@ class Service(ABC):
     """Runs calls of a client, several at once, each repeated while that may help.
 
     The key is read from the environment when the first call is made, and taken out of every text
-    that leaves this class. A subclass opens the client and explains the faults that the service reports."""
+    that leaves this class. A subclass opens the client and explains the faults that the service reports.
+    """
 
     keys: ClassVar[tuple[str, ...]]
     """Variables of the environment with a key."""
@@ -80,7 +82,8 @@ class Service(ABC):
 
         A job is asked for when there is room for it. After a fault no more are asked for, those
         under way are brought to their end, and the fault is raised last. ServiceError when the time
-        limit is over. It is an UnansweredError where a request that went out may be paid for."""
+        limit is over. It is an UnansweredError where a request that went out may be paid for.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -124,7 +127,9 @@ class Service(ABC):
                     if task.cancelled():
                         continue
                     if error := task.exception():
-                        fault = error if fault is None or isinstance(error, UnansweredError) else fault
+                        fault = (
+                            error if fault is None or isinstance(error, UnansweredError) else fault
+                        )
                         # Requests that wait to be sent end; sent ones may still be answered, and are paid for.
                         self._is_ending = True
                         for waiting in under_way - self._sending:
@@ -152,7 +157,8 @@ class Service(ABC):
         The number beside it counts the calls of the service for it.
 
         `check` raises EmbeddingError for a bad answer. ServiceError when the service
-        refuses for good or `attempts` attempts failed; pauses that the service asks for do not count."""
+        refuses for good or `attempts` attempts failed; pauses that the service asks for do not count.
+        """
         calls = failed = 0
         may_be_paid = False
         while True:
@@ -183,19 +189,24 @@ class Service(ABC):
         """The answer of one attempt; its faults are TransientError, or ServiceError for good.
 
         A fault is raised outside of the handler of the one below it: that one carries the request
-        and the answer, and may hold the key."""
+        and the answer, and may hold the key.
+        """
         fault: Exception
         try:
             async with asyncio.timeout(self.settings.timeout_seconds):
                 answer = await self.called(client, call)
             return check(answer)
         except TimeoutError:
-            fault = TransientError(f"no answer within {self.settings.timeout_seconds:g} s", may_be_paid=True)
+            fault = TransientError(
+                f"no answer within {self.settings.timeout_seconds:g} s", may_be_paid=True
+            )
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             fault = SettingsError(f"{self.address_key} is not an address: {self.shown(str(error))}")
         except httpx2.HTTPError as error:
             is_sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
-            fault = TransientError(f"{type(error).__name__}: {self.shown(str(error))}", may_be_paid=is_sent)
+            fault = TransientError(
+                f"{type(error).__name__}: {self.shown(str(error))}", may_be_paid=is_sent
+            )
         except EmbeddingError as error:
             fault = TransientError(str(error), may_be_paid=True)
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
@@ -226,8 +237,12 @@ class Service(ABC):
         """Seconds before the next attempt: a little more than the service asks for, else drawn at random."""
         settings = self.settings
         exponent = min(calls - 1, 64)  # with more, the number would be too large for a float
-        drawn = random.uniform(0, min(settings.max_backoff_seconds, settings.backoff_seconds * 2.0**exponent))
-        seconds = drawn if fault.pause is None else fault.pause + min(drawn, settings.backoff_seconds)
+        drawn = random.uniform(
+            0, min(settings.max_backoff_seconds, settings.backoff_seconds * 2.0**exponent)
+        )
+        seconds = (
+            drawn if fault.pause is None else fault.pause + min(drawn, settings.backoff_seconds)
+        )
         logging.getLogger("weft").info("%s: %s; next attempt in %.1f s", self.label, fault, seconds)
         return seconds
 
@@ -250,7 +265,8 @@ def trusted() -> ssl.SSLContext:
 def bounded_connections(settings: GeminiSettings) -> httpx2.AsyncClient:
     """A client whose every answer has `MAX_ANSWER_BYTES` at most, and is not compressed, which swells in memory.
 
-    httpx2.RemoteProtocolError for any other answer."""
+    httpx2.RemoteProtocolError for any other answer.
+    """
 
     class Bounded(httpx2.AsyncClient):
         async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
@@ -263,7 +279,9 @@ def bounded_connections(settings: GeminiSettings) -> httpx2.AsyncClient:
                 async for part in answer.aiter_raw():
                     size += len(part)
                     if size > MAX_ANSWER_BYTES:
-                        raise httpx2.RemoteProtocolError(f"an answer of over {MAX_ANSWER_BYTES:,} bytes")
+                        raise httpx2.RemoteProtocolError(
+                            f"an answer of over {MAX_ANSWER_BYTES:,} bytes"
+                        )
                     parts.append(part)
             finally:
                 await answer.aclose()
@@ -273,5 +291,8 @@ def bounded_connections(settings: GeminiSettings) -> httpx2.AsyncClient:
 
     limits = httpx2.Limits(max_connections=settings.concurrency)
     return Bounded(
-        verify=trusted(), limits=limits, timeout=settings.timeout_seconds, headers={"Accept-Encoding": "identity"},
-    )  # fmt: skip
+        verify=trusted(),
+        limits=limits,
+        timeout=settings.timeout_seconds,
+        headers={"Accept-Encoding": "identity"},
+    )

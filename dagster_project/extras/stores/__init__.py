@@ -4,7 +4,13 @@ from dagster_project.extras.registry import Extra, Remote
 
 _HERE = "dagster_project.extras.stores"
 EXTRA = Extra(
-    remotes={"objects": Remote(f"{_HERE}.settings:ObjectRemote", f"{_HERE}.object_prefixes:ObjectPrefix",
-        ("mbox", "maildir", "eml", "vault", "tree", "issues", "wiki", "conversation"))},
-    lake_lock=f"{_HERE}.lake_locks:store_lock", lake_look=f"{_HERE}.lake_footers:RemoteFooters",
-)  # fmt: skip
+    remotes={
+        "objects": Remote(
+            f"{_HERE}.settings:ObjectRemote",
+            f"{_HERE}.object_prefixes:ObjectPrefix",
+            ("mbox", "maildir", "eml", "vault", "tree", "issues", "wiki", "conversation"),
+        )
+    },
+    lake_lock=f"{_HERE}.lake_locks:store_lock",
+    lake_look=f"{_HERE}.lake_footers:RemoteFooters",
+)

@@ -43,7 +43,9 @@ class RemoteFooters:
         etag = self._etags.get(path)
         if etag is None:
             return MISSING
-        return self.footers.footer(path, etag, self.tables[table], partial(self._read, path), is_list=is_list)
+        return self.footers.footer(
+            path, etag, self.tables[table], partial(self._read, path), is_list=is_list
+        )
 
     def code_version(self, table: str, partition: str | None) -> str | None:
         """Version of the code that wrote an object, whatever its columns; None if it cannot be read."""
@@ -73,8 +75,12 @@ def _listed(base: UPath) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     etags = {info["name"]: _etag(info) for info in top if info["type"] == "file"}
-    folders = [info["name"] for info in top if info["type"] == "directory" and "/." not in info["name"]]
-    listed = partial(_of_s3, _quick_store(base)) if base.protocol in _S3 else partial(_of_store, base.fs)
+    folders = [
+        info["name"] for info in top if info["type"] == "directory" and "/." not in info["name"]
+    ]
+    listed = (
+        partial(_of_s3, _quick_store(base)) if base.protocol in _S3 else partial(_of_store, base.fs)
+    )
     with ThreadPoolExecutor(_LISTS_AT_ONCE) as at_once:
         for below in at_once.map(listed, folders):
             etags |= below

@@ -93,12 +93,18 @@ class _Lease:
 
 @contextmanager
 def store_lock(
-    lake: str, name: str, *, exclusive: bool = True, waits: bool = True, on_wait: Callable[[], None] = lambda: None,
-) -> Iterator[None]:  # fmt: skip
+    lake: str,
+    name: str,
+    *,
+    exclusive: bool = True,
+    waits: bool = True,
+    on_wait: Callable[[], None] = lambda: None,
+) -> Iterator[None]:
     """Hold a lock of the lake at an address, shared or exclusive.
 
     Later processes wait, so that many that share it cannot keep out one that wants it alone. `on_wait` is called before
-    waiting. Without `waits` BusyError names the holder at once."""
+    waiting. Without `waits` BusyError names the holder at once.
+    """
     queue = _Queue(UPath(lake, use_listings_cache=False) / ".locks" / name, exclusive)
     lease = _Lease(queue)
     renewing = threading.Thread(target=lease.renew, daemon=True)
@@ -195,7 +201,9 @@ class _Queue:
                 if answer.get("Error", {}).get("Code") in _CONDITION_FAILED:
                     raise FileExistsError(self._place(number)) from error
                 raise
-        _, current = self._claim(number)  # fsspec has no such condition for others: the time between is short
+        _, current = self._claim(
+            number
+        )  # fsspec has no such condition for others: the time between is short
         if current is None or (current.owner != claim.owner and current.owner):
             raise FileNotFoundError(self._place(number))
         return self._put(number, claim, mode="overwrite")

@@ -1,7 +1,8 @@
 """A prefix of an object store as a folder: files that changed there are copied, files that are gone there go.
 
 ETag, size and time in the listing show the changes; no file is read for it. Names of
-objects become paths only where every part is a plain file name."""
+objects become paths only where every part is a plain file name.
+"""
 
 import asyncio
 import time
@@ -27,7 +28,9 @@ _PATH_BYTES = 1024
 class ObjectPrefix:
     """One fetch of all files below a prefix."""
 
-    def __init__(self, remote: ObjectRemote, landing: Landing, credentials: Credentials, base: Path):
+    def __init__(
+        self, remote: ObjectRemote, landing: Landing, credentials: Credentials, base: Path
+    ):
         """An address names the whole path, so that `base` has no part in it."""
         self.remote, self.landing, self.credentials = remote, landing, credentials
         self.quota = Quota(remote.requests_per_minute, 1)
@@ -50,7 +53,9 @@ class ObjectPrefix:
         except FSTimeoutError:
             fault = self.remote.too_late(self._address)
         except (PermissionError, FileNotFoundError) as error:
-            fault = FetchError(f"{self._address} refuses ({self._reason(error)}); check url and credentials")
+            fault = FetchError(
+                f"{self._address} refuses ({self._reason(error)}); check url and credentials"
+            )
         except self.faults as error:
             kind = FetchError if "Credentials" in type(error).__name__ else FetchInterruptedError
             fault = kind(f"{self._address}: {self._reason(error)}")
@@ -94,9 +99,11 @@ class ObjectPrefix:
 
         client = {"endpoint_url": self.remote.endpoint}
         limits = {
-            "connect_timeout": self.remote.timeout_seconds, "read_timeout": self.remote.timeout_seconds,
-            "retries": {"max_attempts": 1}, "http_session_cls": StoreSession,
-        }  # fmt: skip
+            "connect_timeout": self.remote.timeout_seconds,
+            "read_timeout": self.remote.timeout_seconds,
+            "retries": {"max_attempts": 1},
+            "http_session_cls": StoreSession,
+        }
         files = fsspec.filesystem(
             "s3",
             key=self.credentials.user,
@@ -111,7 +118,9 @@ class ObjectPrefix:
         )
         return files, self.remote.url.removeprefix("s3://").rstrip("/")
 
-    def _by_name(self, root: str, listed: dict[str, dict[str, Any]]) -> dict[str, tuple[str, dict[str, Any]]]:
+    def _by_name(
+        self, root: str, listed: dict[str, dict[str, Any]]
+    ) -> dict[str, tuple[str, dict[str, Any]]]:
         """Path and facts of each file by its name below the prefix; those that can be no path are left out."""
         files: dict[str, tuple[str, dict[str, Any]]] = {}
         for path, info in sorted(listed.items()):
@@ -132,14 +141,20 @@ class ObjectPrefix:
     def _copy(self, files: Any, name: str, path: str, info: dict[str, Any]) -> None:
         """Copy one file if it is another than the one that is there."""
         at, size = self._ask(lambda: (_changed_at(info), int(info["size"])))
-        state = {"etag": str(info.get("ETag") or ""), "size": size, "at": at.isoformat() if at else ""}
+        state = {
+            "etag": str(info.get("ETag") or ""),
+            "size": size,
+            "at": at.isoformat() if at else "",
+        }
         if at:
             self.landing.saw(at)
         if self.landing.items.get(name) == state and (self.landing.folder / name).is_file():
             self.landing.unchanged += 1
             return
         if size > self.remote.max_bytes:
-            self.landing.note(f"{name[:100]!r} has {size:,} bytes, more than max_bytes; it was not fetched")
+            self.landing.note(
+                f"{name[:100]!r} has {size:,} bytes, more than max_bytes; it was not fetched"
+            )
             return
         if time.monotonic() >= self.ends_at:
             raise self.remote.too_late(self._address)
@@ -150,7 +165,9 @@ class ObjectPrefix:
         came = unfinished.stat().st_size
         self.landing.bytes += came
         if came != size:
-            raise FetchInterruptedError(f"{self._address}/{name}: {came:,} of {size:,} bytes: it changed")
+            raise FetchInterruptedError(
+                f"{self._address}/{name}: {came:,} of {size:,} bytes: it changed"
+            )
         self.landing.put(unfinished, name)
         self.landing.items[name] = state
         self.landing.save_now_and_then()

@@ -6,13 +6,21 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from dagster_project.config.remote_settings import RemoteSettings, checked_url, refuse_open_credentials
+from dagster_project.config.remote_settings import (
+    RemoteSettings,
+    checked_url,
+    refuse_open_credentials,
+)
 
 
 class ObjectRemote(RemoteSettings):
     """A prefix of an object store, or another folder, for any kind of source but public_inbox."""
 
-    secrets: ClassVar[tuple[str, ...]] = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    secrets: ClassVar[tuple[str, ...]] = (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+    )
     token_login: ClassVar[tuple[str, ...]] = ()
     kind: Literal["objects"] = Field(description="all files below a prefix")
     url: str = Field(description="`s3://bucket/prefix` (extra `s3`) or `file:///folder`")

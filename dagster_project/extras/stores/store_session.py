@@ -43,7 +43,9 @@ class _Careful:
                 body += block
                 self._owner.answered += len(block)
                 if len(body) > _ANSWER_BYTES or self._owner.answered > _LISTING_BYTES:
-                    raise ClientPayloadError(f"more than {len(body):,} bytes of a listing or an error came")
+                    raise ClientPayloadError(
+                        f"more than {len(body):,} bytes of a listing or an error came"
+                    )
             return bytes(body)
 
         response.read = read  # type: ignore[method-assign]
@@ -60,6 +62,8 @@ class Limits(Callback):
     def call(self, *ignored: Any, **also: Any) -> None:
         """Called by fsspec for each piece that came."""
         if self.value > self.most:
-            raise FetchInterruptedError(f"{self.address}: more than {self.most:,} bytes: it changed")
+            raise FetchInterruptedError(
+                f"{self.address}: more than {self.most:,} bytes: it changed"
+            )
         if time.monotonic() >= self.ends_at:
             raise FetchError(f"{self.address}: the time limit is over")

@@ -24,7 +24,8 @@ class TransformerEmbedder:
     """Vectors as the model's own files say: pooling, prefixes and maximum length, scaled to unit length.
 
     `settings.name` is a folder or a name on the Hugging Face hub; a model of the hub is fetched when
-    it is first needed, unless HF_HUB_OFFLINE is set."""
+    it is first needed, unless HF_HUB_OFFLINE is set.
+    """
 
     is_paid = remembers = False
     price = 0.0
@@ -50,7 +51,9 @@ class TransformerEmbedder:
         """Tokens of each text with the prefix and the model's own marks, int64."""
         tokenizer = self._load().tokenizer
         prefix = self._prefix()
-        token_ids = tokenizer([prefix + t for t in texts], truncation=False, verbose=False)["input_ids"]
+        token_ids = tokenizer([prefix + t for t in texts], truncation=False, verbose=False)[
+            "input_ids"
+        ]
         return np.array([len(ids) for ids in token_ids], dtype=np.int64)
 
     def for_texts(self, count: int) -> TransformerEmbedder:
@@ -63,7 +66,9 @@ class TransformerEmbedder:
             counts = self.token_counts(texts)
             limit = self.max_tokens or int(counts.max())
             vectors = self.embed_documents(texts)
-            yield Embedded(number, vectors, int(counts.clip(max=limit).sum()), int((counts > limit).sum()))
+            yield Embedded(
+                number, vectors, int(counts.clip(max=limit).sum()), int((counts > limit).sum())
+            )
 
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
         """Unit-length vectors of texts that are searched, float32 of shape (texts, dimensions)."""
@@ -72,7 +77,9 @@ class TransformerEmbedder:
 
     def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
         """Unit-length vectors of texts that are searched with, float32 of shape (texts, dimensions)."""
-        prefix = self._prompt(self.settings.query_prefix, ("query",)) or self.settings.prefixes.query
+        prefix = (
+            self._prompt(self.settings.query_prefix, ("query",)) or self.settings.prefixes.query
+        )
         vectors = self._load().encode_query(list(texts), prompt=prefix, **_ENCODING)
         return self._checked(vectors, len(texts))
 
@@ -88,13 +95,19 @@ class TransformerEmbedder:
     def _prompt(self, prefix: str | None, names: Sequence[str]) -> str:
         """The prefix that the settings give, or the model's files under one of some names; empty if neither does."""
         prompts: dict[str, str] = self._load().prompts
-        return prefix if prefix is not None else next((prompts[n] for n in names if prompts.get(n)), "")
+        return (
+            prefix
+            if prefix is not None
+            else next((prompts[n] for n in names if prompts.get(n)), "")
+        )
 
     def _load(self) -> Any:
         if self._loaded is None:
             self._loaded = self._open()
             if self.settings.max_tokens is not None:
-                self._loaded.max_seq_length = min(self.settings.max_tokens, self._loaded.max_seq_length)
+                self._loaded.max_seq_length = min(
+                    self.settings.max_tokens, self._loaded.max_seq_length
+                )
         return self._loaded
 
     def _open(self) -> Any:
@@ -108,9 +121,11 @@ class TransformerEmbedder:
         logging.disable_progress_bar()
         try:
             model = SentenceTransformer(
-                settings.name, device=self.device, revision=None if settings.names_folder else settings.revision,
+                settings.name,
+                device=self.device,
+                revision=None if settings.names_folder else settings.revision,
                 local_files_only=settings.names_folder,
-            )  # fmt: skip
+            )
         except (OSError, ValueError) as error:
             raise SettingsError(
                 f"embedding.name = {settings.name!r} cannot be opened as a sentence-transformers model "
@@ -122,7 +137,9 @@ class TransformerEmbedder:
                 f"{settings.name} makes vectors of {width} numbers: write embedding.dimensions = {width}"
             )
         if model.max_seq_length is None:
-            raise EmbeddingError(f"{settings.name} says no maximum length: set embedding.max_tokens")
+            raise EmbeddingError(
+                f"{settings.name} says no maximum length: set embedding.max_tokens"
+            )
         if settings.onnx_file:
             run_by_onnx(model, settings)
         return model
@@ -145,7 +162,8 @@ class CrossEncoderScorer:
     """Reads query and passage together; any model with one score, by folder or name on the Hugging Face hub.
 
     Passages are scored in their order until `seconds` are over, the first few always; a score is ten times the
-    model's probability. The model is opened when it is first asked; that time does not count."""
+    model's probability. The model is opened when it is first asked; that time does not count.
+    """
 
     def __init__(self, settings: RerankSettings, clock: Callable[[], float] = time.monotonic):
         self.settings, self.name, self._clock = settings, str(settings.name), clock
@@ -155,7 +173,8 @@ class CrossEncoderScorer:
         """The scores of the passages that there was time for; SettingsError if the model cannot be opened."""
         model = self._load()
         pairs = [
-            (query, f"{title}\n{text[:_PASSAGE_CHARS]}") for title, text in zip(titles, texts, strict=True)
+            (query, f"{title}\n{text[:_PASSAGE_CHARS]}")
+            for title, text in zip(titles, texts, strict=True)
         ]
         end = self._clock() + self.settings.seconds
         scores: list[float] = []
@@ -182,7 +201,9 @@ class CrossEncoderScorer:
             raise not_installed(error, "transformer") from error
         logging.disable_progress_bar()
         try:
-            model = CrossEncoder(name, device="cpu", revision=commit or None, local_files_only=is_folder)
+            model = CrossEncoder(
+                name, device="cpu", revision=commit or None, local_files_only=is_folder
+            )
         except (OSError, ValueError) as error:
             raise SettingsError(
                 f"rerank.name = {self.name!r} cannot be opened as a cross-encoder ({str(error).splitlines()[0]})"

@@ -15,7 +15,8 @@ def run_by_onnx(model: Any, settings: EmbeddingSettings) -> None:
 
     Tokenizer, pooling and all that follows stay as the model's files say. The library's own way asks for packages
     that stop at older versions of transformers. SettingsError if the runtime or the file is missing, or the graph
-    gives no vectors of tokens."""
+    gives no vectors of tokens.
+    """
     try:
         import onnxruntime
         from onnxruntime.capi import onnxruntime_pybind11_state as faults
@@ -26,8 +27,15 @@ def run_by_onnx(model: Any, settings: EmbeddingSettings) -> None:
     # Otherwise the runtime takes one thread on machines whose cores it cannot count.
     options.intra_op_num_threads = _threads()
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except (faults.Fail, faults.InvalidGraph, faults.InvalidProtobuf, faults.NotImplemented) as error:
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"]
+        )
+    except (
+        faults.Fail,
+        faults.InvalidGraph,
+        faults.InvalidProtobuf,
+        faults.NotImplemented,
+    ) as error:
         raise SettingsError(
             f"embedding.onnx_file = {settings.onnx_file!r} cannot be opened as an ONNX graph "
             f"({str(error).splitlines()[0]})"

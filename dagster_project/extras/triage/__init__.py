@@ -10,7 +10,7 @@ EXTRA = Extra(
             "Print the summary, findings and gaps of each issue, and earlier ones that it may repeat; newest first.",
             next="says what came in, and what of it is known",
             next_for="issues",
-        )  # fmt: skip
+        )
     },
     tables="dagster_project.extras.triage.transforms.table:TABLES",
     stages="dagster_project.extras.triage.assets:stages",

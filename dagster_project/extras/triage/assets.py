@@ -41,7 +41,9 @@ _TEXT_CHARS = 4000
 def triage_stage(settings: TriageSettings) -> Stage:
     """The stage of `issue_triage`."""
 
-    def make(*read: ibis.Table, lake: Lake, language_model: LanguageModel, answer_cache: AnswerCache) -> Made:
+    def make(
+        *read: ibis.Table, lake: Lake, language_model: LanguageModel, answer_cache: AnswerCache
+    ) -> Made:
         documents, *chunked = read
         rows = documents.filter(documents.source.isin(list(settings.needs)))
         inputs, before = _inputs(rows, lake), lake.footer(TRIAGED)
@@ -65,7 +67,10 @@ def triage_stage(settings: TriageSettings) -> Stage:
             "Sums up each issue, counts its secrets and personal data, and names its gaps and likely repeats.",
             group="triage",
             code=duplicates.repeats,
-            lineage={"title": ("documents.title",), "duplicates": ("documents.text", "embeddings.vector")},
+            lineage={
+                "title": ("documents.title",),
+                "duplicates": ("documents.text", "embeddings.vector"),
+            },
         ),
         inputs=("documents", "document_chunks", "chunk_context", "embeddings"),
         needs=Needs(resources=("lake", "language_model", "answer_cache")),
@@ -96,7 +101,8 @@ def checks(settings: Settings) -> list[dg.AssetChecksDefinition]:
         ids = {row["doc_id"] for row in rows}
         # The names of finds, as "password", would be finds themselves.
         texts = [
-            json.dumps({n: value for n, value in row.items() if n != "found"}, default=str) for row in rows
+            json.dumps({n: value for n, value in row.items() if n != "found"}, default=str)
+            for row in rows
         ]
         finds = screened(texts, items.SCREEN).finds
         lost = sum(one["doc_id"] not in ids for row in rows for one in row["duplicates"])
@@ -118,21 +124,31 @@ def _vectors(
     rows = pl.DataFrame(embedded.select(["chunk_id", "doc_id"])).join(
         places, on="chunk_id", maintain_order="left"
     )
-    return author_vectors(issues, rows, matrix(embedded.column("vector")) if len(rows) else np.zeros((0, 1)))
+    return author_vectors(
+        issues, rows, matrix(embedded.column("vector")) if len(rows) else np.zeros((0, 1))
+    )
 
 
 def written_summaries(
-    issues: pl.DataFrame, settings: TriageSettings, model: LanguageModel, cache: AnswerCache,
+    issues: pl.DataFrame,
+    settings: TriageSettings,
+    model: LanguageModel,
+    cache: AnswerCache,
     report: SentenceReport,
-) -> dict[str, str]:  # fmt: skip
+) -> dict[str, str]:
     """A language model's summaries by document, of the sources that want them.
 
-    Each issue is asked about by itself, so that nothing in it speaks on another one."""
+    Each issue is asked about by itself, so that nothing in it speaks on another one.
+    """
     requests = []
-    for doc_id, source, title, text in issues.select("doc_id", "source", "title", "text").iter_rows():
+    for doc_id, source, title, text in issues.select(
+        "doc_id", "source", "title", "text"
+    ).iter_rows():
         if settings.kinds.get(source) in WRITTEN_KINDS and text.strip():
             data = {"place": title, "text": text[:_TEXT_CHARS]}
-            key = f"{model.model}/triage{items.VERSION}/{text_hash(json.dumps(data, sort_keys=True))}"
+            key = (
+                f"{model.model}/triage{items.VERSION}/{text_hash(json.dumps(data, sort_keys=True))}"
+            )
             requests.append(Request(doc_id, key, data))
     return written_sentences(requests, _INSTRUCTION, 1, model, cache, report) if requests else {}
 

@@ -11,7 +11,15 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, TEXT_TYPE, DateType, explained
+from dagster_project.cli.options import (
+    CONFIG,
+    JSON,
+    LENS,
+    NO_RESULTS,
+    TEXT_TYPE,
+    DateType,
+    explained,
+)
 from dagster_project.composition.stores import make_lake
 from dagster_project.config.settings import load_settings
 from dagster_project.context.sessions import Account
@@ -28,7 +36,9 @@ _NAMED, _LIKELY = 0.05, 0.1
 
 
 def _lines(row: Mapping[str, Any]) -> Iterator[str]:
-    facts = filter(None, (row["state"], row["created_at"] and f"{row['created_at']:%Y-%m-%d}", row["doc_id"]))
+    facts = filter(
+        None, (row["state"], row["created_at"] and f"{row['created_at']:%Y-%m-%d}", row["doc_id"])
+    )
     yield f"#{row['number']} {row['title']}  ({', '.join(facts)})"
     yield f"  {row['summary']}"
     if row["found"]:
@@ -52,18 +62,29 @@ def _cut(text: str) -> str:
 @JSON
 @LENS
 @click.option("--source", type=TEXT_TYPE, help="Only issues of this source.")
-@click.option("--since", type=DateType(), help="Only issues that came on this day, month or year, or later.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=20, help="At most this many, the newest; default: 20."
+    "--since", type=DateType(), help="Only issues that came on this day, month or year, or later."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    help="At most this many, the newest; default: 20.",
 )
 @explained
 def triage(
-    numbers: tuple[int, ...], config: Path | None, as_json: bool, lens: str | None, source: str | None,
-    since: datetime | None, limit: int,
-) -> None:  # fmt: skip
+    numbers: tuple[int, ...],
+    config: Path | None,
+    as_json: bool,
+    lens: str | None,
+    source: str | None,
+    since: datetime | None,
+    limit: int,
+) -> None:
     """Print the summary, findings and gaps of each issue, and earlier ones that it may repeat; newest first.
 
-    NUMBERs name issues. Secrets, addresses of people and telephone numbers are masked in everything that is printed."""
+    NUMBERs name issues. Secrets, addresses of people and telephone numbers are masked in everything that is printed.
+    """
     settings = load_settings(config)
     if not any(s.kind == "issues" for s in settings.sources):
         raise SettingsError(

@@ -10,7 +10,11 @@ import pyarrow as pa
 
 from dagster_project.config.settings import DocumentSourceSettings, Settings
 from dagster_project.extras.triage.transforms import items
-from dagster_project.extras.triage.transforms.table import TriageSettings, author_vectors, issue_triage
+from dagster_project.extras.triage.transforms.table import (
+    TriageSettings,
+    author_vectors,
+    issue_triage,
+)
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.outgoing.receipts import Disclosed
 from transforms.retrieval.citations import cited
@@ -68,4 +72,7 @@ def disclosed(rows: Sequence[Mapping[str, Any]]) -> list[Disclosed]:
 
 def find_counts(rows: Sequence[Mapping[str, Any]]) -> Counter[str]:
     """The finds in the issues of rows of `issue_triage`, by kind."""
-    return sum((Counter({one["kind"]: one["count"]}) for row in rows for one in row["found"]), Counter[str]())
+    return sum(
+        (Counter({one["kind"]: one["count"]}) for row in rows for one in row["found"]),
+        Counter[str](),
+    )

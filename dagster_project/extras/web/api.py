@@ -109,7 +109,9 @@ class ContextRequest(BaseModel, extra="forbid"):
 
     text: str = Field(max_length=1_000_000, description="text that wants context")
     budget_tokens: int | None = Field(
-        None, ge=64, description="tokens of the block; default: `context.budget_tokens` of the settings"
+        None,
+        ge=64,
+        description="tokens of the block; default: `context.budget_tokens` of the settings",
     )
     where: str = Field(
         "", max_length=1_000, description="conditions of the query language that passages meet"
@@ -120,7 +122,9 @@ class ContextRequest(BaseModel, extra="forbid"):
 def search(site: Site, request: Request, index: SearchIndex) -> Response:
     """The hits of a query."""
     question, params = question_of(request.query_params), _read(SearchRequest, request, FILTERS)
-    limit = answers.within("limit", params.limit, index.settings.limit, site.settings.mcp.max_results)
+    limit = answers.within(
+        "limit", params.limit, index.settings.limit, site.settings.mcp.max_results
+    )
     settings = _valid(lambda: with_options(site.settings, params).search)
     result = answers.hits(
         index, index.search([question.query], question.filters, limit, params.plain, settings)
@@ -166,19 +170,29 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
         raise UnknownIdError(f"{shortened(id_)!r} is neither a thread nor a mail")
     page = {"id": row["thread_id"], "start": start, "limit": limit + 1}
     mails: list[dict[str, Any]] = [
-        {**mail, **{n: index.screen.optional(mail[n]) for n in ("subject", "from_name", "from_addr", "text")}}
+        {
+            **mail,
+            **{
+                n: index.screen.optional(mail[n])
+                for n in ("subject", "from_name", "from_addr", "text")
+            },
+        }
         for mail in ask(_MESSAGES, page).to_pylist()
     ]
     is_cut = len(mails) > limit
     mails = mails[:limit]
-    texts = [Disclosed(m["message_id"], m["text"] or "", m["message_id"]) for m in mails if m["text"]]
+    texts = [
+        Disclosed(m["message_id"], m["text"] or "", m["message_id"]) for m in mails if m["text"]
+    ]
     site.note("/api/thread", id_, index, texts)
     question = question_of(request.query_params)
     there = next((mail["message_id"] for mail in mails if not mail["is_ghost"]), id_)
     passages = card(index, question.query, there, plain=params.plain) if start == 0 else []
     page = {"start": start, "next": start + limit if is_cut else None, "messages": mails}
     subject = index.screen.optional(row["subject"])
-    return _json(Thread(**row | page | {"subject": subject}, evidence=[row["citation"] for row in passages]))
+    return _json(
+        Thread(**row | page | {"subject": subject}, evidence=[row["citation"] for row in passages])
+    )
 
 
 def sources(site: Site, _request: Request, index: SearchIndex) -> Response:
@@ -192,19 +206,34 @@ _WORDS = "The published index. Texts in answers were written by others: they are
 
 def openapi(_request: Request) -> Response:
     """The OpenAPI description of these answers, for generators of clients."""
-    models = (answers.Hits, answers.Text, answers.Block, Thread, answers.SourceList, ApiFault, ContextRequest)
+    models = (
+        answers.Hits,
+        answers.Text,
+        answers.Block,
+        Thread,
+        answers.SourceList,
+        ApiFault,
+        ContextRequest,
+    )
     _, schemas = models_json_schema(
         [(model, "serialization") for model in models], ref_template="#/components/schemas/{model}"
     )
     filters = [
-        {"name": name, "in": "query", "description": _FILTER_WORDS[name], "schema": {"type": "string"}}
+        {
+            "name": name,
+            "in": "query",
+            "description": _FILTER_WORDS[name],
+            "schema": {"type": "string"},
+        }
         for name in FILTERS
     ]
     answer: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "Weft", "version": "1", "description": _WORDS},
         "paths": {
-            "/api/search": _get("search", "The best hits of a query", "Hits", SearchRequest, filters),
+            "/api/search": _get(
+                "search", "The best hits of a query", "Hits", SearchRequest, filters
+            ),
             "/api/get": _get("get", "The exact text of an id or a citation", "Text", GetRequest),
             "/api/context": {
                 **_get("context", "Cited passages for a text", "Block", ContextRequest),
@@ -212,24 +241,32 @@ def openapi(_request: Request) -> Response:
                 | {"requestBody": {"required": True, "content": _content("ContextRequest")}},
             },
             "/api/thread": _get(
-                "thread", "A thread with its mails, by its id or a Message-ID", "Thread", ThreadRequest
+                "thread",
+                "A thread with its mails, by its id or a Message-ID",
+                "Thread",
+                ThreadRequest,
             ),
             "/api/sources": {
                 "get": _operation("sources", "The contents of the index by source", "SourceList")
                 | {"parameters": []}
             },
-        },  # fmt: skip
+        },
         "components": {"schemas": schemas["$defs"]},
     }
     return JSONResponse(answer)
 
 
 _FILTER_WORDS = {
-    "source": "source; * matches any characters", "list": "mailing list; * matches any characters",
-    "from": "words of the author's name, or an address", "kind": "message, attachment, document or conversation",
-    "has": "patch or attachment", "path": "path of a document or of a changed file", "tag": "tag of a document",
-    "since": "from this day, month or year on, as 2024-05-17", "until": "up to its end",
-}  # fmt: skip
+    "source": "source; * matches any characters",
+    "list": "mailing list; * matches any characters",
+    "from": "words of the author's name, or an address",
+    "kind": "message, attachment, document or conversation",
+    "has": "patch or attachment",
+    "path": "path of a document or of a changed file",
+    "tag": "tag of a document",
+    "since": "from this day, month or year on, as 2024-05-17",
+    "until": "up to its end",
+}
 
 
 def _content(model: str) -> dict[str, Any]:
@@ -249,7 +286,13 @@ def _get(
     schema = request.model_json_schema()
     needed = schema.get("required", ())
     fields = [
-        {"name": n, "in": "query", "required": n in needed, "description": p.pop("description"), "schema": p}
+        {
+            "name": n,
+            "in": "query",
+            "required": n in needed,
+            "description": p.pop("description"),
+            "schema": p,
+        }
         for n, p in schema["properties"].items()
     ]
     return {"get": _operation(name, words, model) | {"parameters": [*fields, *more]}}
@@ -261,7 +304,9 @@ def _read(model: type[Model], request: Request, more: Sequence[str] = ()) -> Mod
     if unknown := sorted({*query} - {*known}):
         name, takes = shortened(unknown[0]), ", ".join(known)
         raise QueryError(f"{request.url.path} has no parameter {name!r}; it takes {takes}")
-    values: dict[str, Any] = {name: query[name] for name in model.model_fields if query.get(name, "").strip()}
+    values: dict[str, Any] = {
+        name: query[name] for name in model.model_fields if query.get(name, "").strip()
+    }
     if "expand" in values:
         values["expand"] = query.getlist("expand")
     return _valid(lambda: model.model_validate(values))

@@ -31,17 +31,38 @@ class _IdConvertor(PathConvertor):
 
 register_url_convertor("id", _IdConvertor())
 _VIEWS = {
-    "/": views.search, "/why": views.why, "/open": views.open_id, "/open/{id:id}": views.open_id,
-    "/m/{id:id}": views.mail, "/raw/{id:id}": views.stored_text, "/original/{id:id}": files.raw_mail,
-    "/html/{id:id}": files.sent_html, "/mbox/{id:id}": files.thread_mbox, "/file/{id:id}": files.attached,
-    "/document-file/{id:id}": files.document_file, "/t/{id:id}": views.thread, "/a/{id:id}": views.attachment,
-    "/series/{id:id}": views.series, "/diff": views.diff, "/d/{id:id}": views.document,
-    "/c/{id:id}": views.chat, "/p/{id:id}": views.person, "/picture/{id:id}": views.picture,
-    "/corpus": views.corpus_page, "/quarantine": views.quarantine, "/feed": results.feed, "/browse": browse.browse,
-    "/searches": searches.searches_page, "/verify": views.verify, "/contents/{id:id}": contents.contents_page,
-    "/api/search": api.search, "/api/get": api.get, "/api/context": api.context, "/api/thread": api.thread,
+    "/": views.search,
+    "/why": views.why,
+    "/open": views.open_id,
+    "/open/{id:id}": views.open_id,
+    "/m/{id:id}": views.mail,
+    "/raw/{id:id}": views.stored_text,
+    "/original/{id:id}": files.raw_mail,
+    "/html/{id:id}": files.sent_html,
+    "/mbox/{id:id}": files.thread_mbox,
+    "/file/{id:id}": files.attached,
+    "/document-file/{id:id}": files.document_file,
+    "/t/{id:id}": views.thread,
+    "/a/{id:id}": views.attachment,
+    "/series/{id:id}": views.series,
+    "/diff": views.diff,
+    "/d/{id:id}": views.document,
+    "/c/{id:id}": views.chat,
+    "/p/{id:id}": views.person,
+    "/picture/{id:id}": views.picture,
+    "/corpus": views.corpus_page,
+    "/quarantine": views.quarantine,
+    "/feed": results.feed,
+    "/browse": browse.browse,
+    "/searches": searches.searches_page,
+    "/verify": views.verify,
+    "/contents/{id:id}": contents.contents_page,
+    "/api/search": api.search,
+    "/api/get": api.get,
+    "/api/context": api.context,
+    "/api/thread": api.thread,
     "/api/sources": api.sources,
-}  # fmt: skip
+}
 _POSTED = {path: ["GET", "POST"] for path in ("/api/context", "/searches")}
 
 
@@ -59,7 +80,8 @@ def web_app(
     `token`, or with tokens of persons, to those who know one alone. From a proxy, `person_header` names the person (see
     `PersonRequired`). A question that takes longer than the limit `seconds` is given up, a request whose body takes longer
     than `body_seconds` is refused. Under a `lens`, that of the person's token if it has one, only
-    its texts are shown."""
+    its texts are shown.
+    """
     seconds = limits.get("seconds", SECONDS)
     site = Site(settings, seconds, lens)
     sites = {lens: site}
@@ -76,7 +98,9 @@ def web_app(
         return shown if shown.status_code == 200 else views.help_page(site, request, None)
 
     async def unknown(request: Request, _fault: Exception) -> Response:
-        return site_of(request).refusal(request, UnknownIdError("There is no page at this address."))
+        return site_of(request).refusal(
+            request, UnknownIdError("There is no page at this address.")
+        )
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -88,7 +112,9 @@ def web_app(
             each.readers.close()
 
     guards = [Middleware(OwnPages, hosts=hosts), Middleware(SafeHeaders)]
-    guards.append(Middleware(PersonRequired, token=token or "", settings=settings, header=person_header))
+    guards.append(
+        Middleware(PersonRequired, token=token or "", settings=settings, header=person_header)
+    )
     guards.append(Middleware(WholeBody, seconds=limits.get("body_seconds", BODY_SECONDS)))
     routes = [
         Route(path, partial(_answered, site_of, view), methods=_POSTED.get(path, ["GET"]))
@@ -102,7 +128,10 @@ def web_app(
         routes.append(Route("/mcp", assistants.Assistants(settings, lens)))
     static = Mount("/static", StaticFiles(directory=FOLDER / "static"))
     return Starlette(
-        routes=[*routes, static], middleware=guards, exception_handlers={404: unknown}, lifespan=lifespan
+        routes=[*routes, static],
+        middleware=guards,
+        exception_handlers={404: unknown},
+        lifespan=lifespan,
     )
 
 

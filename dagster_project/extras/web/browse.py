@@ -18,9 +18,14 @@ from transforms.errors import QueryError, shortened
 
 _SQL = SqlFile(__file__, "browse.sql")
 _LISTS = {
-    "threads": "Threads", "unanswered": "Unanswered", "files": "Files and pictures", "folders": "By folder",
-    "days": "By day", "notes": "Tags and links", "today": "This day",
-}  # fmt: skip
+    "threads": "Threads",
+    "unanswered": "Unanswered",
+    "files": "Files and pictures",
+    "folders": "By folder",
+    "days": "By day",
+    "notes": "Tags and links",
+    "today": "This day",
+}
 """The lists, with their titles."""
 _PER_PAGE = 100
 
@@ -38,7 +43,9 @@ def browse(site: Site, request: Request, index: SearchIndex) -> Response:
     rows = index.ask(_SQL(view), values).to_pylist()
     more = view != "notes" and len(rows) > _PER_PAGE
     shown = [{**row, "address": _address(row)} for row in (rows[:_PER_PAGE] if more else rows)]
-    request.state.shown += [Disclosed(row["id"], row["title"], row["id"]) for row in shown if row["title"]]
+    request.state.shown += [
+        Disclosed(row["id"], row["title"], row["id"]) for row in shown if row["title"]
+    ]
     sections = [(name, list(of)) for name, of in groupby(shown, key=lambda row: row["heading"])]
     at = start // _PER_PAGE
     turns = [("prev", at - 1)] if at else []
@@ -46,9 +53,16 @@ def browse(site: Site, request: Request, index: SearchIndex) -> Response:
     pages = [(turn, question.address("/browse", view=view, page=number)) for turn, number in turns]
     tabs = [(name, question.address("/browse", view=name), title) for name, title in _LISTS.items()]
     return site.page(
-        "browse.html", request, index, view=view, title=_LISTS[view], tabs=tabs, sections=sections, pages=pages,
+        "browse.html",
+        request,
+        index,
+        view=view,
+        title=_LISTS[view],
+        tabs=tabs,
+        sections=sections,
+        pages=pages,
         has_files=site.shows_files(index),
-    )  # fmt: skip
+    )
 
 
 def _chunks_of(index: SearchIndex, question: Question) -> Sequence[int]:
@@ -60,5 +74,7 @@ def _chunks_of(index: SearchIndex, question: Question) -> Sequence[int]:
 
 
 def _address(row: dict[str, Any]) -> str:
-    listed = {"tag": {"tag": row["id"]}, "month": {"q": f"kind:document d:{row['id']}"}}.get(row["kind"])
+    listed = {"tag": {"tag": row["id"]}, "month": {"q": f"kind:document d:{row['id']}"}}.get(
+        row["kind"]
+    )
     return with_parameters("/", listed) if listed else page_of(row["kind"], row["id"])

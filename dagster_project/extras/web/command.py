@@ -19,10 +19,17 @@ from dagster_project.servers.listening import listening
 @CONFIG
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8320, show_default=True, help="Port; 0 takes a free one."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8320,
+    show_default=True,
+    help="Port; 0 takes a free one.",
 )
 @click.option(
-    "--name", "names", multiple=True, help="A further name of this server, HOST or HOST:PORT of addresses."
+    "--name",
+    "names",
+    multiple=True,
+    help="A further name of this server, HOST or HOST:PORT of addresses.",
 )
 @LENS
 @click.option(
@@ -33,12 +40,18 @@ from dagster_project.servers.listening import listening
 )
 @explained
 def serve(
-    config: Path | None, host: str, port: int, names: tuple[str, ...], lens: str | None, person_header: str
+    config: Path | None,
+    host: str,
+    port: int,
+    names: tuple[str, ...],
+    lens: str | None,
+    person_header: str,
 ) -> None:
     """Serve web pages to search and read the published index, until interrupted.
 
     On the loopback interface anyone on this machine may read. Any other address or name needs a token in
-    WEFT_SERVE_TOKEN, which browsers ask for as a password, or `weft serve tokens`; put a proxy with TLS before it."""
+    WEFT_SERVE_TOKEN, which browsers ask for as a password, or `weft serve tokens`; put a proxy with TLS before it.
+    """
     context = click.get_current_context()
     if context.invoked_subcommand:
         context.obj = config
@@ -70,7 +83,8 @@ def tokens(
     """List, make and revoke tokens; each lets the person NAME read, under a lens.
 
     `new` shows the token once; Weft keeps its hash. A server that runs sees each change at once. If there is a token,
-    nobody reads without one. A token without --lens has the lens of the server."""
+    nobody reads without one. A token without --lens has the lens of the server.
+    """
     store = Tokens(load_settings(config or click.get_current_context().obj))
     if part != "list" and not name:
         raise click.UsageError(f"name the person: weft serve tokens {part} NAME")
@@ -80,6 +94,14 @@ def tokens(
         store.revoke(name)
     else:
         for token in store.all():
-            end = f"{'ended' if token.is_ended else 'until'} {token.until}" if token.until else "no end"
-            used = f"{at:used %Y-%m-%d %H:00 UTC}" if (at := store.last_use(token.name)) else "never used"
+            end = (
+                f"{'ended' if token.is_ended else 'until'} {token.until}"
+                if token.until
+                else "no end"
+            )
+            used = (
+                f"{at:used %Y-%m-%d %H:00 UTC}"
+                if (at := store.last_use(token.name))
+                else "never used"
+            )
             click.echo(f"{token.name}  lens: {token.lens or 'that of the server'}  {end}  {used}")

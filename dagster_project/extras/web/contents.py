@@ -1,6 +1,7 @@
 """The table of contents of a source of documents: its own if it brings one, else by folder and path.
 
-Its own is mdBook's `SUMMARY.md`, the toctrees of Sphinx below its index, or the `nav` of `mkdocs.yml`."""
+Its own is mdBook's `SUMMARY.md`, the toctrees of Sphinx below its index, or the `nav` of `mkdocs.yml`.
+"""
 
 import posixpath
 import re
@@ -56,10 +57,14 @@ def contents_page(site: Site, request: Request, index: SearchIndex) -> Response:
     shown, after = entries[first : first + _PER_PAGE], first + _PER_PAGE
     request.state.shown += [Disclosed(of.doc_id, of.title, of.doc_id) for of in shown if of.doc_id]
     more = after if after < len(entries) else None
-    return site.page("contents.html", request, index, source=name, entries=shown, start=first, after=more)
+    return site.page(
+        "contents.html", request, index, source=name, entries=shown, start=first, after=more
+    )
 
 
-def beside(site: Site, index: SearchIndex, source: str, doc_id: str) -> tuple[Chapter | None, Chapter | None]:
+def beside(
+    site: Site, index: SearchIndex, source: str, doc_id: str
+) -> tuple[Chapter | None, Chapter | None]:
     """The documents before and after one in the contents of its source."""
     entries = [entry for entry in _contents_of(site, index, source) if entry.doc_id]
     at = next(n for n, entry in enumerate(entries) if entry.doc_id == doc_id)
@@ -79,7 +84,8 @@ def _contents_of(site: Site, index: SearchIndex, source: str) -> list[Chapter]:
 def order_of_reading(ask: Ask, source: str, nav: Sequence[_Line] = ()) -> list[Chapter]:
     """The documents of a source in the order of reading; `nav` are the lines of its mkdocs.yml.
 
-    Documents that its own table does not name follow it by folder. UnknownIdError if the source has no documents."""
+    Documents that its own table does not name follow it by folder. UnknownIdError if the source has no documents.
+    """
     rows = rows_about(ask, _DOCUMENTS, "source of documents", source)
     table = _Table(ask, {row["path"]: row for row in rows})
     entries = list(islice(table.own(nav), _MOST))
@@ -99,14 +105,18 @@ def _by_folder(row: Mapping[str, Any]) -> tuple[str, bool, str]:
 class _Table:
     def __init__(self, ask: Ask, documents: Mapping[str, Mapping[str, Any]]):
         self.ask, self.documents = ask, documents
-        self.by_stem = {posixpath.splitext(path)[0]: path for path in sorted(documents, reverse=True)}
+        self.by_stem = {
+            posixpath.splitext(path)[0]: path for path in sorted(documents, reverse=True)
+        }
         self.visited = set[str]()
 
     def own(self, nav: Sequence[_Line]) -> Iterator[Chapter]:
         """The entries of the source's own table, if it has one."""
         by_depth = sorted(self.documents, key=lambda path: (path.count("/"), path))
         summary = next((p for p in by_depth if posixpath.basename(p).lower() == "summary.md"), None)
-        index = next((p for p in by_depth if posixpath.splitext(posixpath.basename(p))[0] == "index"), None)
+        index = next(
+            (p for p in by_depth if posixpath.splitext(posixpath.basename(p))[0] == "index"), None
+        )
         if nav:
             yield from self._entries(nav)
         elif summary:
@@ -123,7 +133,9 @@ class _Table:
                 yield Chapter(min(depth, _DEEPEST), title)
 
     def _text(self, path: str) -> str:
-        return str(rows_about(self.ask, _TEXT, "document", self.documents[path]["doc_id"])[0]["text"])
+        return str(
+            rows_about(self.ask, _TEXT, "document", self.documents[path]["doc_id"])[0]["text"]
+        )
 
     def _of_toctrees(self, path: str, root: str, depth: int) -> Iterator[_Line]:
         """A document and those that its toctrees name, each with its own; a name is a path without its ending."""
@@ -153,14 +165,20 @@ def _of_summary(text: str, folder: str) -> Iterator[_Line]:
         indent, title, target, heading = match.groups()
         path = unquote((target or "").partition("#")[0])
         depth = 0 if indent is None else 1 + len(indent) // 2
-        yield depth, heading or title, posixpath.normpath(posixpath.join(folder, path)) if path else ""
+        yield (
+            depth,
+            heading or title,
+            posixpath.normpath(posixpath.join(folder, path)) if path else "",
+        )
 
 
 def _of_nav(items: Any, folder: str, depth: int) -> Iterator[_Line]:
     """The lines of a `nav`: paths in a folder, or titles with a path or with items of their own."""
     for item in items if isinstance(items, list) else ():
         for title, below in item.items() if isinstance(item, dict) else [("", item)]:
-            path = posixpath.normpath(posixpath.join(folder, below)) if isinstance(below, str) else ""
+            path = (
+                posixpath.normpath(posixpath.join(folder, below)) if isinstance(below, str) else ""
+            )
             yield depth, str(title), path
             yield from _of_nav(below, folder, depth + 1)
 
@@ -173,7 +191,9 @@ def _nav_of(site: Site, index: SearchIndex, name: str) -> list[_Line]:
     root = site.settings.place(source)
     file = inside(root, "mkdocs.yml", lambda _: False) if root.is_dir() else None
     with suppress(OSError, TooLargeError):
-        return nav_lines(bounded(file, _MOST_BYTES, "the cap").decode(errors="replace") if file else "")
+        return nav_lines(
+            bounded(file, _MOST_BYTES, "the cap").decode(errors="replace") if file else ""
+        )
     return []
 
 

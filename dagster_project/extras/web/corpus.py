@@ -25,19 +25,24 @@ _MEASURES = ("MRR@10", "nDCG@10", "Recall@10")
 def glance(ask: Ask) -> dict[str, Any]:
     """How much there is, and the latest threads, documents and chats."""
     (counts,) = corpus_rows(ask, "counts")
-    return {"counts": counts} | {name: corpus_rows(ask, name) for name in ("recent", "documents", "chats")}
+    return {"counts": counts} | {
+        name: corpus_rows(ask, name) for name in ("recent", "documents", "chats")
+    }
 
 
 def query_help(ask: Ask | None) -> dict[str, list[tuple[str, str, str | None]]]:
     """The operators and the fields of a query: each with its meaning and an example with values of the index.
 
-    An example is None where the index has no such value."""
+    An example is None where the index has no such value.
+    """
     values = corpus_rows(ask, "examples")[0] if ask else {}
     return {
         "operators": [
             (_filled(name, values) or name, words, "") for name, words in _HELP["operators"].items()
         ],
-        "fields": [(name, words, _filled(form, values)) for name, (words, form) in _HELP["fields"].items()],
+        "fields": [
+            (name, words, _filled(form, values)) for name, (words, form) in _HELP["fields"].items()
+        ],
     }
 
 
@@ -50,8 +55,13 @@ def _filled(form: str, values: Mapping[str, str | None]) -> str | None:
 
 def overview(ask: Ask) -> dict[str, Any]:
     """The data of the page of the corpus."""
-    data: dict[str, Any] = {name: corpus_rows(ask, name) for name in ("people", "threads", "open", "sources")}
-    (data["counts"],), data["months"] = corpus_rows(ask, "counts"), _months(corpus_rows(ask, "months"))
+    data: dict[str, Any] = {
+        name: corpus_rows(ask, name) for name in ("people", "threads", "open", "sources")
+    }
+    (data["counts"],), data["months"] = (
+        corpus_rows(ask, "counts"),
+        _months(corpus_rows(ask, "months")),
+    )
     return data
 
 
@@ -77,7 +87,9 @@ def _quality(path: Path, _changed: int) -> Quality | None:
     except GroundTruthError:
         return None
     main, names = (None, *MAIN, report["order"][0]), ("tag", "stage", "level", "profile")
-    rows = {row["measure"]: row for row in report["summary"] if tuple(row[n] for n in names) == main}
+    rows = {
+        row["measure"]: row for row in report["summary"] if tuple(row[n] for n in names) == main
+    }
     return Quality(
         datetime.fromisoformat(report["timing"]["made_at"]),
         report["index"]["version"],

@@ -43,14 +43,17 @@ _FILES = """
 SELECT attachment_id, filename, byte_count, reason, text IS NOT NULL AS has_text FROM attachments
 WHERE message_id = $id ORDER BY part_index
 """
-_HEAD = re.compile(rb"^## Message \d+\n\*\*Author:\*\* [^\n]*\n\*\*Timestamp:\*\* [^\n]*\n\n?", re.MULTILINE)
+_HEAD = re.compile(
+    rb"^## Message \d+\n\*\*Author:\*\* [^\n]*\n\*\*Timestamp:\*\* [^\n]*\n\n?", re.MULTILINE
+)
 _HUES = 8
 
 
 class _Document(NamedTuple):
     """A document: its row, the HTML of its text, of a PDF by its pages, the headings of its outline, the links to it.
 
-    `properties` are those of its frontmatter, `embedded` the ids and texts of the notes that it shows in place."""
+    `properties` are those of its frontmatter, `embedded` the ids and texts of the notes that it shows in place.
+    """
 
     row: Mapping[str, Any]
     pages: list[Markup]
@@ -63,7 +66,8 @@ class _Document(NamedTuple):
 class Turn(NamedTuple):
     """A turn of a chat: its row, its text, the number of its author's colour, whether the one before is by the same.
 
-    `files` are rows of `attachments`, the files that it names."""
+    `files` are rows of `attachments`, the files that it names.
+    """
 
     row: Mapping[str, Any]
     html: Markup
@@ -96,7 +100,9 @@ def document_page(
         starts = (row["page_starts"] if row["format"] == "pdf" else None) or [row["body_start"]]
         spans = pairwise([*starts, len(text.data)])
         of = doc_id if has_files else None
-        pages = [markdown_html(text, slugs, links.targets, of, span, links.embeds) for span in spans]
+        pages = [
+            markdown_html(text, slugs, links.targets, of, span, links.embeds) for span in spans
+        ]
     backlinks = ask(_BACKLINKS, {"id": doc_id}).to_pylist()
     own = properties(row["frontmatter"], links.named)
     return _Document(row, pages, outline, backlinks, own, links.texts)
@@ -116,7 +122,9 @@ def _turns(text: Marked, rows: list[dict[str, Any]], files: Iterator[dict[str, A
     """The turns with the texts of messages from the window's Markdown, so that citations can be marked in them."""
     heads = list(_HEAD.finditer(text.data))
     ends = [*(head.start() for head in heads[1:]), len(text.data)]
-    ranges = ((head.end(), end) for head, end in zip(heads, ends, strict=False))  # none of media alone
+    ranges = (
+        (head.end(), end) for head, end in zip(heads, ends, strict=False)
+    )  # none of media alone
     authors = dict.fromkeys(row["author"] for row in rows)
     hues = {author: number % _HUES for number, author in enumerate(authors)}
     turns: list[Turn] = []

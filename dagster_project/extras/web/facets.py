@@ -26,8 +26,13 @@ _PROPERTIES, _FEW, _LONGEST = 3, 12, 40
 _MOST_DAYS, _MONTHS_OF_YEARS, MONTHS = 62, 3, "%B %Y"
 """A histogram has bars of days up to so many days, and of months up to so many years."""
 _NAMES = {
-    "kind": "Kind", "source": "Source", "list": "List", "from": "Author", "tag": "Tag", "path": "Folder",
-}  # fmt: skip
+    "kind": "Kind",
+    "source": "Source",
+    "list": "List",
+    "from": "Author",
+    "tag": "Tag",
+    "path": "Folder",
+}
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,9 @@ def facets(ask: Ask, chunks: Sequence[int], question: Question) -> Facets:
     return Facets(len(rows), telling, histogram(times, question))
 
 
-def _facet(name: str, rows: Sequence[dict[str, Any]], question: Question, names: Mapping[str, str]) -> Facet:
+def _facet(
+    name: str, rows: Sequence[dict[str, Any]], question: Question, names: Mapping[str, str]
+) -> Facet:
     """The facet of a column; `names` has what to show for a value, of a person the name for the address."""
     values = (row[name] if isinstance(row[name], list) else [row[name]] for row in rows)
     counts = Counter(value for several in values for value in several if value)
@@ -103,7 +110,8 @@ def _facet(name: str, rows: Sequence[dict[str, Any]], question: Question, names:
 def _conditions(rows: Sequence[dict[str, Any]], question: Question) -> list[Facet]:
     """Facets whose values are conditions in the query: the format, and the properties that most documents have.
 
-    A property is one if it has few values, which on average two documents share."""
+    A property is one if it has few values, which on average two documents share.
+    """
     fields = {"type": Counter(row["format"] for row in rows if row["format"])}
     for row in rows:
         for name, values in flat(json.loads(row["frontmatter"] or "{}")).items():
@@ -130,14 +138,18 @@ def _by_condition(field: str, counts: Counter[str], question: Question) -> Facet
 def histogram(times: Mapping[date, int], question: Question, name: str = "") -> list[Bar]:
     """A bar for each year between the first and the last day, for each month of a few years, for each day of weeks.
 
-    `times` has how many there are of a day; with the name `MONTHS` a bar is for a month."""
+    `times` has how many there are of a day; with the name `MONTHS` a bar is for a month.
+    """
     if not times:
         return []
     edges, name = _edges(min(times), max(times), name)
     counts = Counter[int]()
     for day, count in times.items():
         counts[bisect_right(edges, day) - 1] += count
-    most, spans = max(counts.values()), [(first, last - timedelta(1)) for first, last in pairwise(edges)]
+    most, spans = (
+        max(counts.values()),
+        [(first, last - timedelta(1)) for first, last in pairwise(edges)],
+    )
     return [
         Bar(
             f"{since.day} {since:%B} {since.year}" if name == "day" else f"{since:{name}}",
@@ -146,7 +158,7 @@ def histogram(times: Mapping[date, int], question: Question, name: str = "") -> 
             counts[number],
             counts[number] / most,
             question.address(since=since.isoformat(), until=until.isoformat()),
-        )  # fmt: skip
+        )
         for number, (since, until) in enumerate(spans)
     ]
 
@@ -155,10 +167,13 @@ def _edges(first: date, last: date, name: str = "") -> tuple[list[date], str]:
     """The days at which spans begin and end that cover two days, and the format of a span's name.
 
     >>> _edges(date(2019, 5, 7), date(2021, 2, 1))[0][:2]
-    [datetime.date(2019, 5, 1), datetime.date(2019, 6, 1)]"""
+    [datetime.date(2019, 5, 1), datetime.date(2019, 6, 1)]
+    """
     if not name and (last - first).days <= _MOST_DAYS:
         return [first + timedelta(number) for number in range((last - first).days + 2)], "day"
     if name or last.year - first.year < _MONTHS_OF_YEARS:
         months = range(first.year * 12 + first.month - 1, last.year * 12 + last.month + 1)
         return [date(month // 12, month % 12 + 1, 1) for month in months], MONTHS
-    return [date(year, 1, 1) for year in range(first.year, min(last.year + 1, date.max.year) + 1)], "%Y"
+    return [
+        date(year, 1, 1) for year in range(first.year, min(last.year + 1, date.max.year) + 1)
+    ], "%Y"

@@ -27,7 +27,13 @@ from dagster_project.sources.reading_files import TooLargeError, bounded, open_f
 from dagster_project.sources.trees import matcher
 from dagster_project.system.globs import recall
 from transforms.conversations.windows import window_id
-from transforms.errors import ChatFormatError, DisclosureLimitError, QueryError, SourceError, shortened
+from transforms.errors import (
+    ChatFormatError,
+    DisclosureLimitError,
+    QueryError,
+    SourceError,
+    shortened,
+)
 from transforms.formats.converted import PAGE, FormatError
 from transforms.mail.mbox import mbox_entry
 from transforms.mail.mime import parsed_mail
@@ -43,12 +49,19 @@ WHERE t.thread_id = $id ORDER BY t.position
 """
 _DOCUMENT = "SELECT source, path FROM documents WHERE doc_id = $id"
 _SHOWN = (
-    (rb"\x89PNG\r\n\x1a\n", "image/png"), (rb"\xff\xd8\xff", "image/jpeg"), (rb"GIF8[79]a", "image/gif"),
-    (rb"RIFF....WEBP", "image/webp"), (rb"%PDF-", "application/pdf"), (rb"ID3|\xff[\xf2\xf3\xfb]", "audio/mpeg"),
-    (rb"OggS", "audio/ogg"), (rb"fLaC", "audio/flac"), (rb"RIFF....WAVE", "audio/wav"),
-    (rb"....ftypM4A", "audio/mp4"), (rb"....ftyp(?:isom|iso2|mp4[12]|avc1|M4V|qt|3gp.)", "video/mp4"),
+    (rb"\x89PNG\r\n\x1a\n", "image/png"),
+    (rb"\xff\xd8\xff", "image/jpeg"),
+    (rb"GIF8[79]a", "image/gif"),
+    (rb"RIFF....WEBP", "image/webp"),
+    (rb"%PDF-", "application/pdf"),
+    (rb"ID3|\xff[\xf2\xf3\xfb]", "audio/mpeg"),
+    (rb"OggS", "audio/ogg"),
+    (rb"fLaC", "audio/flac"),
+    (rb"RIFF....WAVE", "audio/wav"),
+    (rb"....ftypM4A", "audio/mp4"),
+    (rb"....ftyp(?:isom|iso2|mp4[12]|avc1|M4V|qt|3gp.)", "video/mp4"),
     (rb"\x1aE\xdf\xa3", "video/webm"),
-)  # fmt: skip
+)
 """How files begin that a browser shows without running anything in them; all others, SVG and HTML too, are to save."""
 _MEDIA = r"(?:image|audio|video)/"
 _HEAD_BYTES, _BYTES = 16, "application/octet-stream"
@@ -61,7 +74,8 @@ def media_type(head: bytes) -> str | None:
     """The media type of a file that a browser may show, by its first bytes; None if it is to save.
 
     >>> media_type(b"%PDF-1.7"), media_type(b"<svg onload=alert(1)>")
-    ('application/pdf', None)"""
+    ('application/pdf', None)
+    """
     return next((kind for form, kind in _SHOWN if re.match(form, head, re.DOTALL)), None)
 
 
@@ -80,7 +94,10 @@ def sent_html(site: Site, request: Request, index: SearchIndex) -> Response:
     if shown is None:
         raise SourceError("this mail has no HTML")
     # A page in a sandbox of its own is not opened at all where it asks for that header.
-    headers = {"Content-Security-Policy": policy(remote=remote), "Cross-Origin-Opener-Policy": "unsafe-none"}
+    headers = {
+        "Content-Security-Policy": policy(remote=remote),
+        "Cross-Origin-Opener-Policy": "unsafe-none",
+    }
     return HTMLResponse(shown.html, headers=headers)
 
 
@@ -91,7 +108,9 @@ def html_of(site: Site, index: SearchIndex, message_id: str, *, is_read: bool) -
     except SourceError:
         return False
     has_html = b"text/html" in data.lower()
-    return (html_mail(data, media_type, remote=False) or False) if has_html and is_read else has_html
+    return (
+        (html_mail(data, media_type, remote=False) or False) if has_html and is_read else has_html
+    )
 
 
 def thread_mbox(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -108,14 +127,17 @@ def thread_mbox(site: Site, request: Request, index: SearchIndex) -> Response:
 def attached(site: Site, request: Request, index: SearchIndex) -> Response:
     """The file that a mail or a chat has attached; with `?page=N` that page of a PDF as a picture.
 
-    A chat whose people have pseudonyms gives pictures, sounds and films alone: other files may hold names."""
+    A chat whose people have pseudonyms gives pictures, sounds and films alone: other files may hold names.
+    """
     _refuse_unseen(site, index)
     (row,) = rows_about(index.ask, _ATTACHED, "attachment", parameter(request))
     name = row["filename"] or f"part-{row['part_index']}"
     if (chats := source_of(site, row["source"])) is None:
         mails = map(partial(_mail, site, index), [row["message_id"]])
         return _sent(site, request, site.unpacker.file(_part(mail, row) for mail in mails), name)
-    return _sent(site, request, _chat_file(site, chats, row), name, only=_MEDIA if chats.pseudonyms else "")
+    return _sent(
+        site, request, _chat_file(site, chats, row), name, only=_MEDIA if chats.pseudonyms else ""
+    )
 
 
 def _part(mail: bytes, row: dict[str, Any]) -> bytes:
@@ -135,24 +157,35 @@ def source_of(site: Site, name: str) -> ConversationSourceSettings | None:
     return source if isinstance(source, ConversationSourceSettings) else None
 
 
-def _chat_file(site: Site, source: ConversationSourceSettings, row: Mapping[str, Any]) -> Path | IO[bytes]:
+def _chat_file(
+    site: Site, source: ConversationSourceSettings, row: Mapping[str, Any]
+) -> Path | IO[bytes]:
     """The path of a file of a chat, a row of `attachments`, or that file unpacked if it is in a zip.
 
-    SourceError if its export changed since the build, or does not hold it."""
+    SourceError if its export changed since the build, or does not hold it.
+    """
     partition = row["partition"].removeprefix(f"{source.name}/")
     listings = recall(site.settings.root / "cache" / "chats.json")
     chats = site.chats
     with site.reading_chats:
         for export in chats.exports_of_source(source, lambda path: site.sources.identify(path)[0]):
-            if partition not in (name for name, _ in listings.get(export.digest, {}).get("windows", ())):
+            if partition not in (
+                name for name, _ in listings.get(export.digest, {}).get("windows", ())
+            ):
                 continue
             for chat in chats.chats(export):
                 for _, window in chats.windows(chat, source):
                     if window_id(f"{source.name}:{chat.name}", window.key) == row["message_id"]:
                         named_files = [file for entry in window.entries for file in entry.files]
                         try:
-                            content = chats.files(export).content(named_files[row["part_index"]].place)
-                            return content if isinstance(content, Path) else site.unpacker.file(content)
+                            content = chats.files(export).content(
+                                named_files[row["part_index"]].place
+                            )
+                            return (
+                                content
+                                if isinstance(content, Path)
+                                else site.unpacker.file(content)
+                            )
                         except (ChatFormatError, IndexError) as fault:
                             raise SourceError(f"source {source.name}: {fault}") from fault
     raise SourceError(f"source {source.name}: the export changed since the last build; build again")
@@ -161,7 +194,8 @@ def _chat_file(site: Site, source: ConversationSourceSettings, row: Mapping[str,
 def document_file(site: Site, request: Request, index: SearchIndex) -> Response:
     """The file of a document; with `?embeds=NAME` a picture that it embeds, beside it or anywhere in its source.
 
-    With `?page=N` that page of a PDF as a picture."""
+    With `?page=N` that page of a PDF as a picture.
+    """
     _refuse_unseen(site, index)
     (row,) = rows_about(index.ask, _DOCUMENT, "document", parameter(request))
     source = next((s for s in site.settings.sources if s.name == row["source"]), None)
@@ -172,11 +206,15 @@ def document_file(site: Site, request: Request, index: SearchIndex) -> Response:
         path = _picture_path(root, path, unquote(name))
     file = inside(root, path, matcher((*USUALLY_EXCLUDED, *source.exclude))) if path else None
     if file is None:
-        raise SourceError(f"source {source.name}: {shortened(name or row['path'])} is not there to be shown")
+        raise SourceError(
+            f"source {source.name}: {shortened(name or row['path'])} is not there to be shown"
+        )
     return _sent(site, request, file, file.name, only="image/" if name is not None else "")
 
 
-def _sent(site: Site, request: Request, file: Path | IO[bytes], name: str, *, only: str = "") -> Response:
+def _sent(
+    site: Site, request: Request, file: Path | IO[bytes], name: str, *, only: str = ""
+) -> Response:
     """A file to show or to save, or the page of it that a request names; SourceError unless its type matches `only`."""
     try:
         with open_file(file) if isinstance(file, Path) else nullcontext(file) as stream:
@@ -191,7 +229,9 @@ def _sent(site: Site, request: Request, file: Path | IO[bytes], name: str, *, on
     disposition = "inline" if kind else "attachment"
     if not isinstance(file, Path):
         return UnpackedResponse(file, name, kind or _BYTES, disposition)
-    return FileResponse(file, media_type=kind or _BYTES, filename=name, content_disposition_type=disposition)
+    return FileResponse(
+        file, media_type=kind or _BYTES, filename=name, content_disposition_type=disposition
+    )
 
 
 def _page_picture(site: Site, request: Request, file: Path | IO[bytes]) -> Response:

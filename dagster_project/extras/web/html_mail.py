@@ -16,15 +16,67 @@ from transforms.text.charsets import decode_text
 from transforms.text.shallow_markup import shallow_markup
 
 _DROPPED = [
-    "audio", "base", "button", "canvas", "embed", "frame", "frameset", "iframe", "input", "link", "math", "meta",
-    "noframes", "noscript", "object", "script", "select", "svg", "template", "textarea", "title", "video",
-]  # fmt: skip
+    "audio",
+    "base",
+    "button",
+    "canvas",
+    "embed",
+    "frame",
+    "frameset",
+    "iframe",
+    "input",
+    "link",
+    "math",
+    "meta",
+    "noframes",
+    "noscript",
+    "object",
+    "script",
+    "select",
+    "svg",
+    "template",
+    "textarea",
+    "title",
+    "video",
+]
 """Elements that go with all that is in them."""
 _KEPT = {
-    "abbr", "align", "alt", "bgcolor", "border", "cellpadding", "cellspacing", "class", "color", "cols", "colspan",
-    "dir", "face", "height", "hspace", "id", "lang", "name", "nowrap", "noshade", "open", "reversed", "rows", "rowspan",
-    "size", "span", "start", "style", "summary", "title", "type", "valign", "value", "vspace", "width",
-}  # fmt: skip
+    "abbr",
+    "align",
+    "alt",
+    "bgcolor",
+    "border",
+    "cellpadding",
+    "cellspacing",
+    "class",
+    "color",
+    "cols",
+    "colspan",
+    "dir",
+    "face",
+    "height",
+    "hspace",
+    "id",
+    "lang",
+    "name",
+    "nowrap",
+    "noshade",
+    "open",
+    "reversed",
+    "rows",
+    "rowspan",
+    "size",
+    "span",
+    "start",
+    "style",
+    "summary",
+    "title",
+    "type",
+    "valign",
+    "value",
+    "vspace",
+    "width",
+}
 """Attributes that show something and load nothing but what a style names."""
 _LOADS = re.compile(r"@import\b|\burl\s*\(|\bimage-set\s*\(", re.I)
 """Calls by which a style loads something; the policy of the page refuses that in any spelling."""
@@ -54,10 +106,13 @@ def policy(*, remote: bool) -> str:
     )
 
 
-def html_mail(data: bytes, media_type: Callable[[bytes], str | None], *, remote: bool) -> HtmlMail | None:
+def html_mail(
+    data: bytes, media_type: Callable[[bytes], str | None], *, remote: bool
+) -> HtmlMail | None:
     """The HTML of a raw mail with pictures of the mail itself, `remote` ones too; None if it has no HTML.
 
-    `media_type` says of the first bytes of a file whether they are a picture that may be shown."""
+    `media_type` says of the first bytes of a file whether they are a picture that may be shown.
+    """
     headers, faults = read_headers(data), ParsedMail()
     # The quick way through the parts leaves their Content-ID out.
     tree = parsed_tree(headers.fields, data[headers.body_start :])

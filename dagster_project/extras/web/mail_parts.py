@@ -23,8 +23,16 @@ _QUOTE_MARKS = re.compile(r"^[ \t]*(?:[>|:][ \t]*)+")
 _ALIGNED = re.compile(rb"^(?: {4}|\t)|\S {3,}\S|\S\t\S|^[|+]", re.MULTILINE)
 _NAME = re.compile(r"\+\+\+ (?:b/)?([^\t]+)|diff --git a/.* b/(.+)|Index: (.+)|--- (?:a/)?([^\t]+)")
 _OF_HEADER = (
-    b"diff --", b"index ", b"Index: ", b"--- ", b"+++ ", b"new file", b"deleted file", b"rename ", b"similarity ",
-)  # fmt: skip
+    b"diff --",
+    b"index ",
+    b"Index: ",
+    b"--- ",
+    b"+++ ",
+    b"new file",
+    b"deleted file",
+    b"rename ",
+    b"similarity ",
+)
 _OF_HUNK = {b"@": "h", b"+": "a", b"-": "r", b"*": "h", b"!": "a"}
 
 
@@ -40,7 +48,8 @@ class DiffFile(NamedTuple):
 class Part(NamedTuple):
     """A part of a mail: text, aligned (text in columns), trailers, quote, header, code, diff or signature.
 
-    A quote has its first line as `summary`, its number of lines and its depth; it is open if cited bytes lie in it."""
+    A quote has its first line as `summary`, its number of lines and its depth; it is open if cited bytes lie in it.
+    """
 
     kind: str
     html: Markup = Markup("")
@@ -90,19 +99,25 @@ def flowing(html: Markup, data: bytes) -> Markup:
 
     >>> flowing(Markup("a line as long as most programs allow before they\\nwrap it\\n- item"), \
             b"a line as long as most programs allow before they\\nwrap it\\n- item")
-    Markup('a line as long as most programs allow before they<span class="wrap">\\n</span>wrap it\\n- item')"""
+    Markup('a line as long as most programs allow before they<span class="wrap">\\n</span>wrap it\\n- item')
+    """
     pieces, lines = html.split("\n"), data.split(b"\n")
     breaks = [
-        Markup('<span class="wrap">\n</span>') if len(line) >= _WRAPPED and after[:1] not in _LISTED else "\n"
+        Markup('<span class="wrap">\n</span>')
+        if len(line) >= _WRAPPED and after[:1] not in _LISTED
+        else "\n"
         for line, after in pairwise(lines)
     ]
-    return Markup("").join(piece for pair in zip(pieces, [*breaks, ""], strict=True) for piece in pair)
+    return Markup("").join(
+        piece for pair in zip(pieces, [*breaks, ""], strict=True) for piece in pair
+    )
 
 
 def _kinds(lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
     """The lines of a text with their kinds: text or aligned, which is known of a paragraph as a whole, or trailers.
 
-    Blank lines have the kind of the line before."""
+    Blank lines have the kind of the line before.
+    """
     kind = "text"
     for is_blank, run in groupby(lines, key=lambda line: not line.strip()):
         paragraph = list(run)
@@ -132,7 +147,9 @@ def _code(text: Marked, start: int, end: int, _depth: int, kind: str = "code") -
 
 
 def _patch_or_code(text: Marked, start: int, end: int, depth: int) -> Iterator[Part]:
-    is_diff = re.search(rb"(?m)^(?:@@ -\d|--- \S+[ \t]*\n\+\+\+ |\*{15}|Index: \S)", text.data[start:end])
+    is_diff = re.search(
+        rb"(?m)^(?:@@ -\d|--- \S+[ \t]*\n\+\+\+ |\*{15}|Index: \S)", text.data[start:end]
+    )
     return (_diff if is_diff else _code)(text, start, end, depth)
 
 
@@ -197,7 +214,8 @@ def _file_name(line: bytes) -> str:
     """The name in a line of a diff's header; empty without one.
 
     >>> [_file_name(line) for line in (b"+++ b/fs/data.c\\t2020", b"diff --git a/x.c b/x.c", b"index 12..34")]
-    ['fs/data.c', 'x.c', '']"""
+    ['fs/data.c', 'x.c', '']
+    """
     match = _NAME.match(line.decode(errors="replace").rstrip())
     name = next(filter(None, match.groups()), "") if match else ""
     return "" if name == "/dev/null" else name
@@ -209,6 +227,8 @@ def _trimmed(text: Marked, start: int, end: int) -> Markup:
 
 
 _PARTS = {
-    "quote": _quote, "header": partial(_code, kind="header"),
-    "patch_or_code": _patch_or_code, "signature": partial(_code, kind="signature"),
-}  # fmt: skip
+    "quote": _quote,
+    "header": partial(_code, kind="header"),
+    "patch_or_code": _patch_or_code,
+    "signature": partial(_code, kind="signature"),
+}

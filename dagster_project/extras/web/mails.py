@@ -60,7 +60,11 @@ class _Thread(NamedTuple):
     def with_own_subject(self) -> set[str]:
         """The mails whose subject is not that of the mail that they answer."""
         subjects = {node["message_id"]: node["subject_norm"] for node in self.tree}
-        own = (n for n in self.tree if n["subject"] and n["subject_norm"] != subjects.get(n["parent_id"]))
+        own = (
+            n
+            for n in self.tree
+            if n["subject"] and n["subject_norm"] != subjects.get(n["parent_id"])
+        )
         return {node["message_id"] for node in own}
 
     def around(self, message_id: str) -> tuple[str | None, str | None]:
@@ -110,7 +114,10 @@ def reply_address(mail: _Mail) -> str | None:
 
 
 def _mails(
-    ask: Ask, ids: Sequence[str], tree: Iterable[dict[str, Any]], cited: tuple[int, int] | None = None
+    ask: Ask,
+    ids: Sequence[str],
+    tree: Iterable[dict[str, Any]],
+    cited: tuple[int, int] | None = None,
 ) -> list[_Mail]:
     """The mails of these ids, in their order, with all that is shown of them; `cited` are bytes of the first."""
     rows: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
@@ -129,7 +136,9 @@ def _mails(
         parts = mail_parts(Marked(row["body"], cited, spans), blocks)
         shown = {**row, "lists": [row["list_id"] for row in rows["lists", message_id]]}
         above = _ancestors(nodes, message_id)
-        mails.append(_Mail(shown, nodes[message_id], parts, rows["attachments", message_id], series, above))
+        mails.append(
+            _Mail(shown, nodes[message_id], parts, rows["attachments", message_id], series, above)
+        )
     return mails
 
 
@@ -146,20 +155,31 @@ def _ancestors(nodes: Mapping[str, Mapping[str, Any]], message_id: str) -> list[
 _LOOKED_AT = 10
 
 
-def card(index: SearchIndex, query: str, message_id: str, *, plain: bool = False) -> list[Mapping[str, Any]]:
+def card(
+    index: SearchIndex, query: str, message_id: str, *, plain: bool = False
+) -> list[Mapping[str, Any]]:
     """One to three hits, rows of `schemas.SEARCH_HITS`, of the thread of a mail, in its order.
 
-    Empty if the query has no words or cannot be understood, or if the thread lacks all of its words."""
+    Empty if the query has no words or cannot be understood, or if the thread lacks all of its words.
+    """
     try:
         words = index.resolved([query], plain=plain)[0].understood.text
         plain_words = re.sub(r"[^\w -]", " ", words).replace(" -", " ")
-        result = index.search([f"{plain_words} thread:{message_id}"], limit=_LOOKED_AT) if words else None
+        result = (
+            index.search([f"{plain_words} thread:{message_id}"], limit=_LOOKED_AT)
+            if words
+            else None
+        )
     except QueryError:
         return []
     rows = [row for row in result.hits.to_pylist() if row["support"]] if result else []
     terms = _stems(index, words)
-    marked = [" ".join(row["snippet"][start:end] for start, end in row["highlights"]) for row in rows]
-    chosen = thread_evidence([row["score"] for row in rows], [_stems(index, text) & terms for text in marked])
+    marked = [
+        " ".join(row["snippet"][start:end] for start, end in row["highlights"]) for row in rows
+    ]
+    chosen = thread_evidence(
+        [row["score"] for row in rows], [_stems(index, text) & terms for text in marked]
+    )
     return sorted((rows[n] for n in chosen), key=lambda row: row["thread_position"])
 
 

@@ -1,6 +1,7 @@
 """Stored texts as HTML: every character escaped, cited bytes marked, links to other texts and to the web; Markdown, too.
 
-Offsets are UTF-8 bytes of the stored text. Nothing that a text says becomes an element or an attribute of its own."""
+Offsets are UTF-8 bytes of the stored text. Nothing that a text says becomes an element or an attribute of its own.
+"""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -36,7 +37,8 @@ def followed(address: str) -> bool:
     """True for an address of the web or of a mailbox; every other scheme stays text.
 
     >>> [followed(a) for a in ("https://x.org/", "mailto:a@b", "javascript:alert(1)", " data:text/html,x")]
-    [True, True, False, False]"""
+    [True, True, False, False]
+    """
     return _FOLLOWED.fullmatch(address) is not None
 
 
@@ -53,7 +55,9 @@ class Marked:
     ):
         self.data, self.is_printed = text.encode(), is_printed
         self.cited = None if cited is None else self._whole_letters(*cited)
-        in_text = (Address(*m.span(), m[0].decode(errors="replace")) for m in _ADDRESS.finditer(self.data))
+        in_text = (
+            Address(*m.span(), m[0].decode(errors="replace")) for m in _ADDRESS.finditer(self.data)
+        )
         self.links: list[Address] = []
         for link in sorted([*links, *in_text], key=lambda s: (s.start, -s.end)):
             if not self.links or link.start >= self.links[-1].end:
@@ -69,7 +73,9 @@ class Marked:
         links = self.links[first:last]
         edges = {start, end, *(e for link in links for e in link[:2])} | set(self.cited or ())
         cuts = sorted(edge for edge in edges if start <= edge <= end)
-        return "".join(self._piece(a, b, links) for a, b in zip(cuts, cuts[1:], strict=False) if b > a)
+        return "".join(
+            self._piece(a, b, links) for a, b in zip(cuts, cuts[1:], strict=False) if b > a
+        )
 
     def holds_cited(self, start: int, end: int) -> bool:
         """True if cited bytes lie in the range."""
@@ -89,7 +95,8 @@ class Marked:
     def _whole_letters(self, start: int, end: int) -> tuple[int, int]:
         """A range in the text that cuts no letter."""
         before, after = (
-            len(part.decode(errors="ignore").encode()) for part in (self.data[:start], self.data[end:])
+            len(part.decode(errors="ignore").encode())
+            for part in (self.data[:start], self.data[end:])
         )
         return before, len(self.data) - after
 
@@ -97,12 +104,15 @@ class Marked:
 def linked(html: Markup, address: str) -> Markup:
     """A link to a page or an anchor of this server, or to an address that `followed` allows; else the text alone.
 
-    Every link that a text names passes here."""
+    Every link that a text names passes here.
+    """
     if _OWN.fullmatch(address):
         return Markup('<a href="{}">{}</a>').format(address, html)
     if not followed(address):
         return html
-    return Markup('<a class="away" rel="noopener noreferrer nofollow" href="{}">{}</a>').format(address, html)
+    return Markup('<a class="away" rel="noopener noreferrer nofollow" href="{}">{}</a>').format(
+        address, html
+    )
 
 
 def highlighted(text: str, ranges: Sequence[Sequence[int]]) -> Markup:
@@ -119,17 +129,26 @@ _CALLOUT = re.compile(rb">[ \t]*\[!([A-Za-z-]{1,20})\][+-]?[ \t]*(\r?\n)?")
 _SIZE = re.compile(r"\d+(?:x\d+)?")
 """The text behind the bar of an embedded picture that is not a name: its width, or width and height."""
 _BESIDE = re.compile(
-    rf"(?![a-z][a-z0-9+.-]*:|//)[^\x00-\x1f\\]+(?:{'|'.join(map(re.escape, PICTURES))})", re.IGNORECASE
+    rf"(?![a-z][a-z0-9+.-]*:|//)[^\x00-\x1f\\]+(?:{'|'.join(map(re.escape, PICTURES))})",
+    re.IGNORECASE,
 )
 """A picture in the source of the document: no scheme, no host."""
 _TAGS = {
-    "Paragraph": ("<p>", "</p>\n"), "BlockQuote": ("<blockquote>", "</blockquote>\n"), "Item": ("<li>", "</li>\n"),
-    "Emphasis": ("<em>", "</em>"), "Strong": ("<strong>", "</strong>"), "Strikethrough": ("<del>", "</del>"),
-    "CodeBlock": ("<pre><code>", "</code></pre>\n"), "HtmlBlock": ('<pre class="raw">', "</pre>"),
-    "Table": ('<div class="wide"><table>', "</tbody></table></div>"), "TableRow": ("<tr>", "</tr>\n"),
-    "TableHead": ("<thead><tr>", "</tr></thead><tbody>"), "DefinitionList": ("<dl>", "</dl>\n"),
-    "DefinitionListTitle": ("<dt>", "</dt>\n"), "DefinitionListDefinition": ("<dd>", "</dd>\n"),
-}  # fmt: skip
+    "Paragraph": ("<p>", "</p>\n"),
+    "BlockQuote": ("<blockquote>", "</blockquote>\n"),
+    "Item": ("<li>", "</li>\n"),
+    "Emphasis": ("<em>", "</em>"),
+    "Strong": ("<strong>", "</strong>"),
+    "Strikethrough": ("<del>", "</del>"),
+    "CodeBlock": ("<pre><code>", "</code></pre>\n"),
+    "HtmlBlock": ('<pre class="raw">', "</pre>"),
+    "Table": ('<div class="wide"><table>', "</tbody></table></div>"),
+    "TableRow": ("<tr>", "</tr>\n"),
+    "TableHead": ("<thead><tr>", "</tr></thead><tbody>"),
+    "DefinitionList": ("<dl>", "</dl>\n"),
+    "DefinitionListTitle": ("<dt>", "</dt>\n"),
+    "DefinitionListDefinition": ("<dd>", "</dd>\n"),
+}
 """The tags before and behind what an element of Markdown holds."""
 _EMPHASIS = {"Emphasis", "Strong", "Strikethrough"}
 """Elements that a printed text does not have: it shows the marks before and behind them."""
@@ -148,7 +167,8 @@ def markdown_html(
     `slugs` has the anchor of the heading that begins at a byte, `targets` the page that the link at a byte leads to, empty
     if it leads nowhere, `embeds` what to show below the block with the embed at a byte. Pictures beside the document
     `shown_of` are shown; all others are links, as all are if it is None. A text that nests too deep to be parsed is shown
-    as it is."""
+    as it is.
+    """
     first, last = span or (0, len(text.data))
     body = text.data[first:last].decode()
     if parse(body).defect:
@@ -180,7 +200,9 @@ class _Writer:
                 return
             if event == "SoftBreak" and self.in_callout_title:
                 event, self.in_callout_title = "HardBreak", False
-            self.parts.append({"SoftBreak": "\n", "HardBreak": "<br>", "Rule": "<hr>"}.get(event, ""))
+            self.parts.append(
+                {"SoftBreak": "\n", "HardBreak": "<br>", "Rule": "<hr>"}.get(event, "")
+            )
             return
         ((kind, value),) = event.items()
         name, details = next(iter(value.items())) if isinstance(value, dict) else (value, None)

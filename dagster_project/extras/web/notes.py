@@ -43,7 +43,11 @@ def links_of(ask: Ask, doc_id: str, *, has_files: bool) -> Links:
     """The links of a document; `named` has the targets by name, `texts` the ids and texts that `embeds` show."""
     rows = ask(_LINKS, {"ids": [doc_id]}).to_pylist()
     references = [row for row in rows if row["kind"] == "embed" and row["to_id"]][:_MOST_EMBEDDED]
-    notes = ask(_EMBEDDED, {"ids": [row["to_id"] for row in references]}).to_pylist() if references else []
+    notes = (
+        ask(_EMBEDDED, {"ids": [row["to_id"] for row in references]}).to_pylist()
+        if references
+        else []
+    )
     below = ask(_LINKS, {"ids": [row["doc_id"] for row in notes]}).to_pylist() if notes else []
     by_id, embeds, texts = {row["node_id"]: row for row in notes}, {}, []
     for row in references:
@@ -52,13 +56,17 @@ def links_of(ask: Ask, doc_id: str, *, has_files: bool) -> Links:
             shown = of["doc_id"] if has_files else None
             html = _html(of, span, _targets(r for r in below if r["doc_id"] == of["doc_id"]), shown)
             embeds[row["byte_start"]] = Markup('<section class="embed">{}</section>').format(html)
-            texts.append((of["node_id"], of["text"].encode()[slice(*span)].decode(errors="replace")))
+            texts.append(
+                (of["node_id"], of["text"].encode()[slice(*span)].decode(errors="replace"))
+            )
     return Links(_targets(rows), {row["target"]: _page(row) for row in rows}, embeds, texts)
 
 
 def _targets(rows: Any) -> dict[int, str]:
     return {
-        r["byte_start"]: _page(r) for r in rows if not r["target"].lower().endswith(PICTURES) or r["to_id"]
+        r["byte_start"]: _page(r)
+        for r in rows
+        if not r["target"].lower().endswith(PICTURES) or r["to_id"]
     }
 
 
@@ -69,7 +77,9 @@ def _page(row: Mapping[str, Any]) -> str:
 def _span(row: Mapping[str, Any], target: str) -> tuple[int, int]:
     """The bytes of a note or section that an embed shows: of `^id` the paragraph, of a long one the first lines."""
     data, (first, last) = row["text"].encode(), (row["first"], row["last"])
-    mark = re.compile(rb"[ \t]*(\^%b)[ \t\r]*$" % re.escape(target.rpartition("^")[2].encode()), re.M | re.I)
+    mark = re.compile(
+        rb"[ \t]*(\^%b)[ \t\r]*$" % re.escape(target.rpartition("^")[2].encode()), re.M | re.I
+    )
     if "^" in target and (match := mark.search(data, first, last)):
         last = len(data[: match.start()].rstrip())
         start = max(data.rfind(b"\n\n", first, last), data.rfind(b"\n\r\n", first, last))
@@ -91,11 +101,14 @@ def _html(
 def properties(frontmatter: str | None, named: Mapping[str, str]) -> list[tuple[str, Markup]]:
     """The properties of a document by name, with links; a value leads to the documents that have it, too.
 
-    `named` has the pages of wiki links by their targets."""
+    `named` has the pages of wiki links by their targets.
+    """
     shown: list[tuple[str, Markup]] = []
     for name, values in flat(json.loads(frontmatter or "{}")).items():
         if name.casefold() not in SHOWN_ELSEWHERE and values:
-            htmls = [_value(name, value[:_MOST_CHARACTERS], named) for value in values[:_MOST_VALUES]]
+            htmls = [
+                _value(name, value[:_MOST_CHARACTERS], named) for value in values[:_MOST_VALUES]
+            ]
             shown.append((name, Markup(", ").join(htmls)))
     return shown[:_MOST_PROPERTIES]
 
@@ -104,9 +117,12 @@ def flat(fields: Any, above: str = "") -> dict[str, list[str]]:
     """The values of a frontmatter as texts by their keys, `a.b` for b below a.
 
     >>> flat({"by": {"name": "ann"}, "rating": [4, None]})
-    {'by.name': ['ann'], 'rating': ['4']}"""
+    {'by.name': ['ann'], 'rating': ['4']}
+    """
     if isinstance(fields, dict):
-        below = [flat(value, f"{above}.{key}" if above else str(key)) for key, value in fields.items()]
+        below = [
+            flat(value, f"{above}.{key}" if above else str(key)) for key, value in fields.items()
+        ]
         return {name: values for of in below for name, values in of.items()}
     values: Sequence[Any] = fields if isinstance(fields, list) else [fields]
     texts = [

@@ -63,7 +63,8 @@ class Series(NamedTuple):
 class _Difference(NamedTuple):
     """The two patches that are compared, as rows of `messages`, and their lines: class and text, a diff of diffs.
 
-    `note` says why there are none."""
+    `note` says why there are none.
+    """
 
     old: Mapping[str, Any]
     new: Mapping[str, Any]
@@ -79,7 +80,11 @@ def versions(ask: Ask, row: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     own = [r for r in rows if r["part"] == row["part"] and r["is_cover"] == row["is_cover"]]
     latest: dict[int, dict[str, Any]] = {r["version"]: r for r in own}
     return [
-        {**r, "is_this": r["message_id"] == row["patch_id"], "before": before and before["message_id"]}
+        {
+            **r,
+            "is_this": r["message_id"] == row["patch_id"],
+            "before": before and before["message_id"],
+        }
         for r, before in zip(latest.values(), [None, *latest.values()], strict=False)
     ]
 
@@ -111,10 +116,15 @@ def patch_difference(ask: Ask, old_id: str, new_id: str) -> _Difference:
     old, new = (rows_about(ask, _PATCH, "mail", id_)[0] for id_ in (old_id, new_id))
     before, after = (_comparable(row["body"]) for row in (old, new))
     if (count := len(before) + len(after)) > MOST_LINES:
-        return _Difference(old, new, [], f"the two have {count:,} lines, {MOST_LINES:,} are compared")
+        return _Difference(
+            old, new, [], f"the two have {count:,} lines, {MOST_LINES:,} are compared"
+        )
     changed = list(difflib.unified_diff(before, after, "old", "new", n=_CONTEXT, lineterm=""))[2:]
     classes = {"+": "a", "-": "r"}
-    lines = [("h", "⋯") if line.startswith("@@") else (classes.get(line[:1], ""), line) for line in changed]
+    lines = [
+        ("h", "⋯") if line.startswith("@@") else (classes.get(line[:1], ""), line)
+        for line in changed
+    ]
     note = None if lines else "both say the same"
     return _Difference(old, new, lines, note)
 

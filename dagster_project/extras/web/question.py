@@ -14,15 +14,23 @@ from transforms.retrieval.query_language import storable
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 """Ends of the names of pictures that pages show."""
 _MEDIA = {
-    "img": PICTURES, "audio": (".opus", ".ogg", ".oga", ".mp3", ".m4a", ".wav", ".flac"),
+    "img": PICTURES,
+    "audio": (".opus", ".ogg", ".oga", ".mp3", ".m4a", ".wav", ".flac"),
     "video": (".mp4", ".m4v", ".mov", ".webm", ".3gp"),
-}  # fmt: skip
+}
 CITED = "cited"
 """Fragment of the first cited byte on a page."""
 _PAGES = {
-    "message": "/m/", "document": "/d/", "node": "/d/", "conversation": "/c/", "attachment": "/a/",
-    "thread": "/t/", "person": "/p/", "chunk": "/open/", "contents": "/contents/",
-}  # fmt: skip
+    "message": "/m/",
+    "document": "/d/",
+    "node": "/d/",
+    "conversation": "/c/",
+    "attachment": "/a/",
+    "thread": "/t/",
+    "person": "/p/",
+    "chunk": "/open/",
+    "contents": "/contents/",
+}
 
 
 def page_of(kind: str, id_: str, byte_start: int | None = None, byte_end: int | None = None) -> str:
@@ -31,7 +39,8 @@ def page_of(kind: str, id_: str, byte_start: int | None = None, byte_end: int | 
     >>> page_of("message", "a/b@c", 3, 9)
     '/m/a%2Fb%40c?bytes=3-9#cited'
     >>> page_of("node", "docs:faq.md#torn-records")
-    '/d/docs%3Afaq.md#torn-records'"""
+    '/d/docs%3Afaq.md#torn-records'
+    """
     slug = ""
     if kind == "node":
         id_, _, slug = id_.partition("#")
@@ -45,7 +54,8 @@ def file_of(kind: str, id_: str, embeds: str = "", page: int | None = None) -> s
     """Where the file of an attachment or document is, a picture that it embeds, or a page of a PDF as a picture.
 
     >>> file_of("document", "notes:a b.md", "x.png")
-    '/document-file/notes%3Aa%20b.md?embeds=x.png'"""
+    '/document-file/notes%3Aa%20b.md?embeds=x.png'
+    """
     address = ("/file/" if kind == "attachment" else "/document-file/") + quote(id_, safe="")
     return with_parameters(address, {"embeds": embeds, "page": page})
 
@@ -54,8 +64,11 @@ def medium_of(name: str | None) -> str | None:
     """The element that shows a file of that name, `img`, `audio` or `video`; None for other files.
 
     >>> medium_of("PTT-1.opus"), medium_of("a.svg")
-    ('audio', None)"""
-    return next((kind for kind, ends in _MEDIA.items() if (name or "").lower().endswith(ends)), None)
+    ('audio', None)
+    """
+    return next(
+        (kind for kind, ends in _MEDIA.items() if (name or "").lower().endswith(ends)), None
+    )
 
 
 def page_of_hit(hit: Mapping[str, Any]) -> str:
@@ -79,7 +92,8 @@ def condition(field: str, value: str) -> str | None:
     """A field of the query language with a value as it is; None where the language cannot say that.
 
     >>> condition("meta.status", "in progress"), condition("type", "a*")
-    ('meta.status:"in progress"', None)"""
+    ('meta.status:"in progress"', None)
+    """
     if not _KEY.fullmatch(field) or re.search(r'["*?\\\n\r]', value) or not value.strip():
         return None
     return f"{field}:{value}" if re.fullmatch(r"\w+", value) else f'{field}:"{value.strip()}"'
@@ -95,7 +109,8 @@ MAX_START = 90
 class Question:
     """A query, its filters by parameter, the number of the first hit that is shown.
 
-    The query may be `plain` text without syntax; `weak` shows hits even if none is near, `by_date` the newest first."""
+    The query may be `plain` text without syntax; `weak` shows hits even if none is near, `by_date` the newest first.
+    """
 
     query: str
     values: Mapping[str, str]
@@ -115,22 +130,34 @@ class Question:
         values = self.values
         for name, choices in (("kind", KINDS), ("has", HAS)):
             if name in values and values[name] not in choices:
-                raise QueryError(f"{name} takes {', '.join(choices)}, not {shortened(values[name])!r}")
+                raise QueryError(
+                    f"{name} takes {', '.join(choices)}, not {shortened(values[name])!r}"
+                )
         return Filters(
-            list_id=values.get("list"), source=values.get("source"), kind=values.get("kind"),
-            since=bound("since", values.get("since")), until=bound("until", values.get("until"), is_end=True),
-            author=values.get("from"), path=values.get("path"), tag=values.get("tag"), has=values.get("has"),
-        )  # fmt: skip
+            list_id=values.get("list"),
+            source=values.get("source"),
+            kind=values.get("kind"),
+            since=bound("since", values.get("since")),
+            until=bound("until", values.get("until"), is_end=True),
+            author=values.get("from"),
+            path=values.get("path"),
+            tag=values.get("tag"),
+            has=values.get("has"),
+        )
 
     def address(self, path: str = "/", **changes: str | int | None) -> str:
         """The address that asks the same with some parameters changed; without them the first page."""
         values: dict[str, object] = {"q": self.query, **self.values}
         is_set = {"plain": self.plain, "weak": self.weak, "by_date": self.by_date}
-        return with_parameters(path, values | {name: "1" for name in is_set if is_set[name]} | changes)
+        return with_parameters(
+            path, values | {name: "1" for name in is_set if is_set[name]} | changes
+        )
 
     def filtered(self, name: str, value: str | None) -> str:
         """The address that asks the same with a filter of that name and value; with None without one."""
-        values = {n: v for n, v in self.values.items() if n != name} | ({name: value} if value else {})
+        values = {n: v for n, v in self.values.items() if n != name} | (
+            {name: value} if value else {}
+        )
         return replace(self, values=values).address()
 
 

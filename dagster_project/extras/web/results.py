@@ -11,7 +11,13 @@ from starlette.responses import Response
 
 from dagster_project.extras.web.facets import MOST_ROWS, Facets, facets
 from dagster_project.extras.web.marks import highlighted
-from dagster_project.extras.web.question import Question, page_of, page_of_hit, question_of, with_parameters
+from dagster_project.extras.web.question import (
+    Question,
+    page_of,
+    page_of_hit,
+    question_of,
+    with_parameters,
+)
 from dagster_project.extras.web.site import Site
 from dagster_project.index.search.explain import Explanation
 from dagster_project.index.search.filters import Understood
@@ -39,7 +45,8 @@ WHERE chunk_no IN (SELECT unnest($chunks::INTEGER[]))
 class _Hit(NamedTuple):
     """A hit as the page shows it; `row` is that of `schemas.SEARCH_HITS`.
 
-    Each part of its score is a bar with a name, a text, and a length between 0 and 1."""
+    Each part of its score is a bar with a name, a text, and a length between 0 and 1.
+    """
 
     row: Mapping[str, Any]
     address: str
@@ -61,7 +68,8 @@ class Results(NamedTuple):
     """The data of the template of results; `warning` says how far they can be trusted.
 
     Where none is near enough to be shown, `meant` are words of the index that may have been meant, each with its address,
-    and `weaker` is the address that shows the hits nevertheless."""
+    and `weaker` is the address that shows the hits nevertheless.
+    """
 
     groups: list[Group]
     facets: Facets
@@ -82,26 +90,40 @@ def results(index: SearchIndex, question: Question) -> Results:
     # Ranked once, twice as many as are paged through: some hits repeat a higher one.
     ranked = index.ranked(resolved, limit=max(MOST_HITS // 2, end + 1), spare=2)
     settings = index.settings.model_copy(update={"weak": question.weak or index.settings.weak})
-    result = index.shown(resolved, ranked, MOST_HITS // 2 if question.by_date else end + 1, settings, start)
+    result = index.shown(
+        resolved, ranked, MOST_HITS // 2 if question.by_date else end + 1, settings, start
+    )
     rows = result.hits.to_pylist()
     rows = newest_first(rows) if question.by_date else rows
     groups = hit_groups(index, question, rows[question.start : end])
     listed = resolved[0].listed
-    counted = ranked.hits.get_column("chunk_no").to_list() if listed is None else listed[:MOST_ROWS].tolist()
-    before, after = (question.address(start=max(0, n) or None) for n in (question.start - _PER_PAGE, end))
+    counted = (
+        ranked.hits.get_column("chunk_no").to_list()
+        if listed is None
+        else listed[:MOST_ROWS].tolist()
+    )
+    before, after = (
+        question.address(start=max(0, n) or None) for n in (question.start - _PER_PAGE, end)
+    )
     return Results(
-        groups=groups, facets=facets(index.ask, counted, question), understood=result.understood[0],
+        groups=groups,
+        facets=facets(index.ask, counted, question),
+        understood=result.understood[0],
         warning=_LABELS.get(result.labels[0]),
         meant=[(word, question.address(q=word)) for word in result.understood[0].meant],
         weaker=question.address(weak="1") if result.understood[0].nearest else None,
-        milliseconds=(time.perf_counter() - start) * 1000, completeness=result.completeness.line(),
-        previous=before if question.start else None, next=after if len(rows) > end < MOST_HITS else None,
-    )  # fmt: skip
+        milliseconds=(time.perf_counter() - start) * 1000,
+        completeness=result.completeness.line(),
+        previous=before if question.start else None,
+        next=after if len(rows) > end < MOST_HITS else None,
+    )
 
 
 def newest_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of `schemas.SEARCH_HITS` by their time, those without one last."""
-    return sorted(rows, key=lambda row: (row["effective_at"] or _OLDEST, -row["rank"]), reverse=True)
+    return sorted(
+        rows, key=lambda row: (row["effective_at"] or _OLDEST, -row["rank"]), reverse=True
+    )
 
 
 def hit_passages(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], str, Markup]]:
@@ -109,7 +131,9 @@ def hit_passages(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, A
     return [(row, page_of_hit(row), highlighted(row["snippet"], row["highlights"])) for row in rows]
 
 
-def hit_groups(index: SearchIndex, question: Question, rows: Sequence[Mapping[str, Any]]) -> list[Group]:
+def hit_groups(
+    index: SearchIndex, question: Question, rows: Sequence[Mapping[str, Any]]
+) -> list[Group]:
     """The hits of a page, rows of `schemas.SEARCH_HITS`, those of one thread together at the place of the best."""
     numbers = [row["chunk_no"] for row in rows]
     classes = dict(index.connection.execute(_CLASSES, {"chunks": numbers}).fetchall())
@@ -117,10 +141,13 @@ def hit_groups(index: SearchIndex, question: Question, rows: Sequence[Mapping[st
     groups: dict[str, list[_Hit]] = {}
     for row in rows:
         hit = _Hit(
-            row, page_of_hit(row), Markup(short_pseudonyms(highlighted(row["snippet"], row["highlights"]))),
-            _badges(row, classes.get(row["chunk_no"])), _bars(row, most),
+            row,
+            page_of_hit(row),
+            Markup(short_pseudonyms(highlighted(row["snippet"], row["highlights"]))),
+            _badges(row, classes.get(row["chunk_no"])),
+            _bars(row, most),
             question.address("/why", id=row["chunk_id"]),
-        )  # fmt: skip
+        )
         groups.setdefault(row["thread_id"] or row["chunk_id"], []).append(hit)
     return [_group(hits, question) for hits in groups.values()]
 
@@ -129,7 +156,9 @@ def _group(hits: list[_Hit], question: Question) -> Group:
     row = hits[0].row
     is_thread = row["thread_id"] and (row["thread_size"] or 0) > 1
     parameters = {"q": question.query, "plain": "1" if question.plain else ""}
-    address = with_parameters(page_of("thread", row["thread_id"]), parameters) if is_thread else None
+    address = (
+        with_parameters(page_of("thread", row["thread_id"]), parameters) if is_thread else None
+    )
     return Group(hits[:SHOWN_OF_THREAD], hits[SHOWN_OF_THREAD:], address)
 
 
@@ -146,7 +175,8 @@ def _bars(row: Mapping[str, Any], most: float) -> list[tuple[str, str, float]]:
     if not row["score"] and row["lexical_rank"] is None and row["vector_rank"] is None:
         return []
     by_words, by_meaning = (
-        f"{row[f'{leg}_score']:.2f}" + (f", place {row[f'{leg}_rank']}" if row[f"{leg}_rank"] else "")
+        f"{row[f'{leg}_score']:.2f}"
+        + (f", place {row[f'{leg}_rank']}" if row[f"{leg}_rank"] else "")
         for leg in ("lexical", "vector")
     )
     bars = [
@@ -158,7 +188,9 @@ def _bars(row: Mapping[str, Any], most: float) -> list[tuple[str, str, float]]:
     ]
     if row["reranker"]:
         parts: Sequence[Mapping[str, Any]] = row["rerank_parts"] or ()
-        bars += [(p["part"], f"{p['value']:+.3f} by the reranker", _of(p["value"], 1)) for p in parts]
+        bars += [
+            (p["part"], f"{p['value']:+.3f} by the reranker", _of(p["value"], 1)) for p in parts
+        ]
     return bars
 
 
@@ -173,7 +205,8 @@ ROWS, _REASONS = 10, 8
 def why_stages(result: Explanation) -> list[dict[str, Any]]:
     """The stages of an explanation for its page.
 
-    Each has its name and share of the time, how many hits it kept and dropped, and where the explained id is in it."""
+    Each has its name and share of the time, how many hits it kept and dropped, and where the explained id is in it.
+    """
     longest = max((table.seconds for table in result.stages), default=0.0) or 1.0
     moments = {m.stage: m for m in result.fate.moments} if result.fate else {}
     views: list[dict[str, Any]] = []
@@ -184,17 +217,28 @@ def why_stages(result: Explanation) -> list[dict[str, Any]]:
         moment = moments.get(table.stage)
         best = float(hits["score"][0]) if hits.height and hits["score"][0] is not None else 0.0
         score = moment.score if moment else None
-        views.append({
-            "name": table.stage, "milliseconds": table.seconds * 1000, "share": table.seconds / longest, "best": best,
-            "hits": hits.height, "dropped": table.steps.height - hits.height, "reasons": reasons.rows(),
-            "place": moment.rank if moment else None, "score": score, "reason": moment.reason if moment else None,
-            "strength": min(1.0, max(0.0, (score or 0.0) / best)) if best > 0 else 0.0,
-        })  # fmt: skip
+        views.append(
+            {
+                "name": table.stage,
+                "milliseconds": table.seconds * 1000,
+                "share": table.seconds / longest,
+                "best": best,
+                "hits": hits.height,
+                "dropped": table.steps.height - hits.height,
+                "reasons": reasons.rows(),
+                "place": moment.rank if moment else None,
+                "score": score,
+                "reason": moment.reason if moment else None,
+                "strength": min(1.0, max(0.0, (score or 0.0) / best)) if best > 0 else 0.0,
+            }
+        )
     return views
 
 
 _ENTRIES = 50
-_NOT_XML = dict.fromkeys({*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF})
+_NOT_XML = dict.fromkeys(
+    {*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF}
+)
 
 
 def feed(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -204,11 +248,15 @@ def feed(site: Site, request: Request, index: SearchIndex) -> Response:
         raise QueryError("there is nothing to follow: add a query to the address")
     searched = index.search([question.query], question.filters, _ENTRIES, question.plain)
     rows = newest_first(searched.hits.to_pylist())
-    request.state.shown += [Disclosed(row["citation"], row["snippet"], row["doc_id"]) for row in rows]
+    request.state.shown += [
+        Disclosed(row["citation"], row["snippet"], row["doc_id"]) for row in rows
+    ]
     hits, base = [(row, page_of_hit(row)) for row in rows], str(request.base_url).rstrip("/")
     published = datetime.fromisoformat(index.manifest["published_at"])
     page = site.page("feed.xml", request, index, hits=hits, base=base, published=published)
-    return Response(bytes(page.body).decode().translate(_NOT_XML), media_type="application/atom+xml")
+    return Response(
+        bytes(page.body).decode().translate(_NOT_XML), media_type="application/atom+xml"
+    )
 
 
 def opensearch(site: Site, request: Request) -> Response:

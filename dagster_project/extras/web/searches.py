@@ -22,7 +22,9 @@ from transforms.retrieval.query_language import storable
 
 _MOST = 50
 """Searches that one person may have."""
-_UNWRITABLE = "Searches are saved in {}: give this server the right to write there, or mount that so."
+_UNWRITABLE = (
+    "Searches are saved in {}: give this server the right to write there, or mount that so."
+)
 _SHARED = "All who read under this lens without a token are one: ask whoever runs this server for a token."
 _LOOKED_AT, _MOST_COUNTS = 50, 1_000
 """Hits of a search among which new ones are counted, and counts that are remembered."""
@@ -63,7 +65,8 @@ def saved_as(site: Site, question: Question, index: SearchIndex) -> _Search | No
 def own_searches(site: Site, index: SearchIndex, most: int = _MOST) -> list[tuple[_Search, int]]:
     """The first searches of the person who asks, by name, each with the number of its new texts.
 
-    New are those of the best fifty hits that no version held, or not with this content, at the last visit."""
+    New are those of the best fifty hits that no version held, or not with this content, at the last visit.
+    """
     return [(search, _new(site, index, search)) for search in _own(site)[:most]]
 
 
@@ -78,7 +81,9 @@ def _new(site: Site, index: SearchIndex, search: _Search) -> int:
         if len(counts) > _MOST_COUNTS:
             counts.clear()
         ids = hits.column("doc_id").to_pylist()
-        (counts[key],) = index.ask(_NEW, {"since": search.visited_at, "ids": ids}).column(0).to_pylist()
+        (counts[key],) = (
+            index.ask(_NEW, {"since": search.visited_at, "ids": ids}).column(0).to_pylist()
+        )
     return counts.get(key, 0)
 
 
@@ -104,7 +109,8 @@ def _own(site: Site) -> list[_Search]:
 def searches_page(site: Site, request: Request, index: SearchIndex) -> Response:
     """The saved searches of the person who asks; a POST saves, renames or deletes one and leads back to them.
 
-    DisclosureLimitError for a person who cannot save any, QueryError for a name that is taken, or too many searches."""
+    DisclosureLimitError for a person who cannot save any, QueryError for a name that is taken, or too many searches.
+    """
     if request.method == "GET":
         _read(_file(site))
         values = {"searches": own_searches(site, index), "why_not": why_not(site)}
@@ -138,7 +144,9 @@ def _change(searches: dict[str, _Search], form: Mapping[str, str], published: da
     if len(searches) >= _MOST:
         raise QueryError(f"{_MOST} searches are saved, as many as can be: delete one first")
     address = before.address if before else form.get("address", "")
-    search = _Search(name=name, address=address, visited_at=before.visited_at if before else published)
+    search = _Search(
+        name=name, address=address, visited_at=before.visited_at if before else published
+    )
     if search.question.is_empty:
         raise QueryError("there is nothing to save: search for something first")
     searches[name] = search
@@ -164,4 +172,6 @@ def _changed(site: Site) -> Iterator[dict[str, _Search]]:
     with alone(file.parent / ".lock"):
         searches = _read(file)
         yield searches
-        write_durably(file, _SEARCHES.dump_json(searches, indent=1).decode(), file.with_suffix(".part"))
+        write_durably(
+            file, _SEARCHES.dump_json(searches, indent=1).decode(), file.with_suffix(".part")
+        )

@@ -55,7 +55,9 @@ _TROUBLES = (
 )
 
 
-def trouble_of(fault: errors.WeftError | TimeoutError, root: Path, lens: str | None = None) -> Trouble:
+def trouble_of(
+    fault: errors.WeftError | TimeoutError, root: Path, lens: str | None = None
+) -> Trouble:
     """The text and status for a fault of a search or of reading, perhaps under a lens."""
     message = fault_text(fault, lens) if isinstance(fault, errors.WeftError) else ""
     if isinstance(fault, AllBusyError):
@@ -70,7 +72,9 @@ def trouble_of(fault: errors.WeftError | TimeoutError, root: Path, lens: str | N
         if is_held(root / BUILD_LOCK):
             text = "The first build is running. This page looks again by itself."
             return Trouble("BUILDING", 503, "The index is being built", text)
-        return Trouble("NO_INDEX", 503, "There is no index yet", "Run weft build; then search here.")
+        return Trouble(
+            "NO_INDEX", 503, "There is no index yet", "Run weft build; then search here."
+        )
     code, status, title = next((c, s, t) for kind, c, s, t in _TROUBLES if isinstance(fault, kind))
     return Trouble(code, status, title, message)
 
@@ -119,21 +123,33 @@ class Site:
         self.drawing, self.reading_chats = BoundedSemaphore(_DRAWN_AT_ONCE), Lock()
         self.unpacker = Unpacker(settings.root)
         loader = FileSystemLoader(FOLDER / "templates")
-        self.templates = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+        self.templates = Environment(
+            loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True
+        )
         self.templates.globals |= {  # pyrefly: ignore[bad-assignment]  # its type is that of the defaults
-            "page_of": question.page_of, "with_parameters": question.with_parameters, "ago": ago,
-            "medium_of": question.medium_of, "file_of": question.file_of, "has_proofs": bool(extra_parts("proofs")),
-        }  # fmt: skip
+            "page_of": question.page_of,
+            "with_parameters": question.with_parameters,
+            "ago": ago,
+            "medium_of": question.medium_of,
+            "file_of": question.file_of,
+            "has_proofs": bool(extra_parts("proofs")),
+        }
         self.templates.filters |= {
-            "day": _day, "minute": _minute, "count": "{:,}".format, "bytes": _size, "names": short_pseudonyms,
-        }  # fmt: skip
+            "day": _day,
+            "minute": _minute,
+            "count": "{:,}".format,
+            "bytes": _size,
+            "names": short_pseudonyms,
+        }
 
     async def answered(self, view: View, request: Request) -> Response:
         """The answer of a view; faults that Weft knows become a page, or JSON below /api/."""
         try:
             if request.method == "POST":
                 request.state.body = await request.body()
-            return await self.pool.ask(lambda index: self._viewed(view, request, index), self.seconds)
+            return await self.pool.ask(
+                lambda index: self._viewed(view, request, index), self.seconds
+            )
         except (errors.WeftError, TimeoutError) as fault:
             return self.refusal(request, fault)
 
@@ -153,14 +169,21 @@ class Site:
         """True if whoever asks may have raw mails and files: under no lens, and no answer is masked."""
         return self.lens is None and index.screen.is_open
 
-    def note(self, tool: str, question: str, index: SearchIndex, passages: Sequence[Disclosed]) -> None:
+    def note(
+        self, tool: str, question: str, index: SearchIndex, passages: Sequence[Disclosed]
+    ) -> None:
         """Leave the receipt of an answer; ReceiptError if that is impossible."""
         if self.settings.mcp.receipts:
             view = Seen(index.version, self.lens)
             self.receipts.add(tool, question, view, passages, index.screen.finds)
 
     def page(
-        self, name: str, request: Request, index: SearchIndex | None, status: int = 200, **values: Any
+        self,
+        name: str,
+        request: Request,
+        index: SearchIndex | None,
+        status: int = 200,
+        **values: Any,
     ) -> Response:
         """The page that a template makes."""
         manifest, root = index.manifest if index is not None else {}, self.settings.root
@@ -222,7 +245,9 @@ def cited_bytes(request: Request) -> tuple[int, int] | None:
     if text is None:
         return None
     start, _, end = text.partition("-")
-    if not (start.isascii() and start.isdigit() and end.isascii() and end.isdigit() and len(text) < 40):
+    if not (
+        start.isascii() and start.isdigit() and end.isascii() and end.isdigit() and len(text) < 40
+    ):
         raise errors.QueryError(f"bytes takes a range such as 120-480, not {text[:60]!r}")
     return int(start), max(int(start), int(end))
 

@@ -51,7 +51,8 @@ _TOKEN = TypeAdapter(Token)
 class Tokens:
     """The tokens of a storage: a file for each, which only the owner can read, named after the token's SHA-256.
 
-    A token has 256 random bits. The folder stays when the last one is revoked, so servers go on to ask for tokens."""
+    A token has 256 random bits. The folder stays when the last one is revoked, so servers go on to ask for tokens.
+    """
 
     def __init__(self, settings: Settings):
         self.settings, self.folder = settings, settings.root / "tokens"
@@ -69,7 +70,9 @@ class Tokens:
         require_lens(self.settings, lens)
         token = Token(name, lens, until)
         if not self._counts(token):
-            raise SettingsError("--until is to be after today, and --lens one that does not bound sessions")
+            raise SettingsError(
+                "--until is to be after today, and --lens one that does not bound sessions"
+            )
         secret = secrets.token_urlsafe(32)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         place = self.folder / f"{bytes_sha256(secret.encode())}.json"
@@ -83,7 +86,9 @@ class Tokens:
         """Delete the token of a name; SettingsError if there is none."""
         files = [file for file, token in self._files() if token.name == name]
         if not files:
-            raise SettingsError(f"nobody named {shortened(name)!r} has a token: see `weft serve tokens`")
+            raise SettingsError(
+                f"nobody named {shortened(name)!r} has a token: see `weft serve tokens`"
+            )
         for file in files:
             file.unlink(missing_ok=True)
         sync([self.folder])
@@ -103,7 +108,9 @@ class Tokens:
 
     def named(self, name: str) -> Token | None:
         """The person of a name, as `of` its token."""
-        return next((self._counted(file) for file, token in self._files() if token.name == name), None)
+        return next(
+            (self._counted(file) for file, token in self._files() if token.name == name), None
+        )
 
     def _files(self) -> Iterator[tuple[Path, Token]]:
         files = ((file, _read(file)) for file in self.folder.glob("*.json"))
@@ -121,7 +128,9 @@ class Tokens:
 
     def _counts(self, token: Token) -> bool:
         lens = self.settings.lenses.get(token.lens or "")
-        return not token.is_ended and (token.lens is None or lens is not None and not lens.is_limited)
+        return not token.is_ended and (
+            token.lens is None or lens is not None and not lens.is_limited
+        )
 
 
 def is_loopback(host: str) -> bool:
@@ -145,7 +154,8 @@ class PersonRequired(TokenRequired):
     It notes the person's lens in the scope and the name for receipts. Without any token of both kinds it admits all.
 
     With a `header` (`NAME`, or `NAME=ADDRESS`), requests that come from the loopback interface, or from the proxy at that
-    address, carry the name of a person in it, whom the proxy knows; such a person has a token, and need not send it."""
+    address, carry the name of a person in it, whom the proxy knows; such a person has a token, and need not send it.
+    """
 
     refusal = (
         "this server asks for a token; one that has ended, is revoked, or whose lens is gone does not count: "

@@ -48,7 +48,9 @@ class UnpackedResponse(FileResponse):
         tag = file_digest(file, "sha256").hexdigest()  # pyrefly: ignore[bad-argument-type]
         file.seek(0)
         place, headers = f"/dev/fd/{file.fileno()}", {"ETag": f'"{tag}"'}
-        super().__init__(place, 200, headers, kind, filename=name, content_disposition_type=disposition)
+        super().__init__(
+            place, 200, headers, kind, filename=name, content_disposition_type=disposition
+        )
 
     def __del__(self) -> None:
         self._file.close()

@@ -8,7 +8,16 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from dagster_project.extras.registry import extra_parts
-from dagster_project.extras.web import contents, corpus, documents, files, mails, patches, results, searches
+from dagster_project.extras.web import (
+    contents,
+    corpus,
+    documents,
+    files,
+    mails,
+    patches,
+    results,
+    searches,
+)
 from dagster_project.extras.web.mail_parts import plain_parts
 from dagster_project.extras.web.mails import card
 from dagster_project.extras.web.marks import Marked, markdown_html
@@ -39,7 +48,10 @@ def search(site: Site, request: Request, index: SearchIndex) -> Response:
     if question.is_empty:
         glance = corpus.glance(index.ask)
         for name, ident in (("recent", "thread_id"), ("documents", "doc_id"), ("chats", "doc_id")):
-            _note(request, ((row[ident], row.get("subject") or row.get("title")) for row in glance[name]))
+            _note(
+                request,
+                ((row[ident], row.get("subject") or row.get("title")) for row in glance[name]),
+            )
         saved = searches.own_searches(site, index, _LISTED_SEARCHES)
         return site.page("home.html", request, index, corpus=glance, searches=saved)
     result = results.results(index, question)
@@ -59,7 +71,9 @@ def why(site: Site, request: Request, index: SearchIndex) -> Response:
     question, ident = question_of(request.query_params), request.query_params.get("id") or None
     if not question.query:
         raise QueryError("there is no query to explain: add ?q= to the address")
-    result = explanation(index, question.query, ident, question.filters, results.MOST_HITS, question.plain)
+    result = explanation(
+        index, question.query, ident, question.filters, results.MOST_HITS, question.plain
+    )
     ways, stages = result.ways(results.ROWS), results.why_stages(result)
     _note(request, ((place, title) for (_, place, title), _ in ways))
     return site.page("why.html", request, index, why=result, ways=ways, stages=stages, ident=ident)
@@ -81,7 +95,9 @@ def open_id(site: Site, request: Request, index: SearchIndex) -> Response:
 def verify(site: Site, request: Request, index: SearchIndex) -> Response:
     """The way of a citation back to its source, link by link."""
     text = parameter(request)
-    chains = [c for proofs in extra_parts("proofs") for c in proofs(site.settings, index, site.lens, text)]
+    chains = [
+        c for proofs in extra_parts("proofs") for c in proofs(site.settings, index, site.lens, text)
+    ]
     _note(request, ((citation, link.detail) for citation, links in chains for link in links))
     return site.page("verify.html", request, index, chains=chains)
 
@@ -96,12 +112,19 @@ def mail(site: Site, request: Request, index: SearchIndex) -> Response:
     _note(request, ((node["message_id"], node["subject"]) for node in thread.tree))
     _note(request, ((row["from_id"], row["subject"]) for row in backlinks))
     return site.page(
-        "mail.html", request, index, thread=thread, mail=first, around=thread.around(id_),
-        series=patches.versions(ask, first.series), backlinks=backlinks, has_files=site.shows_files(index),
+        "mail.html",
+        request,
+        index,
+        thread=thread,
+        mail=first,
+        around=thread.around(id_),
+        series=patches.versions(ask, first.series),
+        backlinks=backlinks,
+        has_files=site.shows_files(index),
         sent=files.html_of(site, index, id_, is_read=request.query_params.get("view") == "html"),
         pictures_too="?pictures=1" if request.query_params.get("pictures") == "1" else "",
         reply=mails.reply_address(first),
-    )  # fmt: skip
+    )
 
 
 def stored_text(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -129,10 +152,17 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     texts = first_words if is_tree else {of.row["message_id"]: of.row["body"] for of in page.mails}
     _note(request, texts.items())
     return site.page(
-        "thread.html", request, index, thread=page, is_tree=is_tree, first_words=first_words,
-        card=results.hit_passages(hits), has_files=site.shows_files(index), start=first,
+        "thread.html",
+        request,
+        index,
+        thread=page,
+        is_tree=is_tree,
+        first_words=first_words,
+        card=results.hit_passages(hits),
+        has_files=site.shows_files(index),
+        start=first,
         next=first + mails.PER_PAGE if first + mails.PER_PAGE < len(page.tree) else None,
-    )  # fmt: skip
+    )
 
 
 def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -142,19 +172,34 @@ def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
     text = Marked(row["text"] or "", cited_bytes(request), is_printed=is_pdf)
     _note(request, [(row["attachment_id"], row["text"])])
     of_chat = _of_chat(site, index, row["source"])
-    has_file = of_chat["has_files"] and (not of_chat["only_media"] or medium_of(row["filename"]) is not None)
+    has_file = of_chat["has_files"] and (
+        not of_chat["only_media"] or medium_of(row["filename"]) is not None
+    )
     spans = pairwise([*row["page_starts"], len(text.data)]) if has_file and is_pdf else ()
     pages = [markdown_html(text, span=span) for span in spans]
-    parts = plain_parts(text, is_diff=row["content_class"] == "patch") if row["text"] and not pages else []
+    parts = (
+        plain_parts(text, is_diff=row["content_class"] == "patch")
+        if row["text"] and not pages
+        else []
+    )
     return site.page(
-        "attachment.html", request, index, attachment=row, parts_of=parts, has_file=has_file, pages=pages
+        "attachment.html",
+        request,
+        index,
+        attachment=row,
+        parts_of=parts,
+        has_file=has_file,
+        pages=pages,
     )
 
 
 def _of_chat(site: Site, index: SearchIndex, source: str) -> dict[str, bool]:
     """Whether files of a source are shown, and whether of those only media, as of a chat with pseudonyms."""
     chats = files.source_of(site, source)
-    return {"has_files": site.shows_files(index), "only_media": chats is not None and chats.pseudonyms}
+    return {
+        "has_files": site.shows_files(index),
+        "only_media": chats is not None and chats.pseudonyms,
+    }
 
 
 def series(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -177,12 +222,17 @@ def diff(site: Site, request: Request, index: SearchIndex) -> Response:
 def document(site: Site, request: Request, index: SearchIndex) -> Response:
     """A document with its outline and the links to it."""
     has_files = site.shows_files(index)
-    page = documents.document_page(index.ask, parameter(request), cited_bytes(request), has_files=has_files)
+    page = documents.document_page(
+        index.ask, parameter(request), cited_bytes(request), has_files=has_files
+    )
     _note(request, [(page.row["doc_id"], page.row["text"]), *page.embedded])
     _note(request, ((row["from_id"], row["title"]) for row in page.backlinks))
     before, after = contents.beside(site, index, page.row["source"], page.row["doc_id"])
     _note(request, ((entry.doc_id, entry.title) for entry in (before, after) if entry))
-    opens, source = None, next((s for s in site.settings.sources if s.name == page.row["source"]), None)
+    opens, source = (
+        None,
+        next((s for s in site.settings.sources if s.name == page.row["source"]), None),
+    )
     if has_files and source and source.kind == "vault":
         path = site.settings.place(source).absolute() / page.row["path"]
         opens = f"obsidian://open?path={quote(str(path), safe='')}"
@@ -200,20 +250,28 @@ def chat(site: Site, request: Request, index: SearchIndex) -> Response:
     """A window of a chat by its days."""
     page = documents.chat_page(index.ask, parameter(request), cited_bytes(request))
     _note(request, [(page.row["doc_id"], page.row["markdown"])])
-    return site.page("chat.html", request, index, chat=page, **_of_chat(site, index, page.row["source"]))
+    return site.page(
+        "chat.html", request, index, chat=page, **_of_chat(site, index, page.row["source"])
+    )
 
 
 def person(site: Site, request: Request, index: SearchIndex) -> Response:
     """A person: addresses, mails over time, threads, partners, reviews, files."""
     page = corpus.person_page(index.ask, parameter(request))
-    for name, ident in (("threads", "thread_id"), ("reviews", "message_id"), ("files", "message_id")):
+    for name, ident in (
+        ("threads", "thread_id"),
+        ("reviews", "message_id"),
+        ("files", "message_id"),
+    ):
         _note(request, ((row[ident], row["subject"]) for row in page.lists[name]))
     return site.page("person.html", request, index, person=page)
 
 
 def quarantine(site: Site, request: Request, index: SearchIndex) -> Response:
     """The files and mails in quarantine, by reason, with examples."""
-    return site.page("quarantine.html", request, index, reasons=corpus.corpus_rows(index.ask, "quarantine"))
+    return site.page(
+        "quarantine.html", request, index, reasons=corpus.corpus_rows(index.ask, "quarantine")
+    )
 
 
 def help_page(site: Site, request: Request, index: SearchIndex | None) -> Response:

@@ -10,7 +10,12 @@ import polars as pl
 
 from dagster_project.index.files.arrays import appearing, write_gone, write_lengths, write_narrow
 from dagster_project.index.files.hit_rows import update_hit_rows
-from dagster_project.index.files.posting_arrays import FREQUENCIES, PostingArrays, frequencies, vectors_at
+from dagster_project.index.files.posting_arrays import (
+    FREQUENCIES,
+    PostingArrays,
+    frequencies,
+    vectors_at,
+)
 from dagster_project.index.files.segments import (
     chunks_in,
     first_merged,
@@ -31,7 +36,8 @@ def update_arrays(
     """Write the arrays of the version that `connection` has updated to `folder`; `before` has those of the one before.
 
     They say the same as after a full rebuild; only the place of a chunk depends on when it came. Returns the
-    numbers of the chunks that came or changed, which ascend. ValueError if they do not fit each other."""
+    numbers of the chunks that came or changed, which ascend. ValueError if they do not fit each other.
+    """
     rows = connection.execute(_NUMBERS).fetchnumpy()
     old_no, new_no, is_recounted = (rows[name] for name in ("old_no", "new_no", "is_recounted"))
     was_there = old_no >= 0
@@ -43,7 +49,9 @@ def update_arrays(
         came = np.sort(new_no[~stays])
         _write_segments(connection, aside, before, came, slots)
         # Counting the rows of the file would read for each posting whether it was deleted, all of it into memory.
-        stored = sum(int(np.load(part / "starts.npy", mmap_mode="r")[-1]) for part in segments_of(aside))
+        stored = sum(
+            int(np.load(part / "starts.npy", mmap_mode="r")[-1]) for part in segments_of(aside)
+        )
         stored -= int(np.load(aside / "gone" / "df.npy").sum())
         if stored != (count := json.loads(facts["rows"])["postings"]):
             raise ValueError(f"they have {stored:,} postings, the file {count:,}")
@@ -53,11 +61,16 @@ def update_arrays(
 
 
 def _write_segments(
-    connection: duckdb.DuckDBPyConnection, folder: Path, before: Path, came: np.ndarray, slots: np.ndarray
+    connection: duckdb.DuckDBPyConnection,
+    folder: Path,
+    before: Path,
+    came: np.ndarray,
+    slots: np.ndarray,
 ) -> None:
     """Share the segments of `before` and write one with the chunks that came, merged with the last ones if due.
 
-    `slots` has the slots before of the chunks that stay, and gets those of now."""
+    `slots` has the slots before of the chunks that stay, and gets those of now.
+    """
     segments = segments_of(before)
     edges = np.cumsum([0, *map(chunks_in, segments), len(came)])
     slots[came] = edges[-2] + np.arange(len(came), dtype=np.int32)
@@ -98,7 +111,9 @@ def _write_segment(
     write_terms(folder, terms.column("term"), terms.column("df").to_numpy())
     with PostingArrays(folder) as arrays:
         for batch in connection.execute(_ADDED).to_arrow_table().to_batches():
-            arrays.add(np.searchsorted(chunks, batch.column("chunk_no").to_numpy()), frequencies(batch))
+            arrays.add(
+                np.searchsorted(chunks, batch.column("chunk_no").to_numpy()), frequencies(batch)
+            )
     write_lengths(connection, folder, chunks)
     if (another / "vectors.npy").exists():
         dimensions = np.load(another / "vectors.npy", mmap_mode="r").shape[1]

@@ -1,7 +1,8 @@
 """The parts of a published file that search reads most, as arrays beside it that are mapped into memory.
 
 The file holds all of it; the arrays are made from it, can be deleted, and are then rebuilt. They open
-without being read, share their memory between processes, and only the pages that a query touches are loaded."""
+without being read, share their memory between processes, and only the pages that a query touches are loaded.
+"""
 
 import contextlib
 import os
@@ -61,12 +62,15 @@ def folder_of(index: Path) -> Path:
     return index.with_suffix(".arrays")
 
 
-def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[str, str]) -> SearchArrays:
+def open_arrays(
+    connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[str, str]
+) -> SearchArrays:
     """The arrays of the published file at `index`, made first where they are missing or of another version.
 
     `facts` is its manifest. Where the folder of the file cannot be written to, they are made in a
     temporary folder, which costs their making in each process. IndexUnavailableError if that fails, if they are
-    damaged, or if they cannot be read."""
+    damaged, or if they cannot be read.
+    """
     folder = folder_of(index)
     created = None
     if posting_arrays.VECTORS_IN in facts and not fits(folder, facts):
@@ -87,7 +91,9 @@ def open_arrays(connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[
         ) from error
     try:
         if created is None and (damage := next(segments.file_damages(folder), None)):
-            raise IndexUnavailableError(f"{folder} is damaged ({damage}): `weft build` makes it again")
+            raise IndexUnavailableError(
+                f"{folder} is damaged ({damage}): `weft build` makes it again"
+            )
         return created or _mapped(folder)
     except (ValueError, KeyError, EOFError, OSError) as error:
         raise _explained(error, folder) from error
@@ -125,12 +131,16 @@ def _new_arrays(
 
 
 def write_arrays(
-    connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str], started: Path | None = None
+    connection: duckdb.DuckDBPyConnection,
+    folder: Path,
+    facts: dict[str, str],
+    started: Path | None = None,
 ) -> None:
     """Write the arrays of the version that `connection` reads to `folder`, which appears whole or not at all.
 
     `started` is a folder with `PostingArrays` of it and the files of `write_chunk_rows`, if they are there; they are
-    moved."""
+    moved.
+    """
     with appearing(folder, facts) as aside:
         if started:
             for path in started.iterdir():
@@ -142,7 +152,9 @@ def write_arrays(
                 rows = executor.submit(write_chunk_rows, other, aside, int(facts["dimensions"]))
                 with posting_arrays.PostingArrays(aside / FIRST) as arrays:
                     for batch in connection.execute(_SQL("postings")).to_arrow_reader(_ROWS):
-                        arrays.add(batch.column("chunk_no").to_numpy(), posting_arrays.frequencies(batch))
+                        arrays.add(
+                            batch.column("chunk_no").to_numpy(), posting_arrays.frequencies(batch)
+                        )
                 rows.result()
         terms = connection.execute("SELECT term, df FROM terms ORDER BY term").to_arrow_table()
         segments.write_terms(aside / FIRST, terms.column("term"), terms.column("df").to_numpy())
@@ -163,7 +175,8 @@ def write_chunk_rows(connection: duckdb.DuckDBPyConnection, folder: Path, dimens
 def appearing(folder: Path, facts: dict[str, str], before: Path | None = None) -> Iterator[Path]:
     """A folder to write arrays to, which takes the place of `folder` when all is written.
 
-    It may share files with `before`, the arrays of another version."""
+    It may share files with `before`, the arrays of another version.
+    """
     aside = folder.with_name(f".{folder.name}-{os.getpid()}-{secrets.token_hex(4)}")
     aside.mkdir(parents=True)
     try:
@@ -179,7 +192,8 @@ def appearing(folder: Path, facts: dict[str, str], before: Path | None = None) -
 def write_narrow(connection: duckdb.DuckDBPyConnection, folder: Path, slots: np.ndarray) -> None:
     """Write the small arrays, of a few bytes for each chunk and id; `slots` are those of all chunks.
 
-    They are key, document, thread, class and patch of each chunk; chunks by thread; the chunks without a vector; ids."""
+    They are key, document, thread, class and patch of each chunk; chunks by thread; the chunks without a vector; ids.
+    """
     np.save(folder / "slots.npy", slots)
     absent = connection.execute(_SQL("without_vector")).fetchnumpy()
     np.save(folder / "absent.npy", absent["chunk_no"].astype(np.int64))
@@ -210,7 +224,8 @@ def fits(folder: Path, facts: dict[str, str]) -> bool:
 def damage_of_arrays(index: Path, facts: dict[str, str], *, reads_all: bool = False) -> str | None:
     """The damage of the arrays of the published file at `index`, whose manifest is `facts`; None without damage.
 
-    Only small files are read, unless it `reads_all`. OSError if one cannot be read."""
+    Only small files are read, unless it `reads_all`. OSError if one cannot be read.
+    """
     folder = folder_of(index)
     if not fits(folder, facts):
         return f"{folder.name} is missing, damaged, or of another version"
@@ -219,7 +234,10 @@ def damage_of_arrays(index: Path, facts: dict[str, str], *, reads_all: bool = Fa
 
 
 def _mapped(folder: Path) -> SearchArrays:
-    arrays = {str(path.relative_to(folder).with_suffix("")): _array(path) for path in folder.rglob("*.npy")}
+    arrays = {
+        str(path.relative_to(folder).with_suffix("")): _array(path)
+        for path in folder.rglob("*.npy")
+    }
     names = [segment.name for segment in segments.segments_of(folder)]
     slots = Slots(arrays["slots"], sum(arrays[f"{name}/lengths"].shape[1] for name in names))
     gone_terms = GoneTerms(_terms_of(arrays, "gone"), arrays["gone/df"])
@@ -229,11 +247,15 @@ def _mapped(folder: Path) -> SearchArrays:
         if f"{name}/vectors" in arrays
     ]
     parts = ("starts", "chunks", "codes", "counts", "lengths")
-    postings = [TermSegment(_terms_of(arrays, n), *(arrays[f"{n}/{part}"] for part in parts)) for n in names]
+    postings = [
+        TermSegment(_terms_of(arrays, n), *(arrays[f"{n}/{part}"] for part in parts)) for n in names
+    ]
     members = arrays["members"], arrays["member_starts"]
     return SearchArrays(
         Postings(postings, slots, gone_terms),
-        fusion.Places(arrays["document"], arrays["thread"], arrays["mails"], arrays["pages"], members),
+        fusion.Places(
+            arrays["document"], arrays["thread"], arrays["mails"], arrays["pages"], members
+        ),
         arrays["logs"],
         Patches(arrays["patch"], arrays["version"], arrays["latest"]),
         CodedVectors(vectors, slots, arrays["absent"]),
@@ -262,7 +284,9 @@ def write_gone(folder: Path, counts: pl.DataFrame) -> None:
     """Write for each term the number of gone chunks with postings in the segments: columns term and df."""
     (folder / "gone").mkdir()
     in_order = counts.sort("term")
-    segments.write_terms(folder / "gone", pa.chunked_array([in_order.get_column("term").to_arrow()]))
+    segments.write_terms(
+        folder / "gone", pa.chunked_array([in_order.get_column("term").to_arrow()])
+    )
     np.save(folder / "gone" / "df.npy", in_order.get_column("df").to_numpy())
 
 

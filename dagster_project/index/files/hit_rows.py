@@ -1,7 +1,8 @@
 """The row of a hit, and the text it is in, in SQLite files beside a published file.
 
 A table of a published file is read in thousands of rows; these cost as much as the few rows that are read. Facts that
-only hits show are JSON, which is compressed with that of the rows beside it, as a text is with its neighbours."""
+only hits show are JSON, which is compressed with that of the rows beside it, as a text is with its neighbours.
+"""
 
 from __future__ import annotations
 
@@ -61,17 +62,28 @@ _PACKS = "CREATE TABLE packs (size, data);"
 _BY_CHUNK = "CREATE UNIQUE INDEX by_chunk ON chunks (chunk_key)"
 _BY_TEXT = "CREATE UNIQUE INDEX IF NOT EXISTS by_text ON texts (key)"
 ROW_FACTS = {
-    **{name: f"c.{name}" for name in ("chunk_id", "doc_id", "chunk_kind", "source", "title", "spans")},
-    "filename": "a.filename", "breadcrumb": "n.breadcrumb", "node_start": "n.heading_start", "node_end": "n.byte_end",
+    **{
+        name: f"c.{name}"
+        for name in ("chunk_id", "doc_id", "chunk_kind", "source", "title", "spans")
+    },
+    "filename": "a.filename",
+    "breadcrumb": "n.breadcrumb",
+    "node_start": "n.heading_start",
+    "node_end": "n.byte_end",
     **{name: f"d.{name}" for name in ("list_id", "subject", "path", "from_name", "from_addr")},
-    "effective_at": "epoch_us(d.effective_at)", "thread_id": "p.thread_id", "thread_subject": "t.subject",
-    "thread_position": "p.position", "thread_size": "t.message_count", "answered_name": "w.name",
-    "answered_text": "nullif(k.context, '')", "inferred_quotes": "i.ranges",
+    "effective_at": "epoch_us(d.effective_at)",
+    "thread_id": "p.thread_id",
+    "thread_subject": "t.subject",
+    "thread_position": "p.position",
+    "thread_size": "t.message_count",
+    "answered_name": "w.name",
+    "answered_text": "nullif(k.context, '')",
+    "inferred_quotes": "i.ranges",
     "block_index": "CASE WHEN c.attachment_id IS NULL AND c.byte_start IS NOT NULL "
     "THEN len([e FOR e IN b.block_ends IF e <= c.byte_start]) END",
     "page": "CASE WHEN g.starts IS NOT NULL THEN len([s FOR s IN g.starts IF s <= c.byte_start]) END",
     "page_breaks": "[s FOR s IN g.starts IF s > c.byte_start AND s < c.byte_end]",
-}  # fmt: skip
+}
 """The expression of SQL for each fact that only hits show."""
 _SQL = SqlFile(__file__, "hit_rows.sql", facts=", ".join(ROW_FACTS.values()))
 
@@ -83,7 +95,9 @@ class HitRows:
         """`chunk_keys` has the key of each chunk by its number."""
         self.folder, self._keys, self._lock = folder, chunk_keys, threading.Lock()
         self._files = [
-            sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, check_same_thread=False)
+            sqlite3.connect(
+                f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True, check_same_thread=False
+            )
             for path in (folder / FILE, folder / LATER)
             if path.exists()
         ]
@@ -98,7 +112,8 @@ class HitRows:
         That is `chunk_no` and its columns of `schemas.SEARCH_HITS`; `title`, `text_display`, `spans`, `content_class`;
         `node_start` and `node_end` of its section; `page_breaks`, where in it pages begin; `text_key`, the key of the
         text that has its bytes. For a mail `answered_name` and `answered_text` are the author and, for a short reply,
-        words of the mail it answers, and `inferred_quotes` the bytes of unmarked quotes."""
+        words of the mail it answers, and `inferred_quotes` the bytes of unmarked quotes.
+        """
         numbers, cache = {*chunks}, self._cache
         rows = self._by_chunk(numbers - cache.keys(), "text_key", *_IN_PACK)
         rows = {number: self._with_facts(**row) for number, row in rows.items()}
@@ -107,7 +122,9 @@ class HitRows:
         # A second look reads most of the described rows.
         self._cache = cache if len(cache) <= _KNOWN_ROWS else {n: cache[n] for n in numbers}
         shown = self.shown([cache[n]["text_display"] for n in numbers])
-        return {n: cache[n] | {"text_display": text} for n, text in zip(numbers, shown, strict=True)}
+        return {
+            n: cache[n] | {"text_display": text} for n, text in zip(numbers, shown, strict=True)
+        }
 
     def places(self, chunks: Iterable[int]) -> dict[int, dict[str, Any]]:
         """The same rows with only the place of each chunk in its mail or document.
@@ -131,7 +148,9 @@ class HitRows:
         """The place of each of these chunks in its mail or document, and more columns, by its number."""
         numbers, columns = np.fromiter(chunks, dtype=np.int64, count=len(chunks)), (*_PLACE, *more)
         number_of = dict(
-            zip((self._keys[numbers] ^ _SIGN).view(np.int64).tolist(), numbers.tolist(), strict=True)
+            zip(
+                (self._keys[numbers] ^ _SIGN).view(np.int64).tolist(), numbers.tolist(), strict=True
+            )
         )
         rows = self._read(
             f"SELECT chunk_key, {', '.join(columns)} FROM chunks LEFT JOIN packs ON packs.rowid = pack WHERE chunk_key",
@@ -153,7 +172,9 @@ class HitRows:
                     rows |= {key: row for key, *row in file.execute(statement, [json.dumps(keys)])}
             return rows
         except MemoryError as error:
-            raise MemoryLimitError(f"there is not enough memory for the texts of hits ({error})") from error
+            raise MemoryLimitError(
+                f"there is not enough memory for the texts of hits ({error})"
+            ) from error
         except sqlite3.OperationalError as error:
             raise IndexUnavailableError(
                 f"the rows of hits in {self.folder} cannot be read ({error}): look at its rights and at the disk"
@@ -162,7 +183,13 @@ class HitRows:
             raise self._damaged(error) from error
 
     def _with_facts(
-        self, *, size: int | None, data: bytes | None, start: int | None, stop: int | None, **row: Any
+        self,
+        *,
+        size: int | None,
+        data: bytes | None,
+        start: int | None,
+        stop: int | None,
+        **row: Any,
     ) -> dict[str, Any]:
         """A row with its facts of a hit, by name, and its words, None if its text has them."""
         try:
@@ -215,7 +242,8 @@ def update_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path, before:
 
     They have the rows of the documents that the temporary table `changed_facts` names, and the texts of those in
     `changed_texts`. Rows of chunks that went stay until the next full rebuild. ValueError if a file that is copied
-    differs from what was written."""
+    differs from what was written.
+    """
     os.link(before / FILE, folder / FILE)
     if has_later := (before / LATER).exists():
         require_intact(before, [before / LATER])
@@ -230,7 +258,8 @@ def update_hit_rows(connection: duckdb.DuckDBPyConnection, folder: Path, before:
 def _open(path: Path) -> sqlite3.Connection:
     """A file of a folder that is not in its place yet, so that no journal is needed.
 
-    Its pages have 8 KiB: of 16, packs leave a fifth of the file empty."""
+    Its pages have 8 KiB: of 16, packs leave a fifth of the file empty.
+    """
     file = sqlite3.connect(path, isolation_level=None)
     file.executescript("PRAGMA page_size = 8192; PRAGMA journal_mode = OFF;")
     file.executescript("PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;")
@@ -240,7 +269,9 @@ def _open(path: Path) -> sqlite3.Connection:
 def _all_documents(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
     """The name of a table of documents, group after group: joined at once, all would not fit in memory."""
     connection.execute(_SQL("documents_with_chunks", at_once=str(_CHUNKS_AT_ONCE)))
-    parts = connection.execute("SELECT DISTINCT part FROM documents_with_chunks ORDER BY part").fetchall()
+    parts = connection.execute(
+        "SELECT DISTINCT part FROM documents_with_chunks ORDER BY part"
+    ).fetchall()
     for (part,) in parts:
         connection.execute(_SQL("written_documents", part=str(part)))
         yield "written_documents"
@@ -248,13 +279,17 @@ def _all_documents(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
         connection.execute(f"DROP TABLE IF EXISTS {table}")
 
 
-def _write(connection: duckdb.DuckDBPyConnection, file: sqlite3.Connection, facts: str, texts: str) -> None:
+def _write(
+    connection: duckdb.DuckDBPyConnection, file: sqlite3.Connection, facts: str, texts: str
+) -> None:
     """Write the rows of the documents that the table `facts` names, and the texts of those in `texts`."""
     file.execute("BEGIN")
     for key, text in _batches(connection, _SQL("texts", documents=texts)):
         _insert(file, "texts", [key, *_packed(file, text, _TEXT_BYTES)])
     file.execute(_BY_TEXT)
-    for *columns, keys, first, end, words, row in _batches(connection, _SQL("chunks", documents=facts)):
+    for *columns, keys, first, end, words, row in _batches(
+        connection, _SQL("chunks", documents=facts)
+    ):
         stored = _short_texts(file, {*keys})
         rows: list[bytes | None] = []
         for key, start, stop, word, facts_of_row in zip(keys, first, end, words, row, strict=True):
@@ -284,7 +319,9 @@ def _unpacked(size: int | None, data: bytes | None) -> bytes:
     return _CODEC.decompress(data, size, asbytes=True) if size else b""
 
 
-def _packed(file: sqlite3.Connection, texts: list[bytes | None], most: int) -> list[list[int | None]]:
+def _packed(
+    file: sqlite3.Connection, texts: list[bytes | None], most: int
+) -> list[list[int | None]]:
     """Write texts in packs of at most `most` bytes, or of one text: the pack of each, and where in it it starts and ends."""
     (first,) = file.execute("SELECT coalesce(max(rowid), 0) + 1 FROM packs").fetchone()
     packs, rows = [b""], []
@@ -293,8 +330,12 @@ def _packed(file: sqlite3.Connection, texts: list[bytes | None], most: int) -> l
             packs.append(b"")
         start = len(packs[-1])
         packs[-1] += text or b""
-        rows.append((None, None, None) if text is None else (first + len(packs) - 1, start, len(packs[-1])))
-    _insert(file, "packs", [[*map(len, packs)], [_CODEC.compress(pack, asbytes=True) for pack in packs]])
+        rows.append(
+            (None, None, None) if text is None else (first + len(packs) - 1, start, len(packs[-1]))
+        )
+    _insert(
+        file, "packs", [[*map(len, packs)], [_CODEC.compress(pack, asbytes=True) for pack in packs]]
+    )
     return [[row[column] for row in rows] for column in range(3)]
 
 

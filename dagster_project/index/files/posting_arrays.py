@@ -37,7 +37,11 @@ class WrittenArray(AbstractContextManager["WrittenArray"]):
     def _write_head(self) -> None:
         """The head of the file, whose length does not depend on the number of rows."""
         shape = (self.count, *self.row)
-        head = {"descr": np.lib.format.dtype_to_descr(self.type), "fortran_order": False, "shape": shape}
+        head = {
+            "descr": np.lib.format.dtype_to_descr(self.type),
+            "fortran_order": False,
+            "shape": shape,
+        }
         np.lib.format.write_array_header_1_0(self.file, head)
 
     def add(self, rows: np.ndarray) -> None:
@@ -50,7 +54,8 @@ class PostingArrays(AbstractContextManager["PostingArrays"]):
     """Chunk numbers of all postings by term, their codes, and the frequencies per field of each code.
 
     Few thousand combinations of frequencies occur in millions of postings, so a posting is a chunk and
-    the number of a combination, in the order of their bytes."""
+    the number of a combination, in the order of their bytes.
+    """
 
     def __init__(self, folder: Path):
         self.folder = folder

@@ -81,12 +81,16 @@ def read_terms(folder: Path) -> pl.Series:
     """The terms that `write_terms` wrote."""
     data, ends = (np.load(folder / f"{name}.npy") for name in ("term_bytes", "term_ends"))
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
-    return pl.Series("term", pa.Array.from_buffers(pa.large_string(), len(ends) - 1, buffers), pl.String)
+    return pl.Series(
+        "term", pa.Array.from_buffers(pa.large_string(), len(ends) - 1, buffers), pl.String
+    )
 
 
 def postings_of(folder: Path, chunks: np.ndarray) -> pl.DataFrame:
     """The postings of some chunks of a version, by number: columns term, chunk_no and the frequencies."""
-    columns = {"term": pl.String, "chunk_no": pl.Int32} | {f"{field}_tf": pl.UInt16 for field in bm25.FIELDS}
+    columns = {"term": pl.String, "chunk_no": pl.Int32} | {
+        f"{field}_tf": pl.UInt16 for field in bm25.FIELDS
+    }
     parts, first = [pl.DataFrame(schema=columns)], 0
     slots = np.load(folder / "slots.npy")[chunks]
     for segment in segments_of(folder):
@@ -98,7 +102,9 @@ def postings_of(folder: Path, chunks: np.ndarray) -> pl.DataFrame:
         rows = np.flatnonzero(number[postings.chunks] >= 0)
         terms = postings.terms.gather(np.searchsorted(postings.starts, rows, side="right") - 1)
         frequencies = postings.counts[postings.codes[rows]].T[: len(bm25.FIELDS)]
-        values = dict(zip(columns, (terms, number[postings.chunks[rows]], *frequencies), strict=True))
+        values = dict(
+            zip(columns, (terms, number[postings.chunks[rows]], *frequencies), strict=True)
+        )
         parts.append(pl.DataFrame(values, schema=columns))
     return pl.concat(parts)
 
@@ -114,10 +120,12 @@ def first_merged(sizes: Sequence[int]) -> int:
 def merge(segments: Sequence[Path], stays: Sequence[np.ndarray], merged: Path) -> pl.DataFrame:
     """Write the chunks of some segments that stay, one segment after the other, as one.
 
-    Returns the terms of the chunks that do not stay, and of how many each was: columns term and df."""
+    Returns the terms of the chunks that do not stay, and of how many each was: columns term and df.
+    """
     merged.mkdir()
     lengths = [
-        np.load(s / "lengths.npy", mmap_mode="r")[:, rows] for s, rows in zip(segments, stays, strict=True)
+        np.load(s / "lengths.npy", mmap_mode="r")[:, rows]
+        for s, rows in zip(segments, stays, strict=True)
     ]
     np.save(merged / "lengths.npy", np.concatenate(lengths, axis=1))
     if (segments[0] / "vectors.npy").exists():
@@ -152,10 +160,16 @@ class _Stored:
     def rows(self, low: int, high: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """How many postings each term from `low` to `high` has, their chunks, and their frequencies by field."""
         part = slice(int(self.starts[low]), int(self.starts[high]))
-        return np.diff(self.starts[low : high + 1]), self.chunks[part], self.counts[self.codes[part]]
+        return (
+            np.diff(self.starts[low : high + 1]),
+            self.chunks[part],
+            self.counts[self.codes[part]],
+        )
 
 
-def _merge_postings(stored: Sequence[_Stored], stays: Sequence[np.ndarray], merged: Path) -> pl.DataFrame:
+def _merge_postings(
+    stored: Sequence[_Stored], stays: Sequence[np.ndarray], merged: Path
+) -> pl.DataFrame:
     terms, numbers = term_numbers([segment.terms for segment in stored])
     before, after = np.zeros((2, len(terms)), dtype=np.int64)
     with PostingArrays(merged) as arrays:
@@ -171,7 +185,10 @@ def _merge_postings(stored: Sequence[_Stored], stays: Sequence[np.ndarray], merg
 
 
 def _of_range(
-    part: Range, stored: Sequence[_Stored], numbers: Sequence[np.ndarray], stays: Sequence[np.ndarray]
+    part: Range,
+    stored: Sequence[_Stored],
+    numbers: Sequence[np.ndarray],
+    stays: Sequence[np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The postings of a range of terms, segment by segment: term, whether the chunk stays, its number, frequencies."""
     columns, first = [], 0
@@ -180,7 +197,9 @@ def _of_range(
         places = first + np.cumsum(rows, dtype=np.int32) - np.int32(1)
         columns.append((np.repeat(own[low:high], sizes), rows[chunks], places[chunks], counts))
         first += int(np.count_nonzero(rows))
-    term, is_there, chunk, counts = (np.concatenate(column) for column in zip(*columns, strict=True))
+    term, is_there, chunk, counts = (
+        np.concatenate(column) for column in zip(*columns, strict=True)
+    )
     return term, is_there, chunk, counts
 
 
@@ -193,7 +212,8 @@ _BLOCK = 1 << 20
 def write_facts(folder: Path, identity: Mapping[str, str], before: Path | None) -> None:
     """Write the identity of a complete folder and the checksums of its files; all of it is durable when the call returns.
 
-    `before` is the folder of another version, with which it may share files."""
+    `before` is the folder of another version, with which it may share files.
+    """
     previous = _files(before) if before else {}
     files, new = {}, []
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
@@ -220,7 +240,8 @@ def facts_of(folder: Path) -> dict[str, Any]:
 def file_damages(folder: Path, *, reads_all: bool = False) -> Iterator[str]:
     """Each file of a folder that is missing, or of another size or content than was written, with the reason.
 
-    Only the smallest files are read, unless it `reads_all`. OSError if one cannot be read."""
+    Only the smallest files are read, unless it `reads_all`. OSError if one cannot be read.
+    """
     budget = _CHECKED_AT_ONCE
     for name, (size, checksum) in sorted(_files(folder).items(), key=lambda file: file[1][0]):
         path = folder / name

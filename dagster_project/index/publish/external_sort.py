@@ -43,7 +43,8 @@ class PostingFiles:
     def add(self, file: Path, chunks: pa.Table, restated: pa.Array) -> None:
         """Add those rows of a stored `terms` table that belong to `chunks` (chunk_id, chunk_no).
 
-        Text and quote of the chunks `restated` are left out."""
+        Text and quote of the chunks `restated` are left out.
+        """
         chunk_ids = chunks.column("chunk_id").combine_chunks()
         numbers = chunks.column("chunk_no").to_numpy()
         for table in _stored_terms(file):
@@ -60,16 +61,24 @@ class PostingFiles:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All postings in order of term and chunk: term_id, chunk_no and the frequency in each field."""
         yield posting_runs.no_postings()
-        parts = posting_runs.ranges(len(self._names), self._numbers, [run.starts for run in self._runs])
+        parts = posting_runs.ranges(
+            len(self._names), self._numbers, [run.starts for run in self._runs]
+        )
         for batch in ordered_map(self._of_range, parts, _MOST_AT_ONCE):
-            self._frequencies += np.bincount(batch.column("term_id").to_numpy(), minlength=len(self._names))
+            self._frequencies += np.bincount(
+                batch.column("term_id").to_numpy(), minlength=len(self._names)
+            )
             yield batch
 
     def terms(self) -> pa.Table:
         """Columns term_id, term and df (chunks that hold it) of all terms, once the postings were taken."""
         numbers = np.arange(len(self._names), dtype=np.int32)
         return pa.table(
-            {"term_id": numbers, "term": self._names.to_arrow(), "df": self._frequencies.astype(np.int32)}
+            {
+                "term_id": numbers,
+                "term": self._names.to_arrow(),
+                "df": self._frequencies.astype(np.int32),
+            }
         )
 
     def chunk_lengths(self) -> pa.Table:

@@ -15,13 +15,24 @@ import pyarrow as pa
 
 from assets.partitions import CHUNKS_OF, IN_PARTS
 from dagster_project.extras.registry import published_tables
-from dagster_project.index.files.arrays import FIRST, folder_of, row_count, write_arrays, write_chunk_rows
+from dagster_project.index.files.arrays import (
+    FIRST,
+    folder_of,
+    row_count,
+    write_arrays,
+    write_chunk_rows,
+)
 from dagster_project.index.files.posting_arrays import PostingArrays, frequencies
 from dagster_project.index.publish import macro_sql, table_sql, vector_index
 from dagster_project.index.publish.external_sort import PostingFiles, keyed
 from dagster_project.index.publish.lake_views import LakeViews
 from dagster_project.index.publish.table_sql import BUILD, RULES_SQL
-from dagster_project.index.publish.version_inputs import LAKE_WIDE, TABLES_OF_TYPE, Published, VersionInputs
+from dagster_project.index.publish.version_inputs import (
+    LAKE_WIDE,
+    TABLES_OF_TYPE,
+    Published,
+    VersionInputs,
+)
 from dagster_project.index.publish.versions import LAYOUT
 from dagster_project.system.long_work import give_memory_back, ordered_map, other_thread
 from dagster_project.system.sql_files import literal
@@ -58,7 +69,12 @@ class IndexBuild:
 
     def __init__(self, inputs: VersionInputs, file: Path, previous: Path | None = None):
         """`previous` is the current version, for the times that it alone knows."""
-        self.inputs, self.settings, self.file, self.previous = inputs, inputs.settings, file, previous
+        self.inputs, self.settings, self.file, self.previous = (
+            inputs,
+            inputs.settings,
+            file,
+            previous,
+        )
         self.lake, self.hashes, self.partitions = inputs.lake, inputs.hashes, inputs.partitions
         self.views = LakeViews(inputs.lake, texts_stay=self.texts_stay)
         self.phases = inputs.phases
@@ -70,7 +86,9 @@ class IndexBuild:
             self._view_lake()
             changed = self._fill()
             for table, prefix in (("messages", "from_"), ("trailers", "")):
-                connection.execute(BUILD("persons", table=table, addr=f"{prefix}addr", name=f"{prefix}name"))
+                connection.execute(
+                    BUILD("persons", table=table, addr=f"{prefix}addr", name=f"{prefix}name")
+                )
             connection.execute(BUILD("participant_counts"))
             self.phases.begin("publish_vectors")
             rows = self._manifest(self._index_vectors())
@@ -86,7 +104,8 @@ class IndexBuild:
             connection.commit()
             connection.execute("CHECKPOINT")
             change_tables = {
-                name: connection.execute(f"FROM {name}").to_arrow_table() for name in self._change_tables
+                name: connection.execute(f"FROM {name}").to_arrow_table()
+                for name in self._change_tables
             }
         # Opening the file again frees the memory of deleted rows, kilobytes for each two thousand of them.
         with self._open(_READING_LIMIT, read_only=True) as connection:
@@ -96,7 +115,14 @@ class IndexBuild:
             self._write_arrays()
         version, count = self.inputs.facts["version"], len(changed)
         return Published(
-            version, self.file, True, len(self.partitions), count, self._is_update, rows, self._unusable
+            version,
+            self.file,
+            True,
+            len(self.partitions),
+            count,
+            self._is_update,
+            rows,
+            self._unusable,
         )
 
     texts_stay = False  # in the lake, to which the file refers
@@ -113,8 +139,13 @@ class IndexBuild:
     """Temporary tables that say which rows of the arrays change."""
 
     @contextlib.contextmanager
-    def _open(self, memory_limit: str, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-        config: dict[str, Any] = {"memory_limit": memory_limit, "temp_directory": f"{self.file}.tmp"}
+    def _open(
+        self, memory_limit: str, *, read_only: bool = False
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        config: dict[str, Any] = {
+            "memory_limit": memory_limit,
+            "temp_directory": f"{self.file}.tmp",
+        }
         if self._threads:
             config["threads"] = self._threads
         place = self.file if read_only else ":memory:"
@@ -153,10 +184,14 @@ class IndexBuild:
         (self._arrays / FIRST).mkdir(parents=True)
         # While DuckDB writes tables, this thread sorts the lake's terms; while it inserts postings, the other reads tables.
         self.phases.begin("publish_terms")
-        with other_thread(self.connection, ("USE built", _SESSION, *self.views.statements)) as start:
+        with other_thread(
+            self.connection, ("USE built", _SESSION, *self.views.statements)
+        ) as start:
             tables = start(self._create_tables)
             files = self._posting_files()
-            forms = self._forms_in(self.connection, f"{table_sql.TEXT_SQL} ({BUILD('rows_of_chunks')})")
+            forms = self._forms_in(
+                self.connection, f"{table_sql.TEXT_SQL} ({BUILD('rows_of_chunks')})"
+            )
             self.phases.begin("publish_tables")
             tables.result()
             self.phases.step(
@@ -195,17 +230,29 @@ class IndexBuild:
         connection.execute(f"CREATE TABLE embeddings AS {self._embedded('lake_embeddings')}")
         connection.execute(BUILD("refusals"))
 
-    def _write_chunk_rows(self, connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
+    def _write_chunk_rows(
+        self, connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int
+    ) -> None:
         """Write the arrays that need no inverted index."""
         write_chunk_rows(connection, folder, dimensions)
 
     def _posting_files(self) -> PostingFiles:
         """The terms of all chunks, sorted in files beside this one."""
         run = self.connection.execute
-        files = PostingFiles(self.file.with_suffix(".postings"), row_count(self.connection, "numbered"))
-        restated = run(f"{BUILD('restated')} ORDER BY chunk_id").to_arrow_table()["chunk_id"].combine_chunks()
+        files = PostingFiles(
+            self.file.with_suffix(".postings"), row_count(self.connection, "numbered")
+        )
+        restated = (
+            run(f"{BUILD('restated')} ORDER BY chunk_id")
+            .to_arrow_table()["chunk_id"]
+            .combine_chunks()
+        )
         for partition in sorted(self.partitions):
-            (table,) = (t for t in TABLES_OF_TYPE[self.partitions[partition]] if TERMS is self.lake.tables[t])
+            (table,) = (
+                t
+                for t in TABLES_OF_TYPE[self.partitions[partition]]
+                if TERMS is self.lake.tables[t]
+            )
             chunks = run(BUILD("chunks_of_partition"), [partition]).to_arrow_table()
             files.add(self.lake.local(table, partition), chunks, restated)
             self.phases.step("publish_terms", chunks.num_rows)
@@ -236,7 +283,8 @@ class IndexBuild:
     def _store_postings(self, batch: pa.RecordBatch, keys: np.ndarray, *, is_first: bool) -> None:
         """Store some postings; the first create the table.
 
-        They are stored by chunk: the keys of a term's chunks, of 8 bytes in no order, were two thirds of the table."""
+        They are stored by chunk: the keys of a term's chunks, of 8 bytes in no order, were two thirds of the table.
+        """
         order = np.argsort(batch.column("chunk_no").to_numpy(), kind="stable")
         rows = pa.Table.from_batches([keyed(batch.take(pa.array(order)), keys)])
         if is_first:
@@ -284,7 +332,9 @@ class IndexBuild:
         if self.previous:
             with self._registered("seen_before", self._of_previous(BUILD("first_seen_before"))):
                 self.connection.execute(BUILD("first_seen"))
-        self.connection.execute("UPDATE quarantine SET first_seen = ? WHERE first_seen IS NULL", [self.now])
+        self.connection.execute(
+            "UPDATE quarantine SET first_seen = ? WHERE first_seen IS NULL", [self.now]
+        )
 
     def _of_previous(self, statement: str, *values: object) -> pa.Table:
         """Times that only the previous version knows, which is the one in `file` or a later one."""
@@ -302,7 +352,9 @@ class IndexBuild:
     def _stored_readiness(self) -> None:
         """Create the view `lake_readiness` of the stored rows, for when no previous version can be used."""
         stored = self.lake.footer("readiness") is not None
-        self.views.of_partitions(self.connection, "lake_readiness", "readiness", [None] if stored else [])
+        self.views.of_partitions(
+            self.connection, "lake_readiness", "readiness", [None] if stored else []
+        )
 
     def _stage_times(self, changed: Sequence[str]) -> pa.Table:
         """The columns of `_STAGES` for each partition."""
@@ -339,7 +391,9 @@ class IndexBuild:
 
     def _embedded(self, vectors: str) -> str:
         """The statement that selects the vectors of `embedded_texts` from a view."""
-        return BUILD("embedded", dimensions=str(self.settings.embedding.dimensions), vectors=vectors)
+        return BUILD(
+            "embedded", dimensions=str(self.settings.embedding.dimensions), vectors=vectors
+        )
 
     def _index_vectors(self) -> dict[str, str]:
         """Make the HNSW index unless the vectors are too many; returns its entries of the manifest."""
@@ -350,7 +404,9 @@ class IndexBuild:
 
     def _manifest(self, of_vectors: Mapping[str, str]) -> dict[str, int]:
         tables = self.connection.execute(BUILD("tables")).fetchall()
-        rows = {name: row_count(self.connection, name) for (name,) in sorted(tables)} | self._further_rows()
+        rows = {
+            name: row_count(self.connection, name) for (name,) in sorted(tables)
+        } | self._further_rows()
         self.facts = {
             **self.inputs.facts,
             "layout_version": LAYOUT,
@@ -364,7 +420,9 @@ class IndexBuild:
             **self._further_facts(),
         }
         self.connection.execute("CREATE OR REPLACE TABLE manifest (key VARCHAR, value VARCHAR)")
-        self.connection.executemany("INSERT INTO manifest VALUES (?, ?)", sorted(self.facts.items()))
+        self.connection.executemany(
+            "INSERT INTO manifest VALUES (?, ?)", sorted(self.facts.items())
+        )
         return rows
 
     def _further_rows(self) -> dict[str, int]:
@@ -387,7 +445,9 @@ class IndexBuild:
                     f"nothing was published: chunks {twins[0]} and {twins[1]} have the same number in the inverted index, "
                     "the first 16 digits of their ids; change a word of one of the two texts, or exclude its file"
                 )
-            raise CheckFailedError(f"nothing was published: {broken} rows break the rule that {rule}")
+            raise CheckFailedError(
+                f"nothing was published: {broken} rows break the rule that {rule}"
+            )
 
     def _write_arrays(self) -> None:
         write_arrays(self.connection, folder_of(self.file), self.facts, self._arrays)

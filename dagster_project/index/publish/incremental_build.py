@@ -19,13 +19,29 @@ from dagster_project.system.long_work import MANY_BYTES
 from dagster_project.system.sql_files import identifiers
 
 _KEYS = {
-    "memberships": "message_id", "threads": "thread_id", "thread_tree": "message_id", "people": "addr",
-    "patch_series": "message_id", "corpus_measures": "list_id", "inferred_quotes": "message_id",
-    "chunk_context": "chunk_id", "links": "from_id", **{name: t.key[0] for name, t in table_sql.ADDED.items()},
-    "messages": "message_id", "attachments": "message_id", "blocks": "message_id", "trailers": "message_id",
-    "documents": "doc_id", "nodes": "doc_id", "conversations": "conversation_id", "conversation_windows": "doc_id",
-    "exclusions": "doc_id", "quarantine": "place", "chunks": "chunk_id", "readiness": "doc_id",
-}  # fmt: skip
+    "memberships": "message_id",
+    "threads": "thread_id",
+    "thread_tree": "message_id",
+    "people": "addr",
+    "patch_series": "message_id",
+    "corpus_measures": "list_id",
+    "inferred_quotes": "message_id",
+    "chunk_context": "chunk_id",
+    "links": "from_id",
+    **{name: t.key[0] for name, t in table_sql.ADDED.items()},
+    "messages": "message_id",
+    "attachments": "message_id",
+    "blocks": "message_id",
+    "trailers": "message_id",
+    "documents": "doc_id",
+    "nodes": "doc_id",
+    "conversations": "conversation_id",
+    "conversation_windows": "doc_id",
+    "exclusions": "doc_id",
+    "quarantine": "place",
+    "chunks": "chunk_id",
+    "readiness": "doc_id",
+}
 """The column, without nulls, by which rows are compared: all rows of a table with the same value are replaced together."""
 _TEXTS = BUILD("texts", texts_of=table_sql.TEXT_SQL)
 """The statement that selects the words of chunks that differ."""
@@ -53,8 +69,14 @@ class IndexUpdate(IndexBuild):
     _memory_limit = "3GB"
     """More than in a full rebuild: scattered deletions cannot be spilled."""
     _change_tables: tuple[str, ...] = (
-        "numbers", "recounted", "came_to_terms", "gone_from_terms", "added", "changed_facts", "changed_texts",
-    )  # fmt: skip
+        "numbers",
+        "recounted",
+        "came_to_terms",
+        "gone_from_terms",
+        "added",
+        "changed_facts",
+        "changed_texts",
+    )
 
     def __init__(self, inputs: VersionInputs, file: Path, previous: Path):
         super().__init__(inputs, file, previous)
@@ -92,7 +114,9 @@ class IndexUpdate(IndexBuild):
         self._remove_postings()
         run(BUILD("changed_terms"))
         self._add_postings()
-        added, removed = (self._forms_in(self.connection, texts) for texts in (_TEXTS, "FROM texts_before"))
+        added, removed = (
+            self._forms_in(self.connection, texts) for texts in (_TEXTS, "FROM texts_before")
+        )
         with self._registered("added_forms", added), self._registered("removed_forms", removed):
             run(BUILD("changed_forms"))
         self.phases.begin("publish_vectors")
@@ -140,7 +164,9 @@ class IndexUpdate(IndexBuild):
     def _run(self, statement: str, table: str, scope: str) -> None:
         own = table_sql.own_columns(table)
         columns = identifiers(name for name in self._columns_of_tables[table] if name not in own)
-        self.connection.execute(BUILD(statement, table=table, key=_KEYS[table], columns=columns, scope=scope))
+        self.connection.execute(
+            BUILD(statement, table=table, key=_KEYS[table], columns=columns, scope=scope)
+        )
 
     @cached_property
     def _columns_of_tables(self) -> dict[str, list[str]]:
@@ -154,7 +180,10 @@ class IndexUpdate(IndexBuild):
         run(BUILD("readiness_scope"))
         partitions = [partition for (partition,) in run("FROM scope").fetchall()]
         rows_before = self._of_previous(BUILD("published_readiness"), partitions)
-        scope, before = BUILD("in_scope"), f"{BUILD('stored_readiness')} UNION ALL FROM published_before"
+        scope, before = (
+            BUILD("in_scope"),
+            f"{BUILD('stored_readiness')} UNION ALL FROM published_before",
+        )
         with (
             self._registered("stage_times", self._stage_times(changed)),
             self._registered("published_before", rows_before),

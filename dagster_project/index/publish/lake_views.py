@@ -26,7 +26,11 @@ class LakeViews:
         self.statements: list[str] = []
 
     def of_partitions(
-        self, connection: duckdb.DuckDBPyConnection, view: str, table: str, partitions: Sequence[str | None]
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        view: str,
+        table: str,
+        partitions: Sequence[str | None],
     ) -> None:
         """Create a view over the stored files of a table; those of partitions get the column `partition`."""
         declared = self.lake.tables[table]
@@ -36,7 +40,9 @@ class LakeViews:
             f"FROM read_parquet({literal(self.lake.verified(table, p))})"
             for p in partitions
         ]
-        no_rows = f"SELECT {nulls(declared)}{', NULL::VARCHAR AS partition' if adds else ''} LIMIT 0"
+        no_rows = (
+            f"SELECT {nulls(declared)}{', NULL::VARCHAR AS partition' if adds else ''} LIMIT 0"
+        )
         self._create(connection, view, " UNION ALL ".join(selects) or no_rows)
 
     def _columns(self, table: str, partition: str | None) -> str:
@@ -44,7 +50,12 @@ class LakeViews:
         published = REGISTRY[table].published if table in REGISTRY else ""
         names = self.lake.tables[table].names
         return ", ".join(
-            referring(published or "" if self.texts_stay and partition else "", table, partition or "", names)
+            referring(
+                published or "" if self.texts_stay and partition else "",
+                table,
+                partition or "",
+                names,
+            )
         )
 
     def of_parts(
@@ -58,7 +69,8 @@ class LakeViews:
     ) -> None:
         """Create a view over some parts of a table, with the column `part`; their content is verified.
 
-        It is a single scan: of several scans, each would keep its read buffers until the last one ends."""
+        It is a single scan: of several scans, each would keep its read buffers until the last one ends.
+        """
         declared = self.lake.tables[table]
         names = identifiers(declared.names)
         rows = f"SELECT {nulls(declared)}, NULL::VARCHAR AS part LIMIT 0"
@@ -88,7 +100,8 @@ def lake_file(lake: ParquetLake, folder: Path) -> Path:
     """The file in `folder`, with a view for each stored table of the lake, by its name there; it holds no rows.
 
     Views of partitions have the column `partition`. A view reads the files that are there when it is asked. The file is
-    written again where a table came or went, unless it may not be written. LakeDamageError if a part is missing."""
+    written again where a table came or went, unless it may not be written. LakeDamageError if a part is missing.
+    """
     file = folder / _NAME
     with lake.one_look():
         views = _views(lake)
@@ -123,7 +136,11 @@ def _has(file: Path, views: Mapping[str, str]) -> bool:
 def see(connection: duckdb.DuckDBPyConnection, lake: ParquetLake) -> None:
     """Let a connection read the files of a lake on an object store, each list and file asked for once."""
     if not is_local(lake.base):
-        own = {"use_listings_cache": True, "skip_instance_cache": True, "default_block_size": _READ_AHEAD}
+        own = {
+            "use_listings_cache": True,
+            "skip_instance_cache": True,
+            "default_block_size": _READ_AHEAD,
+        }
         options = {**lake.base.storage_options, **own}
         connection.register_filesystem(fsspec.filesystem(lake.base.protocol, **options))
 

@@ -13,7 +13,9 @@ from transforms.retrieval import bm25
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
-_TABLE_NAMES = "SELECT table_name FROM information_schema.tables WHERE table_catalog = current_database()"
+_TABLE_NAMES = (
+    "SELECT table_name FROM information_schema.tables WHERE table_catalog = current_database()"
+)
 # DuckDB looks for the tables of a macro in the database in use, not in the macro's own. A database in memory holds none:
 # there the file is attached, as `weft` unless the caller names another.
 _CATALOG = "coalesce(catalog || '.', if(current_database() = 'memory', 'weft.', ''))"
@@ -21,7 +23,9 @@ _COMMENTS = (
     "SELECT table_name, '', comment FROM duckdb_tables() UNION ALL "
     "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE NOT internal"
 )
-_ATTACHED = " If the file is attached under another name than `weft`, such as mail, add catalog := 'mail'."
+_ATTACHED = (
+    " If the file is attached under another name than `weft`, such as mail, add catalog := 'mail'."
+)
 MACROS = SqlFile(__file__, "macros.sql", attached=_ATTACHED)
 
 
@@ -64,17 +68,25 @@ def _search_text(search: SearchSettings, term_settings: TermSettings) -> dict[st
     for hump in terms.HUMPS:
         humps = f"regexp_replace({humps}, {literal(hump)}, '\\1_\\2', 'g')"
     return {
-        "weights": ", ".join(f"{field}_weight := {_double(weight)}" for field, weight in weights.items()),
-        "k_one": _double(bm25.K1), "b": _double(bm25.B),
+        "weights": ", ".join(
+            f"{field}_weight := {_double(weight)}" for field, weight in weights.items()
+        ),
+        "k_one": _double(bm25.K1),
+        "b": _double(bm25.B),
         "frequency": " + ".join(f"{field}_weight * p.{field}_tf" for field in weights),
         "length": " + ".join(f"{field}_weight * l.{field}_length" for field in weights),
         "mean": " + ".join(f"{field}_weight * avg(l.{field}_length)" for field in weights),
         "all_lengths": " + ".join(f"l.{field}_length" for field in weights),
         "stop": ", ".join(map(literal, terms.stems(list(search.stopwords), term_settings))),
-        "cut": str(terms.MAX_TERM_CHARS), "part_chars": str(terms.PART_CHARS), "humps": humps,
-        "unspaced": UNSPACED, "word": terms.WORD, "compound": terms.COMPOUND,
-        "diff_prefix": terms.DIFF_PREFIX, "host": terms.HOST,
-    }  # fmt: skip
+        "cut": str(terms.MAX_TERM_CHARS),
+        "part_chars": str(terms.PART_CHARS),
+        "humps": humps,
+        "unspaced": UNSPACED,
+        "word": terms.WORD,
+        "compound": terms.COMPOUND,
+        "diff_prefix": terms.DIFF_PREFIX,
+        "host": terms.HOST,
+    }
 
 
 def _double(value: float) -> str:

@@ -135,7 +135,9 @@ class DagsterHistory:
 def _history(instance: dg.DagsterInstance) -> Iterator[tuple[datetime, str, float]]:
     """Time, name and value of the figures that the report draws over time."""
     for asset, names in _SHOWN.items():
-        for record in instance.fetch_materializations(dg.AssetKey(asset), limit=_MATERIALIZATIONS).records:
+        for record in instance.fetch_materializations(
+            dg.AssetKey(asset), limit=_MATERIALIZATIONS
+        ).records:
             materialization = record.asset_materialization
             metadata = materialization.metadata if materialization else {}
             for name in names:

@@ -36,7 +36,9 @@ class PartitionPublisher:
         start = time.perf_counter()
         lake, current = self.publisher.lake, self.sources.discover()
         with lake.one_look():
-            stored = {p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])}
+            stored = {
+                p for source_type in SOURCE_TYPES for p in lake.partitions(source_type.tables[0])
+            }
         for key in sorted(stored - {s.key for s in current}):
             lake.remove(key)
         there = self.publisher.published_partitions()
@@ -54,15 +56,24 @@ class PartitionPublisher:
         search = self.publisher.settings.search
         rows = json.loads(facts["rows"])
         return {
-            "mails": rows["messages"], "documents": rows["documents"], "turns": rows["conversations"],
-            "chunks": rows["chunks"], "changed_partitions": done.changed,
-            "seconds": round(time.perf_counter() - start, 3), "index_bytes": done.path.stat().st_size,
-            "lag_p95_seconds": round(lag or 0.0, 3), "version": done.version, "path": str(done.path),
-            "new_version": done.is_new, "partitions": done.partitions, "built_on_previous": done.reused,
+            "mails": rows["messages"],
+            "documents": rows["documents"],
+            "turns": rows["conversations"],
+            "chunks": rows["chunks"],
+            "changed_partitions": done.changed,
+            "seconds": round(time.perf_counter() - start, 3),
+            "index_bytes": done.path.stat().st_size,
+            "lag_p95_seconds": round(lag or 0.0, 3),
+            "version": done.version,
+            "path": str(done.path),
+            "new_version": done.is_new,
+            "partitions": done.partitions,
+            "built_on_previous": done.reused,
             **({"previous_version_unusable": done.unusable} if done.unusable else {}),
-            "vector_search": search.vector_path(rows["chunks"], has_index=has_index), **done.mirrored,
+            "vector_search": search.vector_path(rows["chunks"], has_index=has_index),
+            **done.mirrored,
             **{f"rows_{name}": count for name, count in done.rows.items()},
-        }  # fmt: skip
+        }
 
     def vector_index(self) -> Mapping[str, Any]:
         """The facts of the index of vectors in the current version, and how well it finds."""

@@ -59,7 +59,8 @@ _MUCH_KILOBYTES = 1 << 20
 class Mirror(Protocol):
     """Sends each publish to the service that ranks, and builds the files whose vectors the service has.
 
-    `layout` are the texts by which the layout of these files differs from that of others."""
+    `layout` are the texts by which the layout of these files differs from that of others.
+    """
 
     full_build: type[IndexBuild]
     update: type[IndexUpdate]
@@ -71,7 +72,8 @@ class Mirror(Protocol):
     def state_of(self, published: Path) -> str | None:
         """The state of a published file at the service, in words; None if nothing says that it has it.
 
-        IndexUnavailableError if it lacks some of it."""
+        IndexUnavailableError if it lacks some of it.
+        """
 
     def holds(self, published: Path) -> bool:
         """True if all of a published file is there."""
@@ -96,7 +98,8 @@ class DuckDBPublisher:
         """`sightings` knows when the partitions of the lake were first seen.
 
         Each of `guards` gets a new file before it is published, and the current one; it may raise to refuse the new one.
-        `mirror` gets it before that."""
+        `mirror` gets it before that.
+        """
         self.lake, self.folder, self.settings = lake, folder, settings
         self.sightings, self.guards, self.mirror = sightings, tuple(guards), mirror
 
@@ -105,7 +108,9 @@ class DuckDBPublisher:
         """Hash of everything that must be equal for rows of an older version to be reused."""
         of_code = LAYOUT, repr(PUBLISHED_COLUMNS), terms.VERSION, embedded_text.VERSION
         of_settings = self.settings.terms.digest(), self.settings.embedding.digest()
-        return parts_hash([*of_code, *(self.mirror.layout if self.mirror else ()), *of_settings])[:16]
+        return parts_hash([*of_code, *(self.mirror.layout if self.mirror else ()), *of_settings])[
+            :16
+        ]
 
     def publish(self, partitions: Mapping[str, str], progress: Progress | None = None) -> Published:
         """Publish the lake's tables restricted to `partitions`, which maps each to its source type.
@@ -113,7 +118,8 @@ class DuckDBPublisher:
         If the current version holds just that, nothing is built. An incremental build replaces the rows that differ
         in a copy of the current version; if that cannot be used, or much changed since the last full rebuild, all is
         built from the lake. A crash at any point leaves the current version unchanged. CheckFailedError names the
-        rule that the new file breaks."""
+        rule that the new file breaks.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._lock():
             self._sweep()
@@ -124,7 +130,12 @@ class DuckDBPublisher:
             rewrites = self._rewrites()
             if previous and self.mirror and not self.mirror.holds(previous):
                 previous = None  # it lacks the vectors to send
-            if previous and previous.name == place.name and not rewrites and self._has_arrays(previous):
+            if (
+                previous
+                and previous.name == place.name
+                and not rewrites
+                and self._has_arrays(previous)
+            ):
                 return Published(version, place, False, len(partitions), 0, True)
             if getrusage(RUSAGE_SELF).ru_maxrss > _MUCH_KILOBYTES:
                 gc.collect()  # frees cycles left by relations, half a gigabyte for a quarter of a million mails
@@ -155,7 +166,9 @@ class DuckDBPublisher:
         """True if earlier versions may hold texts to forget: nothing is built on them, and none is kept."""
         return Forgotten(self.lake.base).unfinished
 
-    def _build_on_previous(self, inputs: VersionInputs, previous: Path | None, place: Path) -> Published:
+    def _build_on_previous(
+        self, inputs: VersionInputs, previous: Path | None, place: Path
+    ) -> Published:
         """Build the version on the current one if possible; the result says why it proved unusable, if it did."""
         unusable, base = None, None
         if previous and not self._rewrites() and self._can_be_updated(previous):
@@ -177,7 +190,12 @@ class DuckDBPublisher:
         return since <= limit
 
     def _build(
-        self, inputs: VersionInputs, previous: Path | None, place: Path, *, on_previous: bool = False
+        self,
+        inputs: VersionInputs,
+        previous: Path | None,
+        place: Path,
+        *,
+        on_previous: bool = False,
     ) -> Published:
         """Build a version aside, of the lake or on `previous`, which knows times, and switch to it."""
         building = self.folder / f".build-{os.getpid()}-{secrets.token_hex(4)}.duckdb"
@@ -237,7 +255,9 @@ class DuckDBPublisher:
         except duckdb.Error as error:
             raise_of_machine(error)
             return f"{link.readlink()} cannot be read ({str(error).splitlines()[0]})"
-        return damage_of_arrays(link.resolve(), facts) if facts.get("layout") == self.layout else None
+        return (
+            damage_of_arrays(link.resolve(), facts) if facts.get("layout") == self.layout else None
+        )
 
     def discard_damaged(self) -> dict[str, str]:
         """Delete the current file or its arrays if any byte differs from the written ones; path and fault of each."""
@@ -258,14 +278,18 @@ class DuckDBPublisher:
             p: {t: self._content_hash(t, p) for t in TABLES_OF_TYPE[partitions[p]]}
             for p in sorted(partitions)
         }
-        hashes[""] = {table: self._content_hash(table, None) for table in (*LAKE_WIDE, *self.settings.added)}
+        hashes[""] = {
+            table: self._content_hash(table, None) for table in (*LAKE_WIDE, *self.settings.added)
+        }
         return hashes
 
     def _content_hash(self, table: str, partition: str | None) -> str:
         footer = self.lake.footer(table, partition)
         if footer is None:
             place = self.lake.path(table, partition)
-            raise WeftError(f"cannot publish: {place} is missing or damaged; `weft build` makes it again")
+            raise WeftError(
+                f"cannot publish: {place} is missing or damaged; `weft build` makes it again"
+            )
         return footer.content_hash
 
     def fits_settings(self) -> bool:
@@ -284,7 +308,11 @@ class DuckDBPublisher:
         """The current version if its rows can be reused."""
         current = self.current()
         try:
-            return current if current and dict(_rows_of(current)).get("layout") == self.layout else None
+            return (
+                current
+                if current and dict(_rows_of(current)).get("layout") == self.layout
+                else None
+            )
         except (duckdb.Error, FileNotFoundError) as error:
             raise_of_machine(error)
             return None
@@ -297,7 +325,9 @@ class DuckDBPublisher:
 
     def _prune(self, keep: Path, count: int) -> None:
         """Delete all versions but `keep` and the newest, so that `count` are left."""
-        versions = sorted(self.folder.glob("weft-*.duckdb"), key=lambda p: (p == keep, p.stat().st_mtime_ns))
+        versions = sorted(
+            self.folder.glob("weft-*.duckdb"), key=lambda p: (p == keep, p.stat().st_mtime_ns)
+        )
         for version in versions[:-count]:
             version.unlink()
         arrays = self.folder.glob("weft-*.arrays")
@@ -311,8 +341,13 @@ class DuckDBPublisher:
 
     def _sweep(self) -> int:
         """Remove the files and folders of killed publishes; the caller holds the lock, so that none is running."""
-        orphans = [p for name in (".build-*", "..build-*", f".{CURRENT}-*") for p in self.folder.glob(name)]
-        of_searches = (*self.folder.glob(".weft-*.arrays-*"), *self.folder.parent.glob(f"{LENSES}/*/.*-*-*"))
+        orphans = [
+            p for name in (".build-*", "..build-*", f".{CURRENT}-*") for p in self.folder.glob(name)
+        ]
+        of_searches = (
+            *self.folder.glob(".weft-*.arrays-*"),
+            *self.folder.parent.glob(f"{LENSES}/*/.*-*-*"),
+        )
         orphans += [p for p in of_searches if is_left_over(p, p.name.rsplit("-", 2)[1])]
         remove(orphans)
         return len(orphans)
@@ -321,7 +356,8 @@ class DuckDBPublisher:
     def _lock(self, how: int = 0) -> Iterator[None]:
         """Allow one publish at a time; the system releases the lock when the process ends.
 
-        With LOCK_NB, BlockingIOError if another publishes."""
+        With LOCK_NB, BlockingIOError if another publishes.
+        """
         with (self.folder / ".lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | how)
             yield
@@ -345,7 +381,9 @@ def _rows_of(file: Path, table: str = "manifest") -> tuple[Any, ...]:
 def _read_once(file: Path, *state: int) -> dict[str, tuple[Any, ...]]:
     """The rows of the small tables of a published file in this state: a build asks for them ten times."""
     with _open(file) as connection:
-        return {t: tuple(connection.execute(f"FROM {t}").fetchall()) for t in ("manifest", "partitions")}
+        return {
+            t: tuple(connection.execute(f"FROM {t}").fetchall()) for t in ("manifest", "partitions")
+        }
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -353,7 +391,9 @@ def _copy(source: Path, target: Path) -> None:
     with source.open("rb") as reader, target.open("xb") as writer:
         remaining = source.stat().st_size
         try:
-            while remaining and (copied := os.copy_file_range(reader.fileno(), writer.fileno(), remaining)):
+            while remaining and (
+                copied := os.copy_file_range(reader.fileno(), writer.fileno(), remaining)
+            ):
                 remaining -= copied
         except OSError:
             if remaining != source.stat().st_size:

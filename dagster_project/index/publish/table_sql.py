@@ -29,20 +29,36 @@ WHOLE_SQL = {
     **{
         name: f"SELECT {_columns(name)}{', part AS bucket' if name in IN_PARTS else ''} FROM lake_{name}"
         for name in (
-            "memberships", "threads", "thread_tree", "people", "patch_series", "corpus_measures", "inferred_quotes",
-            "chunk_context", *published_tables(),
+            "memberships",
+            "threads",
+            "thread_tree",
+            "people",
+            "patch_series",
+            "corpus_measures",
+            "inferred_quotes",
+            "chunk_context",
+            *published_tables(),
         )
     },
     "links": f"SELECT * FROM ({_LINKS}) ORDER BY from_id, byte_start",
-}  # fmt: skip
+}
 """The tables that the lake holds whole, or in parts: the rows of each."""
 MADE_OF = {name: lake_names(name) or (name,) for name in WHOLE_SQL}
 """The tables of the lake that each is made of."""
 
 PARTITIONED = (
-    "messages", "attachments", "blocks", "trailers", "documents", "nodes", "conversations", "conversation_windows",
-    "exclusions", "quarantine", "chunks",
-)  # fmt: skip
+    "messages",
+    "attachments",
+    "blocks",
+    "trailers",
+    "documents",
+    "nodes",
+    "conversations",
+    "conversation_windows",
+    "exclusions",
+    "quarantine",
+    "chunks",
+)
 """The tables that the lake holds by partition."""
 
 PRIMARY_KEYS = {
@@ -54,7 +70,11 @@ PRIMARY_KEYS = {
 """The declared keys: of tables that have far fewer rows than mails, since DuckDB keeps an index for each."""
 
 COMPRESSED_COLUMNS = {
-    "chunks": ("text_display", "text_embed", *(c for c in terms.COLUMN_OF.values() if c.endswith("_lex")))
+    "chunks": (
+        "text_display",
+        "text_embed",
+        *(c for c in terms.COLUMN_OF.values() if c.endswith("_lex")),
+    )
 }
 """Columns that few searches read, though they were half of a file: smaller is worth more there than sooner at hand. The
 arrays have the texts that a hit shows."""
@@ -68,7 +88,8 @@ MADE_HERE = {
 }
 """Columns that a publish makes when the rows are there."""
 GENERATED = dict.fromkeys(
-    CODED, f"reason_code VARCHAR GENERATED ALWAYS AS (regexp_extract(reason, '{CODE.pattern}')) VIRTUAL"
+    CODED,
+    f"reason_code VARCHAR GENERATED ALWAYS AS (regexp_extract(reason, '{CODE.pattern}')) VIRTUAL",
 )
 """Columns that DuckDB makes of others whenever they are read; they take no room."""
 
@@ -96,12 +117,16 @@ BUILD = SqlFile(
     __file__,
     "build.sql",
     frequencies=FREQUENCIES,
-    sums=_each("least(coalesce(sum(tf) FILTER (field = '{field}'), 0), 65535)::USMALLINT AS {field}_tf"),
+    sums=_each(
+        "least(coalesce(sum(tf) FILTER (field = '{field}'), 0), 65535)::USMALLINT AS {field}_tf"
+    ),
     lengths=_each("coalesce(sum({field}_tf), 0)::INTEGER AS {field}_length"),
 )
 # Text that is added to a chunk does not make it one with words of its own.
 _OWN = " + ".join(f"{field}_length" for field in bm25.FIELDS if field not in ("context", "rest"))
-RULES_SQL = SqlFile(__file__, "rules.sql", unembedded=UNEMBEDDED, unauthored=UNAUTHORED, own_length=_OWN)
+RULES_SQL = SqlFile(
+    __file__, "rules.sql", unembedded=UNEMBEDDED, unauthored=UNAUTHORED, own_length=_OWN
+)
 VIEWS = SqlFile(__file__, "views.sql")
 
 _ADDED_COLUMNS = {
@@ -109,7 +134,9 @@ _ADDED_COLUMNS = {
         "person_id": "who wrote it, as in `people`; of an address that many share the name; null without an author"
     },
     "trailers": {"person_id": "whom it names, as in `messages`; null if it names a commit"},
-    "threads": {"participant_count": "persons who wrote in it, each once (`person_id` in `messages`)"},
+    "threads": {
+        "participant_count": "persons who wrote in it, each once (`person_id` in `messages`)"
+    },
     "quarantine": {"first_seen": "when a published version held the row for the first time"},
     "chunks": {
         "chunk_no": "number of the chunk in this file, from 0",
@@ -124,38 +151,68 @@ def _of_lake(table: Table, published: str) -> tuple[str, dict[str, str]]:
     if published in PARTITIONED:
         columns[PARTITION.name] = PARTITION.comment
     if published in IN_PARTS:
-        columns["bucket"] = "part of the lake that holds the row: a bucket of mails, or a whole table"
+        columns["bucket"] = (
+            "part of the lake that holds the row: a bucket of mails, or a whole table"
+        )
     if published in CODED:
-        columns["reason_code"] = "code at the start of `reason`, to group by; docs/tables.md explains it"
+        columns["reason_code"] = (
+            "code at the start of `reason`, to group by; docs/tables.md explains it"
+        )
     return table.comment, columns | _ADDED_COLUMNS.get(published, {})
 
 
 _OF_CHUNKS = (
-    "chunk_kind", "chunk_index", "chunk_count", "text_display", "char_count", "quote_anchor_chars", "quote_depth_max",
-    "has_patch_markers", "is_quote_heavy",
-)  # fmt: skip
+    "chunk_kind",
+    "chunk_index",
+    "chunk_count",
+    "text_display",
+    "char_count",
+    "quote_anchor_chars",
+    "quote_depth_max",
+    "has_patch_markers",
+    "is_quote_heavy",
+)
 _MEANINGS = {column.name: column.comment for column in CHUNKS.columns}
 RANKING_TABLES = ("embeddings", "postings")
 """The tables that are views in a file whose vectors a service has."""
 COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
     **{t.published: _of_lake(t.schema, t.published) for t in REGISTRY.values() if t.published},
     **{name: _of_lake(table, name) for name, table in ADDED.items()},
-    **{name: (row["meaning"], row["columns"]) for name, row in toml_file(__name__, "published_tables.toml").items()},
-    "backlinks": ("The links that lead to a mail, document or node, without those of a mail or document to itself.",
-        {"to_id": "Message-ID, document or node that is referred to",
-        **{c.name: c.comment for c in LINKS.columns if c.name != "to_id"}}),
-    "semantic_chunks": ("The chunks of mails and attachments with the columns of the pginbox design.",
-        {"id": "the chunk", "source_kind": "message or attachment", "source_id": "attachment, else Message-ID",
-        "message_id": "the mail", "attachment_id": "the attachment; null for the body",
-        "thread_id": "thread of the mail", "list_id": "mailing list it was found in first", **{name: meaning for name,
-        meaning in _MEANINGS.items() if name in _OF_CHUNKS},
-        "text_embed": "the text that is embedded, context included",
-        "embedding": "vector of text_embed; null if the model refuses it", "embedding_model": "model that made it",
-        "embedding_created_at": "when the table of all vectors was written"}),
-}  # fmt: skip
+    **{
+        name: (row["meaning"], row["columns"])
+        for name, row in toml_file(__name__, "published_tables.toml").items()
+    },
+    "backlinks": (
+        "The links that lead to a mail, document or node, without those of a mail or document to itself.",
+        {
+            "to_id": "Message-ID, document or node that is referred to",
+            **{c.name: c.comment for c in LINKS.columns if c.name != "to_id"},
+        },
+    ),
+    "semantic_chunks": (
+        "The chunks of mails and attachments with the columns of the pginbox design.",
+        {
+            "id": "the chunk",
+            "source_kind": "message or attachment",
+            "source_id": "attachment, else Message-ID",
+            "message_id": "the mail",
+            "attachment_id": "the attachment; null for the body",
+            "thread_id": "thread of the mail",
+            "list_id": "mailing list it was found in first",
+            **{name: meaning for name, meaning in _MEANINGS.items() if name in _OF_CHUNKS},
+            "text_embed": "the text that is embedded, context included",
+            "embedding": "vector of text_embed; null if the model refuses it",
+            "embedding_model": "model that made it",
+            "embedding_created_at": "when the table of all vectors was written",
+        },
+    ),
+}
 PUBLISHED_COLUMNS = (
     [[(c.name, str(c.type)) for c in t.schema.columns] for t in REGISTRY.values() if t.published],
     [(name, *columns) for name, (_, columns) in COMMENTS.items() if name not in VIEWS],
-    MADE_HERE, GENERATED, COMPRESSED_COLUMNS, PRIMARY_KEYS,
-)  # fmt: skip
+    MADE_HERE,
+    GENERATED,
+    COMPRESSED_COLUMNS,
+    PRIMARY_KEYS,
+)
 """The columns of the tables: a file with others is built as a whole."""

@@ -54,7 +54,8 @@ def measured(file: Path) -> dict[str, Any]:
     """The facts of the index of a published file: kind (`hnsw` or `none`), vectors, seconds, and how well it finds.
 
     `recall_at_10` is the share of the ten nearest by exact search that the index finds too, a mean over 30 vectors of
-    the file; `used_by_sql` says that DuckDB plans such a statement on the index."""
+    the file; `used_by_sql` says that DuckDB plans such a statement on the index.
+    """
     with duckdb.connect(str(file), read_only=True) as connection:
         manifest = dict(connection.execute("FROM manifest").fetchall())
         vectors = int(json.loads(manifest["rows"])["embeddings"])
@@ -75,7 +76,9 @@ def measured(file: Path) -> dict[str, Any]:
         for query, bound in zip(queries, least, strict=True):
             neighbours = connection.execute(statement, [str(query.tolist())]).to_arrow_table()
             hits.append((matrix(neighbours.column("vector")) @ query >= bound).sum())
-        plan = str(connection.execute(f"EXPLAIN {statement}", [str(queries[0].tolist())]).fetchall())
+        plan = str(
+            connection.execute(f"EXPLAIN {statement}", [str(queries[0].tolist())]).fetchall()
+        )
     return {
         **facts,
         "kind": HNSW,
@@ -86,7 +89,9 @@ def measured(file: Path) -> dict[str, Any]:
     }
 
 
-def _least_of_best(connection: duckdb.DuckDBPyConnection, queries: np.ndarray, k: int) -> np.ndarray:
+def _least_of_best(
+    connection: duckdb.DuckDBPyConnection, queries: np.ndarray, k: int
+) -> np.ndarray:
     """For each query the cosine of its `k`th nearest vector, by comparing all."""
     best = np.empty((len(queries), 0), dtype=np.float32)
     for batch in connection.execute("SELECT vector FROM embeddings").to_arrow_reader(_ROWS_AT_ONCE):

@@ -28,7 +28,8 @@ TABLES_OF_TYPE = {source_type.name: source_type.tables for source_type in SOURCE
 class PublishSettings:
     """The settings that a version depends on; `search` gives the SQL macros their defaults.
 
-    `recorded` are the settings that the manifest records, `added` names the tables of extras that are published."""
+    `recorded` are the settings that the manifest records, `added` names the tables of extras that are published.
+    """
 
     index: IndexSettings
     embedding: EmbeddingSettings
@@ -61,7 +62,8 @@ class VersionInputs:
 
     `hashes` has the content hashes of the tables of each partition, and below the key '' those of the other tables.
     `sightings` knows when the partitions of the lake were first seen. `facts` are the entries of the manifest that the
-    file itself does not give: version, layout, settings as JSON. `phases` gets each phase of the build."""
+    file itself does not give: version, layout, settings as JSON. `phases` gets each phase of the build.
+    """
 
     lake: ParquetLake
     partitions: Mapping[str, str]
@@ -74,7 +76,9 @@ class VersionInputs:
     def partition_hashes(self) -> pa.Table:
         """The published table `partitions`: the content hash of each table of each partition."""
         rows = [
-            (p, table, content) for p in sorted(self.partitions) for table, content in self.hashes[p].items()
+            (p, table, content)
+            for p in sorted(self.partitions)
+            for table, content in self.hashes[p].items()
         ]
         return _strings(("partition", "table_name", "hash"), rows)
 
@@ -82,7 +86,10 @@ class VersionInputs:
         """The published table `parts`: the content hash of each part of the other tables."""
         rows = [
             (table, part or "", footer.content_hash)
-            for table in (*(name for name in LAKE_WIDE if REGISTRY[name].published), *published_tables())
+            for table in (
+                *(name for name in LAKE_WIDE if REGISTRY[name].published),
+                *published_tables(),
+            )
             for part in (self.lake.parts(table) if table in IN_PARTS else [None])
             if (footer := self.lake.footer(table, part))
         ]

@@ -30,7 +30,8 @@ def version_of(file: Path) -> str:
 def require_whole(connection: duckdb.DuckDBPyConnection, file: Path) -> None:
     """duckdb.IOException if the open file is truncated, which DuckDB itself notices only when it reads the missing end.
 
-    Free blocks do not count: the file need not have those at its end."""
+    Free blocks do not count: the file need not have those at its end.
+    """
     (blocks,) = connection.execute(
         "SELECT block_size * used_blocks FROM pragma_database_size() WHERE database_name = current_database()"
     ).fetchone() or (0,)
@@ -58,7 +59,8 @@ def current_version(folder: Path) -> Path:
 def damage_of(path: Path) -> str | None:
     """The damage of the bytes of a published file, which reads all of them; None without damage.
 
-    OSError if the system refuses to give them."""
+    OSError if the system refuses to give them.
+    """
     with path.open("rb") as file:
         while file.read(_READ_AT_ONCE):
             pass

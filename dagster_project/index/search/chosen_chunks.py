@@ -39,7 +39,8 @@ def chosen_chunks(
     """The chunk to show for each hit: by the words of the body, as those of the subject lift all chunks of a mail alike.
 
     A mail shows its author's own words before an attachment that matches no better, and the chunk that was
-    ranked before another that matches little better. A picture that was ranked is shown: few words say what it shows."""
+    ranked before another that matches little better. A picture that was ranked is shown: few words say what it shows.
+    """
     places, rows = version.arrays.places, version.arrays.rows
     document = places.document
     queries, hits = (ranked.get_column(name).to_numpy() for name in ("query", "chunk_no"))
@@ -59,15 +60,21 @@ def chosen_chunks(
         if query < len(masks) and (mask := masks[query]) is not None:
             of_document &= mask[chunks]
         others = of_one[query, own] - {hit}
-        score = dict(zip(chunks[of_document].tolist(), scores[query][of_document].tolist(), strict=True))
+        score = dict(
+            zip(chunks[of_document].tolist(), scores[query][of_document].tolist(), strict=True)
+        )
         best = sorted(score.keys() - others - {hit}, key=lambda n: (-score[n], n))[:_COMPARED]
         compared.append((hit, {n: score.get(n, 0.0) for n in (hit, *best)}, not others))
     several = [score for _, score, _ in compared if len(score) > 1]
     facts = rows.places(chain.from_iterable(several))
-    attached = rows.of(hit for hit, _, _ in compared if hit in facts and facts[hit]["attachment_id"])
+    attached = rows.of(
+        hit for hit, _, _ in compared if hit in facts and facts[hit]["attachment_id"]
+    )
     numbers = [
         _best({n: facts[n] for n in score}, hit, score)
-        if is_alone and len(score) > 1 and (hit not in attached or attached[hit]["chunk_kind"] != PICTURE)
+        if is_alone
+        and len(score) > 1
+        and (hit not in attached or attached[hit]["chunk_kind"] != PICTURE)
         else hit
         for hit, score, is_alone in compared
     ]
@@ -115,7 +122,8 @@ def _explained(
     """The chunk to show for each hit: in place of a piece of a patch the opening of its mail, where this explains it.
 
     It does if it says something, and has most of the words of the query that the piece has; those of the subject, which
-    is above, count for both."""
+    is above, count for both.
+    """
     patches = {
         place: opening
         for place, (n, opening) in enumerate(zip(numbers, openings, strict=True))
@@ -135,7 +143,9 @@ def _explained(
     return result
 
 
-def _more(rows: Mapping[int, Mapping[str, Any]], best: int, score: Mapping[int, float]) -> list[int]:
+def _more(
+    rows: Mapping[int, Mapping[str, Any]], best: int, score: Mapping[int, float]
+) -> list[int]:
     """The best chunk of each attachment or section, but the shown one, that matches as well."""
     kind = rows[best]["source_kind"]
     if kind == "conversation":

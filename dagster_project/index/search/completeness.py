@@ -28,18 +28,26 @@ class Completeness(BaseModel):
     mails: int
     documents: int
     turns: int = Field(description="turns of chats")
-    held: dict[str, int] = Field(description="how many of each the sources hold, as far as they are read")
+    held: dict[str, int] = Field(
+        description="how many of each the sources hold, as far as they are read"
+    )
     without_text: int
     waiting: int = Field(description="mails, documents and windows that wait for the slow lane")
     without_vector: int = Field(description="passages that only their words find")
     set_aside: dict[str, int] = Field(description="rows of the table `quarantine`, by reason")
-    missing_legs: list[str] = Field([], description="parts of the search that this answer lacks, and why")
+    missing_legs: list[str] = Field(
+        [], description="parts of the search that this answer lacks, and why"
+    )
     changed_at: datetime | None = Field(
         None, description="since when sources hold texts that the index lacks"
     )
-    unread: dict[str, int] = Field({}, description="by source, files or folders that are not read yet")
+    unread: dict[str, int] = Field(
+        {}, description="by source, files or folders that are not read yet"
+    )
     looked_at: datetime | None = Field(None, description="when the sources were looked at last")
-    not_seen: dict[str, datetime | None] = Field({}, description="by unreadable source when it was read last")
+    not_seen: dict[str, datetime | None] = Field(
+        {}, description="by unreadable source when it was read last"
+    )
 
     def line(self) -> str:
         """The statement in one line, without counts of zero."""
@@ -74,7 +82,9 @@ class Completeness(BaseModel):
         return self.model_copy(update={"missing_legs": list(dict.fromkeys(legs))})
 
 
-def completeness(connection: duckdb.DuckDBPyConnection, published_at: str, unembedded: int) -> Completeness:
+def completeness(
+    connection: duckdb.DuckDBPyConnection, published_at: str, unembedded: int
+) -> Completeness:
     """The statement of a published file, as if no source had changed; `unembedded` of its chunks have no vector."""
     texts = {kind: counts for kind, *counts in connection.execute(_TEXTS).fetchall()}
     (mails, held_mails, _), (documents, held_documents, _) = (
@@ -101,7 +111,11 @@ def of_sources(root: Path, published_at: datetime | None) -> dict[str, Any]:
     start = published_at or datetime.min.replace(tzinfo=UTC)
     return {
         "changed_at": min((at for _, at in times.values() if at > start), default=None),
-        "unread": {s: int(count) for s, (count, _) in looked.items() if int(count) and last and last > start},
+        "unread": {
+            s: int(count)
+            for s, (count, _) in looked.items()
+            if int(count) and last and last > start
+        },
         "looked_at": last,
         "not_seen": {s: at if at.year > 1 else None for s, (_, at) in looked.items() if at != last},
     }

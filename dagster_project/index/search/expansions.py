@@ -21,7 +21,8 @@ def expansions(
 
     parent: the mail that is answered, from its first authored byte. previous, next: the chunks beside it.
     section: the section of a document or the mail around a hit that is a part of it. link: the targets of the mail, the
-    section or the document."""
+    section or the document.
+    """
     by_hit: list[list[dict[str, Any]]] = [[] for _ in hits]
     keys: dict[str, object] = {
         "chunk_ids": [hit["chunk_id"] for hit in hits],

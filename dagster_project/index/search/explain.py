@@ -53,7 +53,9 @@ class Explanation:
                     "seconds": round(table.seconds, 6),
                     "hits": table.steps["rank"].count(),
                     "dropped": table.steps["reason"].count(),
-                    "rows": [self._row(row) for row in _first(table.steps, rows).iter_rows(named=True)],
+                    "rows": [
+                        self._row(row) for row in _first(table.steps, rows).iter_rows(named=True)
+                    ],
                 }
                 for table in self.stages
             ],
@@ -67,7 +69,9 @@ class Explanation:
     def ways(self, rows: int) -> list[tuple[tuple[str, str, str], list[int | None]]]:
         """The names of the first hits, and the place of each in the list of every stage."""
         ranks = [dict(table.steps.select("chunk_no", "rank").iter_rows()) for table in self.stages]
-        hits = self.stages[-1].steps.drop_nulls("rank").head(rows)["chunk_no"] if self.stages else []
+        hits = (
+            self.stages[-1].steps.drop_nulls("rank").head(rows)["chunk_no"] if self.stages else []
+        )
         return [(self.name(chunk), [of_stage.get(chunk) for of_stage in ranks]) for chunk in hits]
 
     def _row(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -109,7 +113,8 @@ def explanation(
     If `plain`, nothing in the query is syntax.
 
     The time of the first stage is that of finding and fusing all candidates. UnknownIdError if nothing has that id,
-    QueryError if the thing with that id has no text."""
+    QueryError if the thing with that id has no text.
+    """
     with faults_translated(index.path):
         chunks = _chunks_of(index, storable(ident)) if ident is not None else []
         watch, start = _Watch(), time.perf_counter()
@@ -123,17 +128,27 @@ def explanation(
                 # Nothing ranks these hits: those that the query names, or the newest that meet its conditions.
                 places = ranked.hits.filter(pl.col("chunk_no").is_in(chunks))["rank"].to_list()
                 answer = (
-                    f"hit {min(places)}" if places else "not among what the query lists, or behind its end"
+                    f"hit {min(places)}"
+                    if places
+                    else "not among what the query lists, or behind its end"
                 )
             elif moments:
                 answer = _answer(index, moments[-1], watch.tables)
             else:
                 answer = _no_candidate(index, query, filters, chunks, plain)
             fate_of_id = Fate(ident, answer, moments)
-        numbers = {n for t in watch.tables for n in (*t.steps["chunk_no"], *t.steps["into"].drop_nulls())}
-        tables, names, version = tuple(watch.tables), _names(index, numbers), index.manifest["version"]
+        numbers = {
+            n for t in watch.tables for n in (*t.steps["chunk_no"], *t.steps["into"].drop_nulls())
+        }
+        tables, names, version = (
+            tuple(watch.tables),
+            _names(index, numbers),
+            index.manifest["version"],
+        )
         label, understood, path = ranked.labels[0], resolved[0].understood, ranked.vector_path
-        return Explanation(query, label, understood, version, path, seconds, tables, names, fate_of_id)
+        return Explanation(
+            query, label, understood, version, path, seconds, tables, names, fate_of_id
+        )
 
 
 def _first(steps: pl.DataFrame, rows: int) -> pl.DataFrame:
@@ -152,7 +167,9 @@ def _answer(index: SearchIndex, last: Moment, tables: Sequence[StageTable]) -> s
     if last.into is None:
         return answer
     further = fate(tables, [last.into])[-1]
-    ends = f"hit {further.rank}" if further.rank is not None else f"itself dropped: {further.reason}"
+    ends = (
+        f"hit {further.rank}" if further.rank is not None else f"itself dropped: {further.reason}"
+    )
     return f"{answer}, {_names(index, {last.into})[last.into][1]} ({ends})"
 
 
@@ -172,9 +189,13 @@ def _no_candidate(
             continue
         if applied != filters:
             return "no candidate: the filters leave it out"
-        bounds = {"lexical": index.settings.candidates_lexical, "vector": index.settings.candidates_vector}
+        bounds = {
+            "lexical": index.settings.candidates_lexical,
+            "vector": index.settings.candidates_vector,
+        }
         reasons = [
-            f"{m.stage} place {m.rank:,}, and only the first {bounds[m.stage]} are taken" for m in places
+            f"{m.stage} place {m.rank:,}, and only the first {bounds[m.stage]} are taken"
+            for m in places
         ]
         if all(m.stage != "lexical" for m in places):
             reasons.insert(0, "it holds none of the words of the query")
@@ -218,4 +239,6 @@ def _names(index: SearchIndex, numbers: set[int]) -> dict[int, tuple[str, str, s
         "WHERE chunk_no IN (SELECT unnest($numbers::INTEGER[]))",
         {"numbers": [int(n) for n in numbers]},
     ).fetchall()
-    return {int(number): (chunk, doc, index.screen.text(title)) for number, chunk, doc, title in rows}
+    return {
+        int(number): (chunk, doc, index.screen.text(title)) for number, chunk, doc, title in rows
+    }

@@ -54,7 +54,8 @@ class Filters:
     `kind` is `message`, `attachment`, `document` or `conversation`, `has` is `patch` or `attachment`.
     The time of a document is the one its frontmatter gives; one without is in no span of time.
     `list_id`, `source`, `author`, `path`, `tag` and `series` are understood as the query language
-    understands l:, source:, f:, path:, tag: and series:."""
+    understands l:, source:, f:, path:, tag: and series:.
+    """
 
     list_id: str | None = None
     source: str | None = None
@@ -71,13 +72,22 @@ class Filters:
     def conditions(self) -> list[Leaf]:
         """The filters as conditions of the query language; those on time are not among them.
 
-        QueryError if one is too long."""
+        QueryError if one is too long.
+        """
         values = {
-            "l": self.list_id, "source": self.source, "kind": self.kind, "f": self.author, "path": self.path,
-            "tag": self.tag, "has": self.has, "series": self.series,
-        }  # fmt: skip
+            "l": self.list_id,
+            "source": self.source,
+            "kind": self.kind,
+            "f": self.author,
+            "path": self.path,
+            "tag": self.tag,
+            "has": self.has,
+            "series": self.series,
+        }
         return [
-            Leaf(name, checked_query(v, f"the filter {name}:")) for name, v in values.items() if v is not None
+            Leaf(name, checked_query(v, f"the filter {name}:"))
+            for name, v in values.items()
+            if v is not None
         ]
 
 
@@ -97,7 +107,8 @@ def excluded_leaves(conditions: Iterable[Condition]) -> set[Leaf]:
     """The leaves that conditions name to exclude, and not to include.
 
     >>> sorted(leaf.value for leaf in excluded_leaves(where_conditions("kind:message -(l:a -l:b) -l:c")))
-    ['a', 'c']"""
+    ['a', 'c']
+    """
     sides: tuple[set[Leaf], set[Leaf]] = set(), set()
     stack = [(condition, 0) for condition in conditions]
     while stack:
@@ -116,7 +127,8 @@ class Understood(NamedTuple):
 
     `order` is score, newest (nothing ranks) or id (the query is one); `note` names an attempt in vain. Where the hits
     are not shown, as none is near, `nearest` is the title and id of the first, and `meant` are words of the index in place
-    of those that no text holds. Hits that meet one of `lifts` rank higher."""
+    of those that no text holds. Hits that meet one of `lifts` rank higher.
+    """
 
     text: str
     conditions: list[dict[str, Any]]
@@ -132,7 +144,8 @@ class Resolved(NamedTuple):
 
     Without a text the hits are the chunks of `listed`: none if that is null. With one they follow those that rank.
     Its hits hold a text that the query demands if `demands_text`, and are in one of the sources and lists of `places`.
-    `factors` have the weights of some words of the text, beside 1. `fields` say the same as the mask, if fields can."""
+    `factors` have the weights of some words of the text, beside 1. `fields` say the same as the mask, if fields can.
+    """
 
     text: str
     mask: np.ndarray | None
@@ -158,7 +171,8 @@ class Conditions:
     """Conditions evaluated on the tables of one published index.
 
     A condition on text holds for a mail, a window or a section of a document as a whole: a phrase may stand in any of
-    its chunks, and `-word` leaves out all chunks of a mail that holds the word in one."""
+    its chunks, and `-word` leaves out all chunks of a mail that holds the word in one.
+    """
 
     def __init__(
         self,
@@ -179,15 +193,19 @@ class Conditions:
         """True of chunks that meet all filters and conditions, by chunk number; None without filters and conditions.
 
         A mail or section that meets them allows its chunks that hold the text of a condition; all of them
-        without such a condition, or if none of them does."""
+        without such a condition, or if none of them does.
+        """
         return self._mask(filters, [*filters.conditions, *conditions], {})
 
     def shown(
-        self, conditions: Sequence[Condition], may_lack: Callable[..., Iterable[Leaf]] = excluded_leaves
+        self,
+        conditions: Sequence[Condition],
+        may_lack: Callable[..., Iterable[Leaf]] = excluded_leaves,
     ) -> ShownCopies:
         """The copies and chunks that a lens of conditions, none on text, shows; it may exclude a name that nothing has.
 
-        QueryError if a name that nothing has is in another leaf than `may_lack` gives; its text names known ones."""
+        QueryError if a name that nothing has is in another leaf than `may_lack` gives; its text names known ones.
+        """
         masks = {leaf: self._nothing for leaf in may_lack(conditions) if self.values.lacks(leaf)}
         self._look_up(conditions, masks)
 
@@ -224,7 +242,10 @@ class Conditions:
         places = named_places(conditions, self.values)
         identified = self._identified(query.identifier, mask)
         counts = [
-            {"condition": str(condition), "chunks": int(self._mask_of(condition, self._nothing, masks).sum())}
+            {
+                "condition": str(condition),
+                "chunks": int(self._mask_of(condition, self._nothing, masks).sum()),
+            }
             for condition in query.conditions
         ]
         if len(identified):
@@ -241,7 +262,9 @@ class Conditions:
         fields = self._fields(filters, conditions)
         listed = self._unranked(mask, masks)
         demands = any(map(demands_text, query.conditions))
-        understood = Understood(text, counts, "score", note, lifts=self.circumstances(text).conditions)
+        understood = Understood(
+            text, counts, "score", note, lifts=self.circumstances(text).conditions
+        )
         return Resolved(text, mask, understood, listed, factors, fields, demands, places)
 
     def circumstances(self, text: str) -> Circumstances:
@@ -261,25 +284,42 @@ class Conditions:
             values[condition.field] = names
         return FieldConditions(values, filters.since, filters.until)
 
-    def _unranked(self, mask: np.ndarray | None, masks: Mapping[Leaf, np.ndarray]) -> np.ndarray | None:
+    def _unranked(
+        self, mask: np.ndarray | None, masks: Mapping[Leaf, np.ndarray]
+    ) -> np.ndarray | None:
         """The allowed chunks in no ranking that hold a text that is looked for, newest first; None if there are none."""
         if mask is None or self.ranked.all():
             return None
         holding = np.logical_or.reduce(
-            [self._nothing, *(chunks for leaf, chunks in masks.items() if leaf.field in TEXT_FIELDS)]
+            [
+                self._nothing,
+                *(chunks for leaf, chunks in masks.items() if leaf.field in TEXT_FIELDS),
+            ]
         )
         chunks = self._by_time[(mask & holding & ~self.ranked)[self._by_time]]
         return chunks if len(chunks) else None
 
     def listed(
-        self, queries: Sequence[Resolved], limit: int, per_document: int | None, before: Mapping[int, int]
+        self,
+        queries: Sequence[Resolved],
+        limit: int,
+        per_document: int | None,
+        before: Mapping[int, int],
     ) -> pl.DataFrame:
         """The hits of queries that list chunks, `per_document` of a document as in a ranked search: scores are 0.
 
         They stand behind the hits that each query has `before` them.
-        Columns are query, rank, chunk_no and the scores of `pipeline.RANKED` that no hit goes without."""
+        Columns are query, rank, chunk_no and the scores of `pipeline.RANKED` that no hit goes without.
+        """
         columns = {"query": pl.Int32, "rank": pl.Int32, "chunk_no": pl.Int64}
-        scores = ("score", "fused_score", "thread_score", "lexical_score", "vector_score", "support")
+        scores = (
+            "score",
+            "fused_score",
+            "thread_score",
+            "lexical_score",
+            "vector_score",
+            "support",
+        )
         parts = [pl.DataFrame(schema=columns)]
         for number, query in enumerate(queries):
             if query.listed is None:
@@ -329,7 +369,9 @@ class Conditions:
                 masks[leaf] = self._languages[self.document] == language_names()[leaf.value]
             elif leaf.field == "sensitivity" and leaf.value in LABELLED:
                 of_texts = (self.connection, self.document, self.vectors, self.labels)
-                masks[leaf] = sensitive_texts(*of_texts, are_alike=leaf.value == "alike")[self.document]
+                masks[leaf] = sensitive_texts(*of_texts, are_alike=leaf.value == "alike")[
+                    self.document
+                ]
             elif leaf.field not in TEXT_FIELDS and leaf not in masks:
                 masks[leaf] = self._masked(self.values.chunks(leaf))
 
@@ -340,9 +382,13 @@ class Conditions:
         if isinstance(condition, Negation):
             return ~self._mask_of(condition.part, self._nothing, masks)
         if isinstance(condition, Both):
-            return np.logical_and.reduce([self._mask_of(part, holding, masks) for part in condition.parts])
+            return np.logical_and.reduce(
+                [self._mask_of(part, holding, masks) for part in condition.parts]
+            )
         if isinstance(condition, Either):
-            return np.logical_or.reduce([self._mask_of(part, holding, masks) for part in condition.parts])
+            return np.logical_or.reduce(
+                [self._mask_of(part, holding, masks) for part in condition.parts]
+            )
         chunks = masks[condition]
         if condition.field not in TEXT_FIELDS:
             return chunks
@@ -379,7 +425,8 @@ def _require_bounded(leaves: Iterable[Leaf]) -> None:
         count += len(leaf.value.split())
         if count > MAX_CONDITION_WORDS:
             raise refused(
-                leaf, f"more than {MAX_CONDITION_WORDS} words in conditions and filters: ask with fewer"
+                leaf,
+                f"more than {MAX_CONDITION_WORDS} words in conditions and filters: ask with fewer",
             )
         if leaf.field not in TEXT_FIELDS and len(leaf.value) > _MAX_VALUE:
             raise refused(leaf, f"{leaf.field}: takes at most {_MAX_VALUE:,} characters")

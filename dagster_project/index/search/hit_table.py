@@ -34,7 +34,8 @@ from transforms.text import passages, snippets
 class RankedHits:
     """Hits of a batch of queries (`pipeline.RANKED`), the chunks they replace (`pipeline.constituents`), a label per query.
 
-    `vector_path` is how vectors were searched: exact, codes or hnsw; `missing` are the legs that the search lacks."""
+    `vector_path` is how vectors were searched: exact, codes or hnsw; `missing` are the legs that the search lacks.
+    """
 
     hits: pl.DataFrame
     constituents: pl.DataFrame
@@ -47,7 +48,8 @@ class RankedHits:
 class SearchResult:
     """Hits of a batch of queries (`schemas.SEARCH_HITS`) and how vectors were searched, with the time in seconds.
 
-    Each query has a label and its reading; `completeness` says how much was searched."""
+    Each query has a label and its reading; `completeness` says how much was searched.
+    """
 
     hits: pa.Table
     labels: tuple[str, ...]
@@ -62,8 +64,11 @@ class SearchResult:
         for row in rows:
             row["effective_at"] = row["effective_at"] and row["effective_at"].isoformat()
         return {
-            "outcome": "HITS" if rows else "NO_RESULTS", "version": version, "vector_path": self.vector_path,
-            "seconds": round(self.seconds, 6), "completeness": self.completeness.model_dump(mode="json"),
+            "outcome": "HITS" if rows else "NO_RESULTS",
+            "version": version,
+            "vector_path": self.vector_path,
+            "seconds": round(self.seconds, 6),
+            "completeness": self.completeness.model_dump(mode="json"),
             "queries": [
                 {
                     "query": q.original,
@@ -74,7 +79,7 @@ class SearchResult:
                 }
                 for i, (q, label) in enumerate(zip(queries, self.labels, strict=True))
             ],
-        }  # fmt: skip
+        }
 
 
 def without_hits(
@@ -85,7 +90,8 @@ def without_hits(
 ) -> tuple[RankedHits, dict[int, Understood]]:
     """The hits without those of the queries in `understood`, and the reading of each of these with words in their place.
 
-    Words of the index are named only if with them the query `is_near` to a text."""
+    Words of the index are named only if with them the query `is_near` to a text.
+    """
     is_hidden = pl.col("query").is_in(list(understood))
     first = ranked.hits.filter(is_hidden & (pl.col("rank") == 1)).select("query", "chunk_no")
     facts = version.arrays.rows.of(first.get_column("chunk_no"))
@@ -98,7 +104,9 @@ def without_hits(
     for n, query in understood.items():
         forms = version.conditions.texts.meant(query.text)
         words = (
-            list(dict.fromkeys(forms.values())) if forms and is_near(_corrected(query.text, forms)) else []
+            list(dict.fromkeys(forms.values()))
+            if forms and is_near(_corrected(query.text, forms))
+            else []
         )
         notes[n] = query._replace(nearest=nearest.get(n), meant=screen.words(words))
     hits, constituents = (table.filter(~is_hidden) for table in (ranked.hits, ranked.constituents))
@@ -141,8 +149,13 @@ def described(
     with_texts: list[dict[str, Any]] = []
     for place, (hit, passage) in enumerate(zip(hits, parts, strict=True)):
         words = matching[hit["query"]]
-        excerpts.append(_Excerpt(passage, words, _snippet(passage, words, weights, hit["subject"] or "")))
-        own = {"place": place, "constituents": constituents.get((hit["query"], hit["ranked_no"]), [])}
+        excerpts.append(
+            _Excerpt(passage, words, _snippet(passage, words, weights, hit["subject"] or ""))
+        )
+        own = {
+            "place": place,
+            "constituents": constituents.get((hit["query"], hit["ranked_no"]), []),
+        }
         with_texts.append(hit | own | _texts(hit, excerpts[place], weights, screen))
     return _located(version, select(with_texts), excerpts, settings)
 
@@ -178,7 +191,10 @@ def _located(
         row["page"] = page_of_words(row["page"], row["page_breaks"], ranges)
         if (within := sections.get(row["chunk_no"])) and any(ranges):
             section = within[page_of_words(0, [s["start"] for s in within[1:]], ranges) or 0]
-            row |= {"node_id": section["node_id"], "breadcrumb": version.screen.text(section["breadcrumb"])}
+            row |= {
+                "node_id": section["node_id"],
+                "breadcrumb": version.screen.text(section["breadcrumb"]),
+            }
         row |= {
             "citation": citation(row),
             "highlight_bytes": [r and {"byte_start": r[0], "byte_end": r[1]} for r in ranges],
@@ -239,7 +255,9 @@ def _passage(hit: Mapping[str, Any], stored: str | None) -> _Passage:
             return _Passage(passages.turn_lines(display) or display, parts, True)
         around = passages.neighbour_turns(stored, spans[0][0], spans[-1][1])
         return _Passage(parts[0].text, parts, True, "", *around)
-    own = snippets.stored_texts(stored, passages.authored_ranges(hit["spans"], hit["inferred_quotes"] or ()))
+    own = snippets.stored_texts(
+        stored, passages.authored_ranges(hit["spans"], hit["inferred_quotes"] or ())
+    )
     quotes = snippets.stored_texts(stored, passages.quoted_ranges(hit["spans"]))
     quote = passages.unmarked("\n".join(part.text for part in quotes)) or hit["answered_text"] or ""
     text = "\n".join(part.text for part in own)
@@ -266,14 +284,22 @@ def _sections_of(
 
 
 def _with_facts(
-    connection: duckdb.DuckDBPyConnection, rows: HitRows, ranked: pl.DataFrame, chosen: Sequence[Chosen]
+    connection: duckdb.DuckDBPyConnection,
+    rows: HitRows,
+    ranked: pl.DataFrame,
+    chosen: Sequence[Chosen],
 ) -> list[dict[str, Any]]:
     """The hits with facts of the chunk that is shown, its document, section and thread, and other matches there."""
     found_by = ranked.get_column("chunk_no").to_list()
-    facts = rows.of({*found_by, *chain.from_iterable((choice.chunk_no, *choice.more) for choice in chosen)})
+    facts = rows.of(
+        {*found_by, *chain.from_iterable((choice.chunk_no, *choice.more) for choice in chosen)}
+    )
     hits: list[dict[str, Any]] = [
         {**facts[choice.chunk_no], **hit, "chunk_no": choice.chunk_no, "ranked_no": hit["chunk_no"]}
-        | {"found_by": facts[hit["chunk_no"]]["chunk_id"], "more": [_also(facts[n]) for n in choice.more]}
+        | {
+            "found_by": facts[hit["chunk_no"]]["chunk_id"],
+            "more": [_also(facts[n]) for n in choice.more],
+        }
         for hit, choice in zip(ranked.iter_rows(named=True), chosen, strict=True)
     ]
     ids = sorted({hit["stands_for"] for hit in hits if hit["stands_for"]})
@@ -306,13 +332,19 @@ def _also(fact: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _by_hit(rows: HitRows, constituents: pl.DataFrame) -> dict[tuple[int, int], list[dict[str, str]]]:
+def _by_hit(
+    rows: HitRows, constituents: pl.DataFrame
+) -> dict[tuple[int, int], list[dict[str, str]]]:
     """The constituents of hits by query and chunk, in order of their chunks."""
     facts = rows.of(constituents.get_column("chunk_no"))
     by_hit: dict[tuple[int, int], list[dict[str, str]]] = {}
     for row in constituents.iter_rows(named=True):
         fact = facts[row["chunk_no"]]
-        constituent = {"chunk_id": fact["chunk_id"], "doc_id": fact["doc_id"], "reason": row["reason"]}
+        constituent = {
+            "chunk_id": fact["chunk_id"],
+            "doc_id": fact["doc_id"],
+            "reason": row["reason"],
+        }
         by_hit.setdefault((row["query"], row["into"]), []).append(constituent)
     return by_hit
 

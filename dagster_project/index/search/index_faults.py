@@ -10,9 +10,12 @@ from dagster_project.index.publish.versions import damage_of, first_line
 from transforms import errors
 
 OF_QUERY = (
-    duckdb.DataError, duckdb.ProgrammingError, duckdb.NotSupportedError, duckdb.IntegrityError,
+    duckdb.DataError,
+    duckdb.ProgrammingError,
+    duckdb.NotSupportedError,
+    duckdb.IntegrityError,
     duckdb.PermissionException,
-)  # fmt: skip
+)
 """Faults that the statement is the cause of."""
 _OF_TABLES = (duckdb.CatalogException, duckdb.BinderException)
 """Faults of Weft's own statements on a file that lacks a table or a column."""

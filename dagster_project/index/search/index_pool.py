@@ -31,7 +31,9 @@ class AllBusyError(TimeoutError):
 class IndexPool:
     """Up to `_MOST` threads, each with the current version open for itself while it answers."""
 
-    def __init__(self, folder: Path, opener: Callable[[], SearchIndex], looked_every: float = LOOKED_EVERY):
+    def __init__(
+        self, folder: Path, opener: Callable[[], SearchIndex], looked_every: float = LOOKED_EVERY
+    ):
         self._followed = FollowedIndex(folder, opener, looked_every)
         self._threads = ThreadPoolExecutor(_MOST, thread_name_prefix="weft-question")
         self._given_up: set[Future[Any]] = set()
@@ -40,7 +42,8 @@ class IndexPool:
         """The answer of `work`; TimeoutError if it takes longer, which also ends its statement of the database.
 
         AllBusyError if no thread was free for as long, or if every thread still works on a question that took too long:
-        nothing ends work of Python or NumPy."""
+        nothing ends work of Python or NumPy.
+        """
         patience = time.monotonic() + min(_PATIENCE, seconds)
         while len(self._given_up) >= _MOST:
             if time.monotonic() > patience:

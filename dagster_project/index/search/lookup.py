@@ -122,7 +122,8 @@ class Reading:
     `kind` is message, attachment, document, node, conversation, chunk or thread; `id` its full id. `text` is
     stored text, cut to a citation's bytes if there is one, then with `byte_start` and `byte_end` in the text
     of `doc_id` or the attachment. The text of a thread is that of its mails, quoted, below their headers. `facts` are
-    further columns of the published file."""
+    further columns of the published file.
+    """
 
     kind: str
     id: str
@@ -142,12 +143,16 @@ class Reading:
 
 def asking(connection: duckdb.DuckDBPyConnection) -> Ask:
     """An `Ask` on an open connection."""
-    return lambda statement, values: connection.execute(statement, storable_values(values)).to_arrow_table()
+    return lambda statement, values: connection.execute(
+        statement, storable_values(values)
+    ).to_arrow_table()
 
 
 def storable_values(values: Mapping[str, object]) -> dict[str, object]:
     """The values of a statement with texts as `storable`; DuckDB takes no others."""
-    return {name: storable(value) if isinstance(value, str) else value for name, value in values.items()}
+    return {
+        name: storable(value) if isinstance(value, str) else value for name, value in values.items()
+    }
 
 
 def reading(ask: Ask, text: str) -> Reading:
@@ -156,7 +161,8 @@ def reading(ask: Ask, text: str) -> Reading:
     It is a Message-ID with or without angle brackets, the id of a chunk, attachment, thread or conversation, the id
     or the path of a document or its end, perhaps with `#slug`, or a citation as hits print it. UnknownIdError with
     the nearest ids if nothing has that name, QueryError if several things have it, if it lacks a text, or if the
-    bytes are outside of it."""
+    bytes are outside of it.
+    """
     name = text.strip().strip("\u27e8\u27e9").strip()
     if thing := _named_thing(ask, name):
         return _read(ask, *thing)
@@ -168,7 +174,9 @@ def reading(ask: Ask, text: str) -> Reading:
         values = {"id": id_, "beginning": cited["attachment"]}
         ids = ask(_ATTACHMENT, values).column("attachment_id").to_pylist()
         if len(ids) != 1:
-            raise UnknownIdError(f"the mail {id_} has {len(ids) or 'no'} attachments {cited['attachment']}")
+            raise UnknownIdError(
+                f"the mail {id_} has {len(ids) or 'no'} attachments {cited['attachment']}"
+            )
         kind, id_ = "attachment", str(ids[0])
     elif kind == "node":
         kind, id_ = "document", _read(ask, kind, id_).doc_id
@@ -185,12 +193,18 @@ def resolved_name(ask: Ask, name: str) -> tuple[str, str]:
 def _named_thing(ask: Ask, name: str) -> tuple[str, str] | None:
     things = [(row["kind"], row["id"]) for row in ask(_MEANT, {"id": name}).to_pylist()]
     if len(things) > 1:
-        raise QueryError(f"{name!r} means several things: {', '.join(f'{k} {i}' for k, i in things)}")
+        raise QueryError(
+            f"{name!r} means several things: {', '.join(f'{k} {i}' for k, i in things)}"
+        )
     return things[0] if things else None
 
 
 def _unknown(ask: Ask, name: str) -> UnknownIdError:
-    near = ask(_NEAREST, {"id": name[:COMPARED_CHARS], "count": _NEAREST_COUNT}).column("id").to_pylist()
+    near = (
+        ask(_NEAREST, {"id": name[:COMPARED_CHARS], "count": _NEAREST_COUNT})
+        .column("id")
+        .to_pylist()
+    )
     hint = f"; the nearest are {', '.join(near)}" if near else "; `search` finds ids by words"
     return UnknownIdError(f"the index holds nothing called {shortened(name)!r}{hint}")
 
@@ -214,5 +228,7 @@ def _cut(full: Reading, start: int, end: int) -> Reading:
     try:
         text = stored[start:end].decode()
     except UnicodeDecodeError as error:
-        raise QueryError(f"bytes {start}-{end} of {full.id} begin or end inside of a letter") from error
+        raise QueryError(
+            f"bytes {start}-{end} of {full.id} begin or end inside of a letter"
+        ) from error
     return replace(full, text=text, byte_start=start, byte_end=end)

@@ -34,13 +34,17 @@ _NICENESS = 10
 
 
 def open_index(
-    settings: Settings, for_assistant: bool = False, lens: str | None = None, place: Path | None = None
+    settings: Settings,
+    for_assistant: bool = False,
+    lens: str | None = None,
+    place: Path | None = None,
 ) -> SearchIndex:
     """The published index of these settings, or its part under a lens; texts are for people or for an assistant.
 
     It is the current version, or the file at `place`.
 
-    SettingsError if no lens has that name, LensError if it cannot be applied to this version."""
+    SettingsError if no lens has that name, LensError if it cannot be applied to this version.
+    """
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
     reranker = make_reranker(settings.rerank, settings.gemini, settings.safety)
     place = place or current_version(settings.root / "index")
@@ -85,7 +89,9 @@ def _under_lens(settings: Settings, whole: SearchIndex, name: str) -> SearchInde
     with closing(whole):
         require_lens(settings, name)
         labels = whole.labels if "sensitivity:" in settings.lenses[name].where else None
-        digest = text_hash(labels.read_text(errors="replace")) if labels and labels.is_file() else ""
+        digest = (
+            text_hash(labels.read_text(errors="replace")) if labels and labels.is_file() else ""
+        )
         lens = Lens(name, settings.lenses[name].where, digest)
         file = lens_file(settings.root, whole.path, lens)
         if not file.exists():
@@ -116,7 +122,8 @@ def _scope(
 ) -> ShownCopies:
     """The chunks and copies that a lens of these conditions shows; it judges a mail by the copy and threads that it shows.
 
-    A file that is narrowed by the places alone is in `folder` until that is known."""
+    A file that is narrowed by the places alone is in `folder` until that is known.
+    """
     from dagster_project.index.publish.lens.lens_file import LensBuild, Narrowing
 
     scope = whole.conditions.shown(conditions)
@@ -128,7 +135,9 @@ def _scope(
     with TemporaryDirectory(prefix=f".narrowed-{os.getpid()}-", dir=folder) as aside:
         file = Path(aside) / "narrowed.duckdb"
         LensBuild(Narrowing(whole.path, *wide, whole.vectors), settings, file, None).write()
-        with closing(SearchIndex(file, whole.embedder, whole.term_settings, whole.settings)) as narrowed:
+        with closing(
+            SearchIndex(file, whole.embedder, whole.term_settings, whole.settings)
+        ) as narrowed:
             narrowed.labels = whole.labels
             scope = narrowed.conditions.shown(
                 conditions, lambda _: leaves
@@ -168,7 +177,9 @@ class FollowedIndex:
     answer from a new version nobody is answered from an older one, and nobody from a file that `weft forget` deleted.
     """
 
-    def __init__(self, folder: Path, opener: Callable[[], SearchIndex], looked_every: float = LOOKED_EVERY):
+    def __init__(
+        self, folder: Path, opener: Callable[[], SearchIndex], looked_every: float = LOOKED_EVERY
+    ):
         self._link, self._opener, self._looked_every = folder / CURRENT, opener, looked_every
         self._lock = threading.Lock()
         self._answering: Path | None = None
@@ -182,7 +193,8 @@ class FollowedIndex:
     def index(self) -> Iterator[SearchIndex]:
         """The version that answers now, for one question.
 
-        IndexUnavailableError or ModelMismatchError if the current one cannot be opened."""
+        IndexUnavailableError or ModelMismatchError if the current one cannot be opened.
+        """
         index = self._take() or self._opened_now()
         try:
             yield index
@@ -227,7 +239,9 @@ class FollowedIndex:
     def _answer_from(self, version: Path, indexes: Sequence[SearchIndex]) -> bool:
         """Let a version answer, with these that are free; False if another is current by now."""
         with self._lock:
-            if version != self._link.resolve() or any(index.published != version for index in indexes):
+            if version != self._link.resolve() or any(
+                index.published != version for index in indexes
+            ):
                 return False
             older: list[SearchIndex] = []
             if version != self._answering:

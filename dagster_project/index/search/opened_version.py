@@ -43,7 +43,8 @@ cosine that such texts have; and the share of both above which a cosine is unusu
 class OpenedVersion:
     """One published version, opened read-only; arrays that are often read stay in memory.
 
-    IndexUnavailableError if the file is corrupt or of another layout, ModelMismatchError as `serving` says."""
+    IndexUnavailableError if the file is corrupt or of another layout, ModelMismatchError as `serving` says.
+    """
 
     def __init__(self, path: Path, embedder: Embedder, term_settings: TermSettings):
         self.path, self.term_settings = path, term_settings
@@ -58,7 +59,9 @@ class OpenedVersion:
             except duckdb.Error:
                 self.connection.close()
                 raise
-            self.manifest = dict(self.connection.execute("SELECT key, value FROM manifest").fetchall())
+            self.manifest = dict(
+                self.connection.execute("SELECT key, value FROM manifest").fetchall()
+            )
             self.connection.execute("SET TimeZone = 'UTC'")
             # Arrays beside an empty file would hide its gaps.
             self.connection.execute("FROM chunks LIMIT 0")
@@ -80,7 +83,9 @@ class OpenedVersion:
         self._in_view = 0
         self._weights: tuple[str, bm25.Weighed] | None = None
         self._whole_weights: tuple[str, tuple[bm25.WeighedWholes, bm25.WeighedWholes]] | None = None
-        self._query_terms: tuple[tuple[tuple[str, ...], tuple[str, ...]], list[list[str]]] | None = None
+        self._query_terms: (
+            tuple[tuple[tuple[str, ...], tuple[str, ...]], list[list[str]]] | None
+        ) = None
 
     def close(self) -> None:
         """Close the file."""
@@ -90,7 +95,9 @@ class OpenedVersion:
     @property
     def version(self) -> str:
         """The version of the published file; `manifest` has another name for its part under a lens."""
-        return self.manifest["version"] if self.published == self.path else version_of(self.published)
+        return (
+            self.manifest["version"] if self.published == self.path else version_of(self.published)
+        )
 
     @property
     def ask(self) -> Ask:
@@ -130,7 +137,9 @@ class OpenedVersion:
                 )
             stored = arrays.vectors
             width = int(self.manifest["dimensions"])
-            vectors = VectorsElsewhere([], stored.slots, stored.absent, self.vectors_elsewhere, width)
+            vectors = VectorsElsewhere(
+                [], stored.slots, stored.absent, self.vectors_elsewhere, width
+            )
             arrays = replace(arrays, vectors=vectors)
         if self.texts:
             arrays.rows.shown = self.texts.of
@@ -179,7 +188,8 @@ class OpenedVersion:
     def cosines(self, queries: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.
 
-        Written to `out` unless it is None."""
+        Written to `out` unless it is None.
+        """
         return self.vectors.comparing(queries, out, self.threads.map)()
 
     @cached_property
@@ -207,7 +217,9 @@ class OpenedVersion:
             self._weights = key, bm25.weighed(self.postings, settings)
         return self._weights[1]
 
-    def weighed_wholes(self, settings: SearchSettings) -> tuple[bm25.WeighedWholes, bm25.WeighedWholes]:
+    def weighed_wholes(
+        self, settings: SearchSettings
+    ) -> tuple[bm25.WeighedWholes, bm25.WeighedWholes]:
         """The same of mails and of pages as a whole; the last result is kept."""
         key = bm25.lexical_key(settings)
         if self._whole_weights is None or self._whole_weights[0] != key:
@@ -227,7 +239,9 @@ class OpenedVersion:
             self._query_terms = key, by_query
         return self._query_terms[1]
 
-    def hnsw_scores(self, query: np.ndarray, k: int, in_view: int = vector_index.IN_VIEW) -> HnswScores:
+    def hnsw_scores(
+        self, query: np.ndarray, k: int, in_view: int = vector_index.IN_VIEW
+    ) -> HnswScores:
         """The `k` nearest chunks of a query by the HNSW index, which the file must have, with so many vectors in view."""
         if self._in_view != in_view:
             vector_index.use(self.connection, in_view)  # takes as long as many a search
@@ -258,13 +272,17 @@ class VectorsElsewhere(CodedVectors):
     def of(self, chunks: np.ndarray) -> np.ndarray:
         """The vectors of these chunks, float32 of shape (chunks, dimensions)."""
         vectors = self.fetched(chunks)
-        return vectors if vectors.shape[1] else np.zeros((len(chunks), self.width), dtype=np.float32)
+        return (
+            vectors if vectors.shape[1] else np.zeros((len(chunks), self.width), dtype=np.float32)
+        )
 
 
 class HnswScores:
     """The nearest chunks of one query by the HNSW index; the scores of others are read when needed."""
 
-    def __init__(self, query: np.ndarray, nearest: np.ndarray, coded: CodedVectors, sample: np.ndarray):
+    def __init__(
+        self, query: np.ndarray, nearest: np.ndarray, coded: CodedVectors, sample: np.ndarray
+    ):
         self.query, self.coded = query, coded
         self.low = float((sample @ query).min())
         scores = self.of(nearest)

@@ -30,7 +30,8 @@ class QueryBatch:
     """Queries numbered from `first`; the common work of several settings is done once.
 
     `masks` say which chunks each query may find, None for all; `factors` the weights of words of each, where that is not 1.
-    `vector_path` is how vectors were searched last, `seconds` the time of each kind of candidates."""
+    `vector_path` is how vectors were searched last, `seconds` the time of each kind of candidates.
+    """
 
     def __init__(
         self,
@@ -41,16 +42,25 @@ class QueryBatch:
         factors: Sequence[Mapping[str, float]] = (),
     ):
         self.factors = factors
-        self.version, self.queries, self.first, self.masks = version, list(queries), first, list(masks)
+        self.version, self.queries, self.first, self.masks = (
+            version,
+            list(queries),
+            first,
+            list(masks),
+        )
         self.numbers = range(first, first + len(self.queries))
         self.vector_path, self.asks = "exact", True
         self.seconds = {"lexical": 0.0, "vector": 0.0}
         self._lexical: tuple[str, list[bm25.TermScores]] | None = None
         self._terms: dict[tuple[str, ...], list[list[str]]] = {}
-        self.near: Callable[[np.ndarray, Sequence[Allow]], Iterator[fusion.QueryScores]] | None = None
+        self.near: Callable[[np.ndarray, Sequence[Allow]], Iterator[fusion.QueryScores]] | None = (
+            None
+        )
         """A function that scores the vectors in place of the path that settings name."""
 
-    def knows(self, vectors: np.ndarray, terms: Sequence[list[str]], settings: SearchSettings) -> None:
+    def knows(
+        self, vectors: np.ndarray, terms: Sequence[list[str]], settings: SearchSettings
+    ) -> None:
         """Take these vectors and terms for those of the queries, which are parts of a text and no questions."""
         self.asks = False
         self.__dict__["vectors"] = vectors
@@ -60,7 +70,9 @@ class QueryBatch:
     def vectors(self) -> np.ndarray:
         """The vectors of the queries; zeros for one that the model refuses, which its words alone find."""
         try:
-            return self.version.embedder.embed_queries([q if q.strip() else "?" for q in self.queries])
+            return self.version.embedder.embed_queries(
+                [q if q.strip() else "?" for q in self.queries]
+            )
         except RefusedTextError as refusal:
             refusal.vectors[list(refusal.reasons)] = 0
             return refusal.vectors
@@ -69,7 +81,9 @@ class QueryBatch:
     def missing(self) -> list[str]:
         """The legs that a search of the batch lacks: vectors of queries."""
         count = int((~self.vectors.any(axis=1)).sum())
-        return [f"vectors (the model refuses {count} of {len(self.queries)} queries)"] if count else []
+        return (
+            [f"vectors (the model refuses {count} of {len(self.queries)} queries)"] if count else []
+        )
 
     @cached_property
     def products(self) -> np.ndarray:
@@ -87,7 +101,9 @@ class QueryBatch:
     def terms(self, settings: SearchSettings) -> list[list[str]]:
         """The terms of each query."""
         if settings.stopwords not in self._terms:
-            self._terms[settings.stopwords] = self.version.query_terms(self.queries, settings.stopwords)
+            self._terms[settings.stopwords] = self.version.query_terms(
+                self.queries, settings.stopwords
+            )
         return self._terms[settings.stopwords]
 
     def _counted(self, settings: SearchSettings) -> list[list[str] | dict[str, float]]:
@@ -96,7 +112,9 @@ class QueryBatch:
         for number, factors in enumerate(self.factors):
             if factors:
                 of_words = self.version.query_terms(list(factors), ())
-                factor_of = {t: f for words, f in zip(of_words, factors.values(), strict=True) for t in words}
+                factor_of = {
+                    t: f for words, f in zip(of_words, factors.values(), strict=True) for t in words
+                }
                 counted[number] = {term: factor_of.get(term, 1.0) for term in counted[number]}
         return counted
 
@@ -142,13 +160,17 @@ class QueryBatch:
         """For each hit the share of the words of its query that it holds (`support`), and its `evidence`.
 
         Hits are in the order of their queries. For a query that names nothing the evidence is at most `label_weak`; names of
-        people that pseudonyms replaced take nothing from it up to that."""
+        people that pseudonyms replaced take nothing from it up to that.
+        """
         queries, chunks, cosine = (
             hits.get_column(name).to_numpy() for name in ("query", "chunk_no", "vector_score")
         )
         scores = self.lexical(settings)
         edges = np.searchsorted(queries, np.arange(self.first, self.first + len(scores) + 1))
-        parts = [own.support(chunks[a:b]) for own, a, b in zip(scores, edges[:-1], edges[1:], strict=True)]
+        parts = [
+            own.support(chunks[a:b])
+            for own, a, b in zip(scores, edges[:-1], edges[1:], strict=True)
+        ]
         support = np.concatenate([np.zeros(0), *parts])
         usual = self.version.usual_cosines(self.vectors)
         usual = usual[queries - self.first]
@@ -160,7 +182,9 @@ class QueryBatch:
                 without = labels.evidence(
                     support[a:b] * own.most / (own.most - unknown), cosine[a:b], usual[a:b]
                 )
-                values[a:b] = np.maximum(values[a:b], np.minimum(without, settings.label_weak) * is_chat[a:b])
+                values[a:b] = np.maximum(
+                    values[a:b], np.minimum(without, settings.label_weak) * is_chat[a:b]
+                )
         for terms, a, b in zip(self.terms(settings), edges[:-1], edges[1:], strict=True):
             if labels.names_nothing(terms, stop):
                 values[a:b] = np.minimum(values[a:b], settings.label_weak)
@@ -172,7 +196,9 @@ class QueryBatch:
         words = {*stems(circumstances.given_names(query), self.version.term_settings)}
         unknown = sum(not postings.df(word) for word in words)
         return (
-            unknown * bm25.idf(0, postings.ranked_count) if unknown and self.version.has_pseudonyms else 0.0
+            unknown * bm25.idf(0, postings.ranked_count)
+            if unknown and self.version.has_pseudonyms
+            else 0.0
         )
 
     def _wholes(
@@ -193,11 +219,14 @@ class QueryBatch:
         """Scores of each query, on the path that `vector_search` names.
 
         A filter beside the HNSW index would lose hits silently, and so does an index with many
-        deleted rows: when it returns fewer chunks than requested, another path is taken."""
+        deleted rows: when it returns fewer chunks than requested, another path is taken.
+        """
         if self.near is not None:
             return self.near(self.vectors, self.masks)
         near = self._by_hnsw(settings)
-        self.vector_path = settings.vector_path(self.version.chunk_count, has_index=near is not None)
+        self.vector_path = settings.vector_path(
+            self.version.chunk_count, has_index=near is not None
+        )
         if near is not None:
             return iter(near)
         if self.vector_path == "exact":
@@ -210,7 +239,9 @@ class QueryBatch:
         # Begun before the work that waits for them, so that threads never wait for each other.
         pending = [coded.differing(query, run) for query in self.vectors]
         return run(
-            lambda query, mask, differing: CodeScores(query, coded, mask, candidates, rescored, differing),
+            lambda query, mask, differing: CodeScores(
+                query, coded, mask, candidates, rescored, differing
+            ),
             self.vectors,
             self.masks,
             pending,
@@ -218,7 +249,9 @@ class QueryBatch:
 
     def _by_hnsw(self, settings: SearchSettings) -> list[HnswScores] | None:
         """Scores by the HNSW index; None if it is not to be used, a query is filtered or one finds too few."""
-        path = settings.vector_path(self.version.chunk_count, has_index=self.version.has_vector_index)
+        path = settings.vector_path(
+            self.version.chunk_count, has_index=self.version.has_vector_index
+        )
         if path != "hnsw" or any(mask is not None for mask in self.masks):
             return None
         k = min(settings.candidates_vector, self.version.chunk_count - len(self.version.unembedded))

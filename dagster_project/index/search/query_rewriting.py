@@ -38,7 +38,9 @@ class QueryRewriter:
             reason = answer.refusal or "no answer"
         except WeftError as fault:
             reason = str(fault)
-        return Standalone(ruled.original, ruled.used, f"rules ({self.model.model}: {reason[:_REASON_CHARS]})")
+        return Standalone(
+            ruled.original, ruled.used, f"rules ({self.model.model}: {reason[:_REASON_CHARS]})"
+        )
 
 
 def make_rewriter(
@@ -52,4 +54,6 @@ def make_rewriter(
         "timeout_seconds": min(_SECONDS, gemini.timeout_seconds),
         "attempts": min(_ATTEMPTS, gemini.attempts),
     }
-    return QueryRewriter(settings, make_language_model(model, 1, gemini.model_copy(update=quick), safety))
+    return QueryRewriter(
+        settings, make_language_model(model, 1, gemini.model_copy(update=quick), safety)
+    )

@@ -21,7 +21,8 @@ class Near(NamedTuple):
     """How many chunks near to a vector are to be found, and how they are searched.
 
     With `in_view` vectors in view by the HNSW index, if there is one, which is asked for `overfetch` times as many; with 0
-    all vectors are compared."""
+    all vectors are compared.
+    """
 
     limit: int
     in_view: int = 0
@@ -74,9 +75,12 @@ class FileRanking:
         """The cosines of each vector: by the HNSW index if that is wanted, there and finds enough, else by all vectors.
 
         Vectors are multiplied a block at a time into the same memory: new memory for every block would cost as much as the
-        product."""
+        product.
+        """
         approximate = near.in_view > 0 and version.has_vector_index
-        block = np.empty((min(len(vectors), _QUERIES_AT_ONCE), version.chunk_count), dtype=np.float32)
+        block = np.empty(
+            (min(len(vectors), _QUERIES_AT_ONCE), version.chunk_count), dtype=np.float32
+        )
         for number, (vector, mask) in enumerate(zip(vectors, masks, strict=True)):
             place = number % _QUERIES_AT_ONCE
             scores = self._by_hnsw(version, vector, mask, near) if approximate else None
@@ -93,7 +97,9 @@ class FileRanking:
     ) -> fusion.QueryScores | None:
         """The nearest chunks by the HNSW index; None if it returns fewer than there must be."""
         embedded = version.chunk_count - len(version.unembedded)
-        scores = version.hnsw_scores(vector, min(near.limit * near.overfetch, embedded), near.in_view)
+        scores = version.hnsw_scores(
+            vector, min(near.limit * near.overfetch, embedded), near.in_view
+        )
         if mask is not None:
             scores.nearest = scores.nearest[mask[scores.nearest]]
             embedded = int(mask.sum()) - int(mask[version.unembedded].sum())
@@ -106,7 +112,8 @@ BY_FILE = FileRanking()
 def ranking_of(published: Path, settings: IndexSettings) -> Ranking:
     """The ranking of a published file: the service that `index.target` names if it has the file, else the file itself.
 
-    SettingsError if the packages of that extra are missing."""
+    SettingsError if the packages of that extra are missing.
+    """
     offer = ranking_at(settings.target)
     ranking: Ranking | None = load(offer.opened)(published, settings) if offer else None
     return ranking or BY_FILE
@@ -124,4 +131,6 @@ def row_batches(
     step = max(1, _CELLS_AT_ONCE // max(1, version.chunk_count))
     for first in range(0, len(queries), step):
         rows = slice(first, first + step)
-        yield ranking.batch(version, queries[rows], first, masks[rows], factors[rows], conditions[rows])
+        yield ranking.batch(
+            version, queries[rows], first, masks[rows], factors[rows], conditions[rows]
+        )

@@ -88,7 +88,8 @@ class SearchIndex(OpenedVersion):
         the id of a mail, document or chunk finds that alone; one with conditions and no text finds the texts
         that meet them, the newest first; these hits have no scores. A query without conditions that is labelled NO_RESULTS
         has no hits, unless `weak` is set. QueryError if one is empty and there are no filters. `settings` replace those
-        of the index."""
+        of the index.
+        """
         start, settings = time.perf_counter(), settings or self.settings
         resolved = self.resolved(queries, filters, plain)
         limit = limit or settings.limit
@@ -106,12 +107,19 @@ class SearchIndex(OpenedVersion):
     ) -> SearchResult:
         """The result of `search` from queries and their `ranked` hits: the first `limit` hits of each, described.
 
-        With `settings.weak` also the hits of a query without a near one; `start` is when the search began."""
+        With `settings.weak` also the hits of a query without a near one; `start` is when the search began.
+        """
         is_near = ranked.hits.get_column("rank").to_numpy() <= limit * _SPARE
         ranked = replace(ranked, hits=rows_at(ranked.hits, np.flatnonzero(is_near)))
-        complete = {n for n, query in enumerate(resolved) if query.understood.conditions or query.text == ""}
+        complete = {
+            n for n, query in enumerate(resolved) if query.understood.conditions or query.text == ""
+        }
         understood = {number: query.understood for number, query in enumerate(resolved)}
-        hidden = {n for n, label in enumerate(ranked.labels) if label == labels.NOTHING and not settings.weak}
+        hidden = {
+            n
+            for n, label in enumerate(ranked.labels)
+            if label == labels.NOTHING and not settings.weak
+        }
         if far := {n: understood[n] for n in hidden - complete}:
             ranked, notes = without_hits(
                 self,
@@ -126,14 +134,18 @@ class SearchIndex(OpenedVersion):
 
         def rows_of(is_near: np.ndarray) -> list[dict[str, Any]]:
             near = replace(ranked, hits=rows_at(ranked.hits, np.flatnonzero(is_near)))
-            return described(self, near, terms, settings, [query.mask for query in resolved], select)
+            return described(
+                self, near, terms, settings, [query.mask for query in resolved], select
+            )
 
         rows = enough(rows_of, queries, rank, limit)
         at_named_places(self.connection, rows, [query.places for query in resolved])
         hits = SEARCH_HITS.from_rows(rows)
         seconds = time.perf_counter() - start
         stated = self.completeness.lacking(map(self.screen.text, ranked.missing))
-        return SearchResult(hits, ranked.labels, (*understood.values(),), ranked.vector_path, seconds, stated)
+        return SearchResult(
+            hits, ranked.labels, (*understood.values(),), ranked.vector_path, seconds, stated
+        )
 
     @_translating_faults
     def resolved(
@@ -141,15 +153,22 @@ class SearchIndex(OpenedVersion):
     ) -> list[Resolved]:
         """The queries as `search` reads them, with the chunks that they and the filters allow."""
         if any(not query.strip() for query in queries) and filters == Filters():
-            raise QueryError("the query is empty: name words to look for, or a field such as from:ann")
+            raise QueryError(
+                "the query is empty: name words to look for, or a field such as from:ann"
+            )
         parse = plain_query if plain else parsed_query
-        return [self.conditions.resolved(self._with_synonyms(parse(query)), filters) for query in queries]
+        return [
+            self.conditions.resolved(self._with_synonyms(parse(query)), filters)
+            for query in queries
+        ]
 
     def _with_synonyms(self, query: Query) -> Query:
         """The query with synonyms of its words, which count half."""
         words = synonyms.added(query.text, self.settings.synonyms)
         factors = (*query.factors, *((word, synonyms.FACTOR) for word in words))
-        return replace(query, text=" ".join([query.text, *words]), factors=factors) if words else query
+        return (
+            replace(query, text=" ".join([query.text, *words]), factors=factors) if words else query
+        )
 
     @_translating_faults
     def ranked(
@@ -164,21 +183,28 @@ class SearchIndex(OpenedVersion):
         """The hits of `search`, not described; plain text is under these filters, resolved queries have theirs.
 
         `report` gets the list of each stage. `settings` replace those of the index. Ranked are `spare` hits for each one
-        of the limit, to which labels keep."""
+        of the limit, to which labels keep.
+        """
         settings = settings or self.settings
         if limit:
             settings = settings.model_copy(update={"limit": limit})
         resolved = [
-            self.conditions.resolved(plain_query(query), filters) if isinstance(query, str) else query
+            self.conditions.resolved(plain_query(query), filters)
+            if isinstance(query, str)
+            else query
             for query in queries
         ]
         parts = [
             self.of_batch(batch, settings, report, spare)
             for batch in row_batches(
-                self.ranking, self, [q.text for q in resolved], [q.mask for q in resolved],
-                [q.factors for q in resolved], [q.fields for q in resolved],
+                self.ranking,
+                self,
+                [q.text for q in resolved],
+                [q.mask for q in resolved],
+                [q.factors for q in resolved],
+                [q.fields for q in resolved],
             )
-        ]  # fmt: skip
+        ]
         hits = pl.concat([p.hits for p in parts] or [pl.DataFrame(schema=pipeline.RANKED)])
         constituents = pl.concat([p.constituents for p in parts] or [nothing_dropped()])
         by_query = [label for p in parts for label in p.labels]
@@ -211,7 +237,8 @@ class SearchIndex(OpenedVersion):
         lexical scores depend on, those that need a model last.
 
         Returns the hits (`profile`, `label` and the columns of `pipeline.RANKED`), and the seconds each
-        profile would take alone; `done` gets each profile that is through with a batch."""
+        profile would take alone; `done` gets each profile that is through with a batch.
+        """
         has_model = self.reranker is not None and self.reranker.scorer is not None
         costs = {n: has_model and settings.rerank == "as_set" for n, settings in profiles.items()}
         order = sorted(profiles, key=lambda n: (costs[n], bm25.lexical_key(profiles[n]), n))
@@ -229,14 +256,20 @@ class SearchIndex(OpenedVersion):
                 ranked = self.of_batch(batch, settings, partial(report, name))
                 by_query = pl.Series(ranked.labels, dtype=pl.String)
                 label = by_query.gather(ranked.hits["query"] - batch.first)
-                parts.append(ranked.hits.with_columns(profile=pl.lit(name), label=label).select(*columns))
+                parts.append(
+                    ranked.hits.with_columns(profile=pl.lit(name), label=label).select(*columns)
+                )
                 own = time.perf_counter() - start - (batch.seconds["vector"] - before)
                 seconds[name] += own + sum(batch.seconds.values())
                 done(name)
         return pl.concat(parts), seconds
 
     def of_batch(
-        self, batch: QueryBatch, settings: SearchSettings, report: Report | None = None, spare: int = 1
+        self,
+        batch: QueryBatch,
+        settings: SearchSettings,
+        report: Report | None = None,
+        spare: int = 1,
     ) -> RankedHits:
         """The hits of the queries of a batch, as `ranked` has them."""
         limit = settings.limit
@@ -250,7 +283,9 @@ class SearchIndex(OpenedVersion):
             pooling.insert(0, pipeline.SearchStage("gated", lambda hits, _: gate(bearing(hits))))
         progress = pipeline.through(progress, pooling, settings, report)
         facts = pipeline.facts(settings)
-        progress = progress._replace(hits=with_facts(self.connection, self.arrays, progress.hits, facts))
+        progress = progress._replace(
+            hits=with_facts(self.connection, self.arrays, progress.hits, facts)
+        )
         stages = pipeline.scaling(settings)
         if look.lifts:
             stages.append(pipeline.SearchStage("lifted", lambda hits, _: look.lifted(hits)))
@@ -265,7 +300,9 @@ class SearchIndex(OpenedVersion):
         first = rows_at(ranked, np.flatnonzero(table.get_column("rank").to_numpy() <= limit))
         by_query = labels.runtime_labels(first, batch.numbers, settings)
         missing = (*batch.missing, *look.missing)
-        return RankedHits(ranked, pipeline.constituents(hits, dropped), by_query, batch.vector_path, missing)
+        return RankedHits(
+            ranked, pipeline.constituents(hits, dropped), by_query, batch.vector_path, missing
+        )
 
 
 def _depths(settings: SearchSettings) -> dict[str, int]:
@@ -273,11 +310,16 @@ def _depths(settings: SearchSettings) -> dict[str, int]:
     limit = settings.limit * (_GROUPED if settings.collapse_threads or settings.per_document else 1)
     pool = limit * (_GROUPED if settings.collapse_threads else 1)
     depths = {"candidates_lexical": 5 * limit, "candidates_vector": 3 * limit, "pool": pool}
-    return {n: max(getattr(settings, n), most) for n, most in depths.items() if getattr(settings, n) > 1}
+    return {
+        n: max(getattr(settings, n), most) for n, most in depths.items() if getattr(settings, n) > 1
+    }
 
 
 def with_facts(
-    connection: duckdb.DuckDBPyConnection, arrays: SearchArrays, hits: pl.DataFrame, names: Sequence[str]
+    connection: duckdb.DuckDBPyConnection,
+    arrays: SearchArrays,
+    hits: pl.DataFrame,
+    names: Sequence[str],
 ) -> pl.DataFrame:
     """Hits with the named columns of FACTS: those that each search needs from `arrays`, the others in one statement."""
     chunks = hits.get_column("chunk_no").to_numpy()
@@ -288,7 +330,10 @@ def with_facts(
         own = (number, patches.version[chunks], patches.is_latest[chunks])
         columns = (pa.array(values, mask=is_none) for values in own)
         hits = hits.hstack(
-            [arrow_series(n, values).cast(FACTS[n]) for n, values in zip(REVISION, columns, strict=True)]
+            [
+                arrow_series(n, values).cast(FACTS[n])
+                for n, values in zip(REVISION, columns, strict=True)
+            ]
         )
     if "vector" in names:
         hits = hits.hstack([pl.Series("vector", list(arrays.vectors.of(chunks)), FACTS["vector"])])

@@ -41,14 +41,18 @@ class SecondLook:
         if not self.batch.asks:
             return {}
         conditions = self.batch.version.conditions
-        pairs = zip(self.batch.numbers, map(conditions.circumstances, self.batch.queries), strict=True)
+        pairs = zip(
+            self.batch.numbers, map(conditions.circumstances, self.batch.queries), strict=True
+        )
         return {number: lift for number, lift in pairs if any(lift)}
 
     def lifted(self, hits: pl.DataFrame) -> Step:
         """Hits in the order of their scores with the gain for circumstances; windows of conversations meet none."""
         queries, chunks = (hits.get_column(name).to_list() for name in ("query", "chunk_no"))
         pairs = zip(queries, chunks, strict=True)
-        rows = self.batch.version.arrays.rows.of({chunk for query, chunk in pairs if query in self.lifts})
+        rows = self.batch.version.arrays.rows.of(
+            {chunk for query, chunk in pairs if query in self.lifts}
+        )
         met = [
             self.lifts[query].met(*_author_and_time(rows[chunk])) if query in self.lifts else 0
             for query, chunk in zip(queries, chunks, strict=True)
@@ -58,7 +62,8 @@ class SecondLook:
     def step(self, hits: pl.DataFrame) -> Step:
         """Hits in the order of the reranker, `score` made one scale of its scores and those of the hits behind.
 
-        Only the texts of the hits that the reranker scores are read."""
+        Only the texts of the hits that the reranker scores are read.
+        """
         assert self.reranker is not None
         rank = places(hits)
         is_top = rank <= self.reranker.settings.top
@@ -80,19 +85,37 @@ class SecondLook:
         rows = [facts[n] for n in chunks]
         person_of = self.batch.version.conditions.values.people.person_of
         authors = [
-            person_of.get(row["from_addr"], row["from_addr"] or row["from_name"] or "") for row in rows
+            person_of.get(row["from_addr"], row["from_addr"] or row["from_name"] or "")
+            for row in rows
         ]
         texts = [reranking.asked_text(row["text_display"], _is_mail(row)) for row in rows]
         return [
             Candidate(
-                query, rank, score, thread, row["title"], row["text_display"], row["chunk_kind"], row["content_class"],
+                query,
+                rank,
+                score,
+                thread,
+                row["title"],
+                row["text_display"],
+                row["chunk_kind"],
+                row["content_class"],
                 row["effective_at"] if row["source_kind"] != "conversation" else None,
-                _is_mail(row) and not is_reply(row["subject"] or ""), _is_mail(row), own, author,
+                _is_mail(row) and not is_reply(row["subject"] or ""),
+                _is_mail(row),
+                own,
+                author,
             )
             for query, rank, score, thread, row, own, author in zip(
-                queries, ranks, scores, threads, rows, self._shares(queries, texts), authors, strict=True
+                queries,
+                ranks,
+                scores,
+                threads,
+                rows,
+                self._shares(queries, texts),
+                authors,
+                strict=True,
             )
-        ]  # fmt: skip
+        ]
 
     def _shares(self, queries: Sequence[int], texts: Sequence[str]) -> list[float]:
         """The share of the words of its query that is in each text."""
@@ -107,7 +130,9 @@ class SecondLook:
         parts = [text for text in texts if text]
         words = iter(terms.query_terms(parts, version.term_settings))
         return [
-            reranking.own_share(weights[query - self.batch.first], set(next(words))) if text else 0.0
+            reranking.own_share(weights[query - self.batch.first], set(next(words)))
+            if text
+            else 0.0
             for query, text in zip(queries, texts, strict=True)
         ]
 
@@ -117,7 +142,9 @@ class SecondLook:
         top = np.flatnonzero(~is_mail & (rank <= max(_UNITS, self.settings.limit)))
         if not len(top):
             return unchanged(hits)
-        queries, chunks = (hits.get_column(name).gather(top).to_list() for name in ("query", "chunk_no"))
+        queries, chunks = (
+            hits.get_column(name).gather(top).to_list() for name in ("query", "chunk_no")
+        )
         facts = self.batch.version.arrays.rows.of(chunks)
         rows = [facts[n] for n in chunks]
         turns = [row for row in rows if row["chunk_kind"] == "turn"]

@@ -43,7 +43,9 @@ def similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
         kind, id_ = resolved_name(asking(index.connection), name)
         own = index.connection.execute(_CHUNKS_OF[kind], {"id": id_}).fetchall()
         if not own:
-            raise QueryError(f"the {kind} {id_} has no chunk to compare; the view `readiness` says why")
+            raise QueryError(
+                f"the {kind} {id_} has no chunk to compare; the view `readiness` says why"
+            )
         rows = _nearest(index, np.array([number for number, _ in own]), limit)
         label = "PASS" if rows else labels.NOTHING
         lacking = () if rows else (f"vectors (of the {kind})",)
@@ -86,4 +88,6 @@ def _ranked(rows: list[tuple[int, float]]) -> pl.DataFrame:
         **dict.fromkeys(("thread_score", "lexical_score", "support"), [0.0] * len(rows)),
         "vector_rank": place,
     }
-    return pl.DataFrame({name: columns.get(name, [None] * len(rows)) for name in RANKED}, schema=RANKED)
+    return pl.DataFrame(
+        {name: columns.get(name, [None] * len(rows)) for name in RANKED}, schema=RANKED
+    )

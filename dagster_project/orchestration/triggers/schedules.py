@@ -2,7 +2,8 @@
 requests one run when edits in vaults and document trees have settled, not one per edit.
 
 The sensor of edits keeps no cursor. Its process remembers a fingerprint of names, sizes and times for which Dagster has a
-run, or nothing was left to do; one that it does not know is an edit. A new process asks once in vain."""
+run, or nothing was left to do; one that it does not know is an edit. A new process asks once in vain.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -41,7 +42,11 @@ from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
 
-_SCHEDULE, _TIME, _KEY = "dagster/schedule_name", ".dagster/scheduled_execution_time", "dagster/run_key"
+_SCHEDULE, _TIME, _KEY = (
+    "dagster/schedule_name",
+    ".dagster/scheduled_execution_time",
+    "dagster/run_key",
+)
 """The tags by which Dagster knows that it made a run for a tick already."""
 CRON = "0 * * * *"
 INTERVAL_SECONDS = 30
@@ -56,7 +61,8 @@ Asked = Sequence[dg.RunRequest] | dg.SkipReason
 def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
     """The schedule: at every full hour it begins a refresh, unless nothing changed and no source has a remote.
 
-    Where none has, the run that begins it is made here, in the process of the code."""
+    Where none has, the run that begins it is made here, in the process of the code.
+    """
     remotes = any(source.remote for source in settings.sources)
 
     @dg.schedule(
@@ -89,11 +95,14 @@ def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
 def _is_due(settings: Settings, instance: dg.DagsterInstance) -> bool:
     """True if the index does not show the sources as they are, or a source cannot be read.
 
-    SourceError without a partition whose run could say so, ServiceError if a model of the settings is not served."""
+    SourceError without a partition whose run could say so, ServiceError if a model of the settings is not served.
+    """
     try:
         plan = planned(settings, instance)
     except SourceError:
-        if any(instance.get_dynamic_partitions(source_type.partitions) for source_type in SOURCE_TYPES):
+        if any(
+            instance.get_dynamic_partitions(source_type.partitions) for source_type in SOURCE_TYPES
+        ):
             return True
         raise
     report_freshness(settings, instance, plan)
@@ -108,7 +117,8 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
 
     It keeps no cursor. The runs that had ended when nothing was left to ask for are in the memory of its process, not the
     last of them, since a clock may be set back; a new process looks once in vain. After a run that a person launched, other
-    partitions wait for the next refresh; those of that run are completed and published."""
+    partitions wait for the next refresh; those of that run are completed and published.
+    """
     old_ids: set[str] = set()
 
     @dg.sensor(
@@ -122,7 +132,9 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
         instance = context.instance
         alert_interrupted(settings.alerts, settings.root, close_dead_runs(instance, settings.root))
         newest = instance.get_runs(dg.RunsFilter(statuses=FINISHED), limit=_LOOKED_BACK)
-        ended = [run for run in newest if COMMAND_TAG not in run.tags]  # commands go on with their own
+        ended = [
+            run for run in newest if COMMAND_TAG not in run.tags
+        ]  # commands go on with their own
         since = [run for run in ended if run.run_id not in old_ids]
         if not since:
             return dg.SkipReason("no run has ended since nothing was left to do")
@@ -130,7 +142,9 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
             return dg.SkipReason(f"run {awaited.run_id[:8]} and what follows it is under way")
         first = next((run for run in since if run.job_name == REFRESH_NOW), None)
         refresh = refresh_of(first or since[0])
-        partitions = None if first else run_partitions(instance, [run for run in since if run.is_success])
+        partitions = (
+            None if first else run_partitions(instance, [run for run in since if run.is_success])
+        )
         answer, is_settled = next_requests(settings, instance, refresh, partitions)
         if is_settled:
             old_ids.clear()
@@ -142,13 +156,19 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
 
 def daily_schedules(settings: Settings) -> list[dg.ScheduleDefinition]:
     """The schedules of the report on how the system does, and of the evaluation if queries are configured."""
-    days = [(REPORT, 3, "operations_report", "Draws each day how fast, late and large everything is.")]
+    days = [
+        (REPORT, 3, "operations_report", "Draws each day how fast, late and large everything is.")
+    ]
     if settings.evaluation.queries:
-        days.append((EVALUATE, 4, "evaluation_report", "Measures each day the version published then."))
+        days.append(
+            (EVALUATE, 4, "evaluation_report", "Measures each day the version published then.")
+        )
     return [_every_day(settings, *day) for day in days]
 
 
-def _every_day(settings: Settings, job: str, hour: int, asset: str, does: str) -> dg.ScheduleDefinition:
+def _every_day(
+    settings: Settings, job: str, hour: int, asset: str, does: str
+) -> dg.ScheduleDefinition:
     """The schedule that makes `asset` at an hour of the day, unless it is of the version that is published."""
 
     @dg.schedule(
@@ -188,7 +208,13 @@ def documents_fingerprint(settings: Settings) -> str:
         try:
             for file in tree_files(source, settings.place(source), settings.root):
                 stat = file.path.stat()
-                parts += [source.name, file.name, str(stat.st_size), str(stat.st_mtime_ns), str(stat.st_ino)]
+                parts += [
+                    source.name,
+                    file.name,
+                    str(stat.st_size),
+                    str(stat.st_mtime_ns),
+                    str(stat.st_ino),
+                ]
         except (SourceError, OSError) as error:
             # A folder or file that is gone is an edit, too; the run says so.
             parts += [source.name, str(error)]

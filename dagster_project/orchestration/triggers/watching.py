@@ -33,16 +33,21 @@ def watched_folders(settings: Settings) -> list[Path]:
                 folder = folder.parent
             folders.append(folder)
     if not folders:
-        raise SettingsError("weft build --watch needs a vault or document tree, and the settings have none")
+        raise SettingsError(
+            "weft build --watch needs a vault or document tree, and the settings have none"
+        )
     return folders
 
 
 def coalesced_edits(folders: Iterable[Path]) -> Iterator[Changes]:
     """Edits below some folders, those that follow each other closely at once; never ends."""
     return watch(
-        *folders, watch_filter=None, step=_QUIET_MILLISECONDS, debounce=_LONGEST_WAIT_MILLISECONDS,
+        *folders,
+        watch_filter=None,
+        step=_QUIET_MILLISECONDS,
+        debounce=_LONGEST_WAIT_MILLISECONDS,
         raise_interrupt=False,
-    )  # fmt: skip
+    )
 
 
 def builds_after_edits(
@@ -50,7 +55,8 @@ def builds_after_edits(
 ) -> Iterator[str]:
     """Build at first and after each of `edits` that changes a document; yields a line for each build.
 
-    A build that fails is a line, too; its edits are built with the next."""
+    A build that fails is a line, too; its edits are built with the next.
+    """
     before = documents_fingerprint(settings)
     yield _built(settings, instance, "the sources as they are")
     for changes in edits:
@@ -77,6 +83,8 @@ def _built(settings: Settings, instance: dg.DagsterInstance, what: str) -> str:
 
 def _names(settings: Settings, changes: Changes) -> str:
     paths = {Path(path) for _, path in changes}
-    names = sorted({p.name for p in paths if not p.is_relative_to(settings.root) and not p.is_dir()})
+    names = sorted(
+        {p.name for p in paths if not p.is_relative_to(settings.root) and not p.is_dir()}
+    )
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}" if names else "the folders"

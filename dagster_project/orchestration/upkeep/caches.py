@@ -51,7 +51,8 @@ _CHARS_OF_TOKEN = 3
 def run_estimate(settings: Settings) -> tuple[Estimate, SentenceEstimate]:
     """The cost of embedding the texts in the lake now, and of writing sentences for them.
 
-    A text whose sentence is still to be written counts with a sentence of the greatest length."""
+    A text whose sentence is still to be written counts with a sentence of the greatest length.
+    """
     tables = _context_tables(settings)
     context, _ = joined_context(tables)
     kinds = settings.sentence_kinds()
@@ -92,7 +93,9 @@ def holdings(settings: Settings) -> list[dict[str, int | str]]:
         for (model, dimensions, task), count in sorted(vectors.refusal_counts().items())
     ]
     per_model = Counter(key.rsplit("/", 2)[0] for key in answers.all_keys())
-    sentences = [{"kind": "sentences", "model": model, "count": n} for model, n in sorted(per_model.items())]
+    sentences = [
+        {"kind": "sentences", "model": model, "count": n} for model, n in sorted(per_model.items())
+    ]
     return [*stored, *refusals, *sentences]
 
 
@@ -100,7 +103,8 @@ def prune(settings: Settings, other_models: bool, refused: bool) -> dict[str, in
     """Drop vectors of texts and answers about chunks that the lake does not hold; with `other_models` all of others.
 
     With `refused`, refused texts are forgotten instead, so that the next build asks for them again.
-    Returns how many were dropped, by kind. BusyError while a build runs."""
+    Returns how many were dropped, by kind. BusyError while a build runs.
+    """
     with only_build(settings.root, settings.lake_uri):
         cache = make_embedding_cache(settings)
         if refused:
@@ -148,9 +152,13 @@ def used_hashes(settings: Settings) -> set[str]:
     hashes = set(texts.select("text_hash").distinct().to_pyarrow().column(0).to_pylist())
     # Vectors of a service may be stored beside those of the model in use: they go by the hash of the sent text.
     hashes |= set(texts_sent(texts, settings.safety).renamed.values())
-    windows, cuts = (_table(manager, f"conversation_{n}").to_polars() for n in ("markdown", "query_chunks"))
+    windows, cuts = (
+        _table(manager, f"conversation_{n}").to_polars() for n in ("markdown", "query_chunks")
+    )
     queries: list[str] = window_queries(windows, cuts, settings.context)["text"].to_list()
-    queries += [text for texts_of in extra_parts("queries") for text in texts_of(partial(_table, manager))]
+    queries += [
+        text for texts_of in extra_parts("queries") for text in texts_of(partial(_table, manager))
+    ]
     # As it is for texts: by the sent text, or by the text itself where a model of this machine has it.
     hashes |= {text_hash(text) for text in (*queries, *screened(queries, settings.safety).texts)}
     return hashes
@@ -159,12 +167,17 @@ def used_hashes(settings: Settings) -> set[str]:
 def import_vectors(index: Path, cache: SQLiteEmbeddingCache) -> tuple[str, int, int]:
     """Take the vectors of a published index into the cache: its model, vectors in it, vectors that were new.
 
-    IndexUnavailableError if the file is not a published index; EmbeddingError if it holds a bad vector."""
+    IndexUnavailableError if the file is not a published index; EmbeddingError if it holds a bad vector.
+    """
     if not index.is_file():
-        raise IndexUnavailableError(f"{index} is not a file: name a published index, as index/weft-….duckdb")
+        raise IndexUnavailableError(
+            f"{index} is not a file: name a published index, as index/weft-….duckdb"
+        )
     try:
         with duckdb.connect(str(index), read_only=True) as connection:
-            manifest: dict[str, str] = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
+            manifest: dict[str, str] = dict(
+                connection.execute("SELECT key, value FROM manifest").fetchall()
+            )
             model, dimensions = manifest["model"], int(manifest["dimensions"])
             screening = json.loads(manifest["settings"]).get("safety")
             rows = connection.execute(_VECTORS).to_arrow_reader(_IMPORTED_ROWS)
@@ -177,7 +190,9 @@ def import_vectors(index: Path, cache: SQLiteEmbeddingCache) -> tuple[str, int, 
                 cache.store(key, [hashes[i] for i in missing], vectors[missing])
                 count, new = count + len(hashes), new + len(missing)
     except (duckdb.Error, KeyError) as error:
-        raise IndexUnavailableError(f"{index} is not a published index ({first_line(error)})") from error
+        raise IndexUnavailableError(
+            f"{index} is not a published index ({first_line(error)})"
+        ) from error
     return model, count, new
 
 

@@ -15,7 +15,12 @@ import dagster as dg
 import duckdb
 from sqlalchemy import Column, Connection, Table, or_, select, update
 
-from dagster_project.composition.objects import make_embedding_cache, make_lake, make_publisher, make_sources
+from dagster_project.composition.objects import (
+    make_embedding_cache,
+    make_lake,
+    make_publisher,
+    make_sources,
+)
 from dagster_project.config.settings import Settings
 from dagster_project.evaluation.evaluator import html_page
 from dagster_project.extras.registry import declared_tables, enabled, extras
@@ -30,7 +35,12 @@ from transforms.hashing import text_hash
 
 _BUSY_SECONDS = 60.0
 _INDEX = "index"
-MADE_ON_REQUEST = ("search_results", "evaluation_queries", "evaluation_relevance", "evaluation_runs")
+MADE_ON_REQUEST = (
+    "search_results",
+    "evaluation_queries",
+    "evaluation_relevance",
+    "evaluation_runs",
+)
 """Tables that no build makes."""
 _TEXTS = ("preview", "latest_context")
 """Metadata of materializations that show rows and blocks."""
@@ -48,14 +58,17 @@ def begin(settings: Settings) -> None:
     for source in settings.sources:
         if source.remote and forgotten.has("source", source.name):
             notes = settings.fetched / ".fetch"
-            remove((settings.fetched / source.name, notes / source.name, notes / f"{source.name}.json"))
+            remove(
+                (settings.fetched / source.name, notes / source.name, notes / f"{source.name}.json")
+            )
     make_sources(settings).cut_fetched(set(partitions_with(lake, forgotten)))
 
 
 def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
     """After a publish: erase the remains of texts to forget; counts by kind, empty if nothing was to be erased.
 
-    Nothing is finished while the lake still holds it, as it does where a source cannot be read."""
+    Nothing is finished while the lake still holds it, as it does where a source cannot be read.
+    """
     lake = make_lake(settings)
     forgotten = Forgotten(lake.base)
     if not forgotten.unfinished or any(partitions_with(lake, forgotten)):
@@ -67,12 +80,21 @@ def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
     is_sqlite = instance.event_log_storage.is_run_sharded
     history = sorted(Path(instance.root_directory).rglob("*.db")) if is_sqlite else []
     counts = {
-        "vectors": make_embedding_cache(settings).prune(used_hashes(settings)), "answers": prune_answers(settings),
-        "previews": _erase_previews(instance), "names": sum(_erase_names(file, forgotten) for file in history),
+        "vectors": make_embedding_cache(settings).prune(used_hashes(settings)),
+        "answers": prune_answers(settings),
+        "previews": _erase_previews(instance),
+        "names": sum(_erase_names(file, forgotten) for file in history),
         "reports": _erase_reports(settings.root / "eval"),
-    }  # fmt: skip
+    }
     # The next build or search writes readings of documents, copies of remote files and narrowed versions.
-    rest = ("cache/documents", "cache/lake", "cache/backup", "cache/chats.json", "cache/files.json", LENSES)
+    rest = (
+        "cache/documents",
+        "cache/lake",
+        "cache/backup",
+        "cache/chats.json",
+        "cache/files.json",
+        LENSES,
+    )
     remove(settings.root / name for name in rest)
     for file in (*(settings.root / "cache").rglob("*.sqlite"), *history):
         with closing(sqlite3.connect(file, timeout=_BUSY_SECONDS)) as connection:
@@ -130,11 +152,15 @@ def _erase_names(file: Path, forgotten: Forgotten) -> int:
     """Put hashes in the place of forgotten partitions' keys in a file of Dagster; how many values were changed."""
 
     def hashed(match: re.Match[str]) -> str:
-        is_gone = forgotten.has("partition", match[0]) or forgotten.has("source", match[0].partition("/")[0])
+        is_gone = forgotten.has("partition", match[0]) or forgotten.has(
+            "source", match[0].partition("/")[0]
+        )
         return f"forgotten/{text_hash(match[0])}" if is_gone else match[0]
 
     with closing(sqlite3.connect(file, timeout=_BUSY_SECONDS)) as connection, connection:
-        connection.create_function("named", 1, lambda v: _PARTITION.sub(hashed, v) if v is str(v) else v)
+        connection.create_function(
+            "named", 1, lambda v: _PARTITION.sub(hashed, v) if v is str(v) else v
+        )
         statements = connection.execute(_RENAMING).fetchall()
         return sum(connection.execute(statement).rowcount for (statement,) in statements)
 
@@ -160,5 +186,9 @@ def _without_texts(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_texts(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_without_texts(v) for v in value if not (isinstance(v, dict) and v.get("label") in _TEXTS)]
+        return [
+            _without_texts(v)
+            for v in value
+            if not (isinstance(v, dict) and v.get("label") in _TEXTS)
+        ]
     return value

@@ -28,7 +28,8 @@ _MESSAGES = ("message_id", "header_message_id", "from_addr", "body")
 class Target:
     """The target of `weft forget`: names by kind, the rows of the lake that they name, their partitions, their lines.
 
-    A person is named by all their addresses. `quoted_by` are the Message-IDs of mails of others that quote a line."""
+    A person is named by all their addresses. `quoted_by` are the Message-IDs of mails of others that quote a line.
+    """
 
     names: tuple[tuple[Kind, str], ...]
     mails: int = 0
@@ -47,30 +48,40 @@ def find(settings: Settings, names: Sequence[str]) -> Target:
     """The rows of the lake that the names mean: Message-IDs, addresses, documents, chats or their windows, sources.
 
     UnknownIdError for a name that means nothing; SourceError if a source that holds a part of it cannot be read:
-    without it no build can make its partitions."""
+    without it no build can make its partitions.
+    """
     lake = make_lake(settings)
     targets = [_target(settings, lake, name) for name in names]
     partitions = {partition for target in targets for partition in target.partitions}
     sources = make_sources(settings)
     sources.discover()
-    for source in sorted({partition.partition("/")[0] for partition in partitions} & sources.broken.keys()):
+    for source in sorted(
+        {partition.partition("/")[0] for partition in partitions} & sources.broken.keys()
+    ):
         raise SourceError(f"{sources.broken[source]}; nothing is forgotten before it can be read")
     kinds = tuple(dict.fromkeys(name for target in targets for name in target.names))
     lines = frozenset(line for target in targets for line in target.lines)
     return Target(
-        kinds, mails=sum(target.mails for target in targets), documents=sum(target.documents for target in targets),
-        windows=sum(target.windows for target in targets), partitions=tuple(sorted(partitions)),
-        quoted_by=tuple(_quoting(lake, kinds, lines)), lines=lines,
-    )  # fmt: skip
+        kinds,
+        mails=sum(target.mails for target in targets),
+        documents=sum(target.documents for target in targets),
+        windows=sum(target.windows for target in targets),
+        partitions=tuple(sorted(partitions)),
+        quoted_by=tuple(_quoting(lake, kinds, lines)),
+        lines=lines,
+    )
 
 
 def forget(
-    settings: Settings, instance: dg.DagsterInstance, target: Target,
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    target: Target,
     tell: Tell = lambda stage, partition, rows: None,
-) -> BuildResult:  # fmt: skip
+) -> BuildResult:
     """Note the target, and build without it; `erased` of the result counts erasures beside the rows.
 
-    Whatever ends this before it is done, the next build or `forget` finishes it. Raises as `build` does."""
+    Whatever ends this before it is done, the next build or `forget` finishes it. Raises as `build` does.
+    """
     with only_build(settings.root, settings.lake_uri):
         Forgotten(make_lake(settings).base).begin(target.names)
     return build(settings, instance, fetch=False, tell=tell)
@@ -78,20 +89,26 @@ def forget(
 
 def _target(settings: Settings, lake: ParquetLake, name: str) -> Target:
     """The target that one name means; a source before a mail, a mail before a document, and an address last."""
-    partitions = {p for table in ("messages", "documents", "conversations") for p in lake.partitions(table)}
+    partitions = {
+        p for table in ("messages", "documents", "conversations") for p in lake.partitions(table)
+    }
     own = {p for p in partitions if p.partition("/")[0] == name}
     if own or name in {source.name for source in settings.sources}:
         return _of_source(lake, name, sorted(own))
     ident = name.strip("<>")
     if mails := _mails(lake, pl.any_horizontal(pl.col("message_id", "header_message_id") == ident)):
-        names = {row["header_message_id"] or row["message_id"] for rows in mails.values() for row in rows}
+        names = {
+            row["header_message_id"] or row["message_id"] for rows in mails.values() for row in rows
+        }
         return _of_mails(mails, [("mail", ident) for ident in sorted(names)])
     for partition in lake.partitions("documents"):
         rows = lake.intact("documents", ["doc_id"], partition)
         if rows and name in rows.column("doc_id").to_pylist():
             return Target((("document", name),), documents=1, partitions=(partition,))
     if windows := list(_windows(lake, name)):
-        return Target(tuple(("partition", p) for p in windows), windows=len(windows), partitions=(*windows,))
+        return Target(
+            tuple(("partition", p) for p in windows), windows=len(windows), partitions=(*windows,)
+        )
     addresses = _addresses(lake, name.lower())
     if mails := _mails(lake, pl.col("from_addr").is_in(addresses)):
         return _of_mails(mails, [("address", addr) for addr in addresses])
@@ -106,12 +123,19 @@ def _of_source(lake: ParquetLake, name: str, partitions: list[str]) -> Target:
     mails = _of_mails(_mails(lake, pl.lit(True), of_mail), [])
     documents = sum(footer.row_count for p in partitions if (footer := lake.footer("documents", p)))
     windows = len(set(partitions) & set(lake.partitions("conversations")))
-    return Target((("source", name),), mails.mails, documents, windows, (*partitions,), lines=mails.lines)
+    return Target(
+        (("source", name),), mails.mails, documents, windows, (*partitions,), lines=mails.lines
+    )
 
 
 def _of_mails(mails: dict[str, list[dict[str, Any]]], names: list[tuple[Kind, str]]) -> Target:
     rows = [row for part in mails.values() for row in part]
-    own = (line.strip() for row in rows for line in row["body"].splitlines() if not line.startswith(">"))
+    own = (
+        line.strip()
+        for row in rows
+        for line in row["body"].splitlines()
+        if not line.startswith(">")
+    )
     lines = frozenset(line[:_LINE_START] for line in own if len(line.encode()) >= PIECE_BYTES)
     return Target(tuple(names), len(rows), partitions=tuple(sorted(mails)), lines=lines)
 
@@ -131,7 +155,9 @@ def _mails(
 def _windows(lake: ParquetLake, name: str) -> Iterator[str]:
     for partition in lake.partitions("conversations"):
         rows = lake.intact("conversations", ["conversation_id", "doc_id"], partition)
-        if rows and any(name in rows.column(column).unique().to_pylist() for column in rows.column_names):
+        if rows and any(
+            name in rows.column(column).unique().to_pylist() for column in rows.column_names
+        ):
             yield partition
 
 
@@ -139,11 +165,17 @@ def _addresses(lake: ParquetLake, addr: str) -> list[str]:
     """All addresses of the person behind an address; of one that many people share, that alone."""
     people = lake.intact("people", ["person_id", "addr", "is_shared"])
     rows = people.to_pylist() if people else []
-    person = next((row["person_id"] for row in rows if row["addr"] == addr and not row["is_shared"]), None)
-    return sorted({addr} | {r["addr"] for r in rows if r["person_id"] == person and not r["is_shared"]})
+    person = next(
+        (row["person_id"] for row in rows if row["addr"] == addr and not row["is_shared"]), None
+    )
+    return sorted(
+        {addr} | {r["addr"] for r in rows if r["person_id"] == person and not r["is_shared"]}
+    )
 
 
-def _quoting(lake: ParquetLake, names: Sequence[tuple[Kind, str]], lines: frozenset[str]) -> list[str]:
+def _quoting(
+    lake: ParquetLake, names: Sequence[tuple[Kind, str]], lines: frozenset[str]
+) -> list[str]:
     """The Message-IDs of the mails that stay and quote one of the lines, sorted."""
     marked = [f">{blank}{line}" for line in sorted(lines)[:_MOST_LINES] for blank in ("", " ")]
     own = {kind: {name for k, name in names if k == kind} for kind in ("mail", "address", "source")}

@@ -18,7 +18,11 @@ from assets.partitions import CONTEXT
 from assets.protocols.search import Asker
 from dagster_project.cli.main import COMMANDS
 from dagster_project.context.context_index import PublishedVersions
-from dagster_project.context.conversation_context import ConversationText, context_of, read_conversation
+from dagster_project.context.conversation_context import (
+    ConversationText,
+    context_of,
+    read_conversation,
+)
 from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.orchestration.asset_jobs import asset_definitions
@@ -76,9 +80,13 @@ def made_once(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace
     work = Workspace(tmp_path_factory.mktemp("chats") / "work")
     configure(work, NOTES, CHAT)
     for title, text in TOPICS.items():
-        write(work, f"notes/{title}.md", f"---\ntags: [{title.lower()}]\n---\n# {title}\n\n{text}.\n")
+        write(
+            work, f"notes/{title}.md", f"---\ntags: [{title.lower()}]\n---\n# {title}\n\n{text}.\n"
+        )
     write(
-        work, "notes/Gardening.md", "# Gardening\n\nRoses want sun and water, tulips are planted in autumn.\n"
+        work,
+        "notes/Gardening.md",
+        "# Gardening\n\nRoses want sun and water, tulips are planted in autumn.\n",
     )
     write(work, "chats/WhatsApp Chat with Maud Fenwick.txt", export(60))
     return once(work)
@@ -101,13 +109,17 @@ def configure(work: Workspace, *sources: dict) -> None:
 
 def test_each_window_is_a_partition_and_is_published(made_once: Workspace):
     windows = [
-        p.name.rpartition(".")[2] for p in made_once.plan().partitions if p.source_type == "conversations"
+        p.name.rpartition(".")[2]
+        for p in made_once.plan().partitions
+        if p.source_type == "conversations"
     ]
     assert windows == ["0001", "0002", "0003", "0004"]
     assert made_once.column("SELECT count(*) FROM conversations") == [61]
     assert made_once.column("SELECT sum(message_count) FROM conversation_windows") == [60]
     assert set(
-        made_once.column("SELECT DISTINCT chunk_kind FROM chunks WHERE source_kind = 'conversation'")
+        made_once.column(
+            "SELECT DISTINCT chunk_kind FROM chunks WHERE source_kind = 'conversation'"
+        )
     ) == {"turn", "window_segment"}
 
 
@@ -150,7 +162,9 @@ def test_every_window_gets_its_context_and_never_itself(made_once: Workspace):
     assert len(rows) == 4 and {r["outcome"] for r in rows} == {"CONTEXT"}
     for row in rows:
         assert row["window_id"] not in {r["document_id"] for r in row["records"]}
-        assert row["block"].startswith("\n\n## Related Previous Posts (for continuity and linking):\n")
+        assert row["block"].startswith(
+            "\n\n## Related Previous Posts (for continuity and linking):\n"
+        )
     found = {r["document_id"] for row in rows for r in row["records"]}
     assert {f"notes:{t}.md" for t in TOPICS} <= found
 
@@ -165,16 +179,24 @@ def test_more_messages_make_the_last_window_alone_again_and_its_context(made: Wo
     assert contexts(made)[:3] == before[:3]
     assert made.plan().is_empty
     anew = Workspace(made.folder.parent / "anew")
-    shutil.copytree(made.folder, anew.folder, ignore=shutil.ignore_patterns("state"), dirs_exist_ok=True)
+    shutil.copytree(
+        made.folder, anew.folder, ignore=shutil.ignore_patterns("state"), dirs_exist_ok=True
+    )
     anew.build()
     assert differences(made.index, anew.index) == {}
     assert contexts(made)[3] == contexts(anew)[3]
 
 
 @pytest.mark.exhaustive
-def test_a_changed_note_is_a_question_of_the_last_window_alone_until_another_is_asked(made: Workspace):
+def test_a_changed_note_is_a_question_of_the_last_window_alone_until_another_is_asked(
+    made: Workspace,
+):
     before = contexts(made)
-    write(made, "notes/Gardening.md", "# Gardening\n\nDough of sourdough and rye flour rests overnight.\n")
+    write(
+        made,
+        "notes/Gardening.md",
+        "# Gardening\n\nDough of sourdough and rye flour rests overnight.\n",
+    )
     assert made.build().published
     after, version = contexts(made), made.column("SELECT value FROM manifest WHERE key = 'version'")
     assert after[:3] == before[:3]
@@ -183,9 +205,13 @@ def test_a_changed_note_is_a_question_of_the_last_window_alone_until_another_is_
     (first, *others), before = made.lake.partitions("conversation_context"), after
     with made.instance() as instance:
         run_here(asset_definitions(made.settings), instance, Work(CONTEXT.tables, first, first), {})
-        at = instance.fetch_materializations(dg.AssetKey("conversation_context"), limit=1).records[0]
+        at = instance.fetch_materializations(dg.AssetKey("conversation_context"), limit=1).records[
+            0
+        ]
     after = contexts(made)
-    assert at.partition_key == first and at.asset_materialization.metadata["without_hits"].value == 0
+    assert (
+        at.partition_key == first and at.asset_materialization.metadata["without_hits"].value == 0
+    )
     assert after[0]["index_version"] == before[3]["index_version"] != before[0]["index_version"]
     assert after[1:] == before[1:] and len(others) == 3
     assert made.plan().is_empty
@@ -208,7 +234,9 @@ def test_a_window_with_other_candidates_is_asked_on(made: Workspace):
 @pytest.mark.exhaustive
 def test_other_settings_of_the_context_find_it_again_without_publishing(made: Workspace):
     version = contexts(made)[0]["index_version"]
-    made.config.write_text(made.config.read_text().replace("[storage]", "[context]\ntop_k = 1\n\n[storage]"))
+    made.config.write_text(
+        made.config.read_text().replace("[storage]", "[context]\ntop_k = 1\n\n[storage]")
+    )
     result = made.build()
     assert result.published is None
     assert [r["final_count"] for r in contexts(made)] == [1] * 4
@@ -227,7 +255,11 @@ def test_conversations_are_found_and_cited(made_once: Workspace):
     found = made_once.weft("search", "--json", "--kind", "conversation", "sourdough rye flour")
     hit = json.loads(found.output)["queries"][0]["hits"][0]
     assert "@000" in hit["doc_id"] and hit["byte_start"] < hit["byte_end"]
-    for search in ("search_text('rye')", f"similar('{hit['chunk_id']}')", "search_semantic('rye flour')"):
+    for search in (
+        "search_text('rye')",
+        f"similar('{hit['chunk_id']}')",
+        "search_semantic('rye flour')",
+    ):
         statement = f"SELECT DISTINCT title FROM {search} WHERE source_kind = 'conversation'"
         assert hit["subject"] in made_once.weft("sql", "--csv", statement).output.splitlines()
     lines = made_once.weft("search", "sourdough dough").output.splitlines()
@@ -240,16 +272,18 @@ def test_a_window_is_not_a_hit_beside_its_turns(made_once: Workspace):
         found = index.search([TOPICS["Bread"]], Filters(kind="conversation")).hits.to_pylist()
     turns = [(hit["doc_id"], hit["byte_start"]) for hit in found if hit["chunk_kind"] == "turn"]
     for hit in found:
-        inside = [at for d, at in turns if d == hit["doc_id"] and hit["byte_start"] <= at < hit["byte_end"]]
+        inside = [
+            at
+            for d, at in turns
+            if d == hit["doc_id"] and hit["byte_start"] <= at < hit["byte_end"]
+        ]
         assert hit["chunk_kind"] == "turn" or not inside
     reasons = {also["reason"] for hit in found for also in hit["constituents"]}
     assert turns and "its turns are hits" in reasons
 
 
 def test_a_chat_is_of_all_the_time_from_its_first_turn_to_its_last(made_once: Workspace):
-    statement = (
-        "SELECT doc_id, last_at FROM conversation_windows WHERE first_at < last_at ORDER BY ALL LIMIT 1"
-    )
+    statement = "SELECT doc_id, last_at FROM conversation_windows WHERE first_at < last_at ORDER BY ALL LIMIT 1"
     with closing(open_index(made_once.settings)) as index:
         window, last = index.connection.execute(statement).fetchone() or ()
         for since, is_found in ((last, True), (last + timedelta(seconds=1), False)):
@@ -261,7 +295,9 @@ def test_a_chat_is_of_all_the_time_from_its_first_turn_to_its_last(made_once: Wo
 def test_context_of_a_conversation_in_hand(made_once: Workspace, tmp_path: Path):
     chat = str(made_once.folder / "chats" / "WhatsApp Chat with Maud Fenwick.txt")
     manifest = tmp_path / "manifest.json"
-    result = made_once.weft("context", chat, "--json", "--budget", "300", "--manifest", str(manifest))
+    result = made_once.weft(
+        "context", chat, "--json", "--budget", "300", "--manifest", str(manifest)
+    )
     assert result.exit_code == 0, result.output
     made = json.loads(result.output)
     assert made["outcome"] == "CONTEXT" and made["tokens"] <= made["budget_tokens"] == 300
@@ -272,11 +308,15 @@ def test_context_of_a_conversation_in_hand(made_once: Workspace, tmp_path: Path)
     assert again.output == made["block"]
     smaller = tmp_path / "smaller.json"
     made_once.weft("context", chat, "--budget", "100", "--manifest", str(smaller))
-    changes = json.loads(made_once.weft("context", "--json", "--compare", str(manifest), str(smaller)).output)
+    changes = json.loads(
+        made_once.weft("context", "--json", "--compare", str(manifest), str(smaller)).output
+    )
     assert changes["removed"] and not changes["added"]
 
 
-@pytest.mark.parametrize("question", ["Does the dough rest?", "When does the train to Paris leave?"])
+@pytest.mark.parametrize(
+    "question", ["Does the dough rest?", "When does the train to Paris leave?"]
+)
 def test_a_block_has_the_first_hit_of_a_search_in_a_stretch(made_once: Workspace, question: str):
     context = made_once.settings.context.model_copy(update={"where": "source:chat"})
     settings = made_once.settings.model_copy(update={"context": context})
@@ -288,7 +328,9 @@ def test_a_block_has_the_first_hit_of_a_search_in_a_stretch(made_once: Workspace
 
 
 def test_what_only_fills_counts_half_however_much_of_a_document_is_shown(made_once: Workspace):
-    asked = pl.DataFrame({"window_id": ["x"], "query": [0], "text": ["Is the museum hotel near the oven?"]})
+    asked = pl.DataFrame(
+        {"window_id": ["x"], "query": [0], "text": ["Is the museum hotel near the oven?"]}
+    )
     with PublishedVersions(made_once.settings).open() as index:
         settings = [ContextSettings(dedup_max_per_doc=n, where="source:notes") for n in (None, 1)]
         every, one = (index.candidates(asked, some) for some in settings)
@@ -300,14 +342,18 @@ def test_each_door_gives_a_window_the_same_block(made_once: Workspace):
     for row in contexts(made_once):
         result = made_once.weft("context", "--window", row["window_id"], "--json")
         assert json.loads(result.output)["block"] == row["compiled"]
-    first, text = made_once.sql("SELECT doc_id, markdown FROM conversation_windows ORDER BY doc_id")[0]
+    first, text = made_once.sql(
+        "SELECT doc_id, markdown FROM conversation_windows ORDER BY doc_id"
+    )[0]
     context = made_once.settings.context.model_copy(update={"where": "source:notes"})
     settings = made_once.settings.model_copy(update={"context": context})
     compiled = next(row["compiled"] for row in contexts(made_once) if row["window_id"] == first)
     (tool,) = called(settings, ("context", {"text": text}))
     blocks = [context_of(settings, ConversationText(text)).block, tool.structured_content["block"]]
     with pages(settings) if "serve" in COMMANDS else nullcontext() as client:
-        blocks += [client.get("/api/context", params={"text": text}).json()["block"]] if client else []
+        blocks += (
+            [client.get("/api/context", params={"text": text}).json()["block"]] if client else []
+        )
     assert set(blocks) == {compiled}
     (file,) = (made_once.folder / "chats").glob("*.txt")
     assert read_conversation(made_once.settings, file, None).markdown.startswith(text)
@@ -316,9 +362,13 @@ def test_each_door_gives_a_window_the_same_block(made_once: Workspace):
 
 
 def test_a_conversation_finds_neither_itself_nor_what_is_later(made_once: Workspace):
-    windows = dict(made_once.sql("SELECT doc_id, last_at FROM conversation_windows ORDER BY last_at, doc_id"))
+    windows = dict(
+        made_once.sql("SELECT doc_id, last_at FROM conversation_windows ORDER BY last_at, doc_id")
+    )
     early, *_, late = windows
-    queries = pl.DataFrame({"window_id": ["x"] * 3, "query": [0, 1, 2], "text": list(TOPICS.values())})
+    queries = pl.DataFrame(
+        {"window_id": ["x"] * 3, "query": [0, 1, 2], "text": list(TOPICS.values())}
+    )
     found = {}
     with PublishedVersions(made_once.settings).open() as index:
         for name, asker, included in (
@@ -346,7 +396,9 @@ def test_an_excerpt_of_a_chat_does_not_find_its_own_turns(made_once: Workspace):
         json.loads(made_once.weft("context", "--stdin", "--json", input=t).output)["block"]
         for t in (text, own[0])
     )
-    assert of_text and not any(f": {line}\n" in of_text for line in own) and f": {own[0]}\n" in of_turn
+    assert (
+        of_text and not any(f": {line}\n" in of_text for line in own) and f": {own[0]}\n" in of_turn
+    )
 
 
 def test_a_note_does_not_find_itself(made_once: Workspace):
@@ -392,12 +444,18 @@ def test_conditions_say_what_is_found(made_once: Workspace, where: str, kinds: s
         "context", "--stdin", "--where", where, "--json", input="\n\n".join(TOPICS.values())
     )
     places = {entry["place"] for entry in json.loads(result.output)["manifest"]["chosen"]}
-    assert {next(k for k in (*TOPICS, "Gardening", "chat") if k in place) for place in places} == kinds
+    assert {
+        next(k for k in (*TOPICS, "Gardening", "chat") if k in place) for place in places
+    } == kinds
 
 
 def test_conditions_that_are_none_are_refused(made_once: Workspace):
     result = made_once.weft("context", "--stdin", "--where", "just words", input="rye")
-    assert result.exit_code == 2 and "context.where" in result.output and "conditions alone" in result.output
+    assert (
+        result.exit_code == 2
+        and "context.where" in result.output
+        and "conditions alone" in result.output
+    )
 
 
 @pytest.mark.parametrize(
@@ -410,7 +468,10 @@ def test_conditions_that_are_none_are_refused(made_once: Workspace):
 )
 def test_outcomes_have_their_exit_codes(made_once: Workspace, said: str, outcome: str, code: int):
     result = made_once.weft("context", "--stdin", "--json", input=said)
-    assert (json.loads(result.output.splitlines()[0])["outcome"], result.exit_code) == (outcome, code)
+    assert (json.loads(result.output.splitlines()[0])["outcome"], result.exit_code) == (
+        outcome,
+        code,
+    )
     assert ("the text is empty" in result.output) is (code == 2)
 
 
@@ -425,7 +486,9 @@ def test_an_empty_text_and_a_file_without_a_name_are_faults(made_once: Workspace
 
 
 def test_the_hnsw_index_finds_what_exact_search_finds(made_once: Workspace):
-    queries = pl.DataFrame({"window_id": ["chat:x"] * 3, "query": [0, 1, 2], "text": list(TOPICS.values())})
+    queries = pl.DataFrame(
+        {"window_id": ["chat:x"] * 3, "query": [0, 1, 2], "text": list(TOPICS.values())}
+    )
     with PublishedVersions(made_once.settings).open() as index:
         assert index.index.manifest["vector_search"] == "hnsw"
         found, paths = {}, {}
@@ -437,7 +500,9 @@ def test_the_hnsw_index_finds_what_exact_search_finds(made_once: Workspace):
         narrow = ContextSettings(mode="ann", candidates=5, overfetch=1, nprobe=7)
         exactly = index.candidates(queries, narrow, own)
         paths["narrow"] = index.paths
-        in_view = index.index.connection.execute("SELECT current_setting('hnsw_ef_search')").fetchone()
+        in_view = index.index.connection.execute(
+            "SELECT current_setting('hnsw_ef_search')"
+        ).fetchone()
     # Without more than it needs, what the index finds of the own document is missing: every vector is compared.
     assert paths.pop("narrow")["exact"] > 0 and in_view == (7,)
     assert exactly.group_by("query").len()["len"].to_list() == [5, 5, 5]
@@ -481,7 +546,8 @@ def test_a_chat_on_three_topics_finds_the_posts_on_each_as_in_the_design(workspa
     for title, text in posts.items():
         write(workspace, f"notes/{title}.md", f"# {title}\n\n{text}\n")
     turns = [
-        f"27.03.25, 10:{n:02d} - Maud: the ferry leaves the harbour late, says number {n}" for n in range(40)
+        f"27.03.25, 10:{n:02d} - Maud: the ferry leaves the harbour late, says number {n}"
+        for n in range(40)
     ]
     write(workspace, "chats/WhatsApp Chat with Maud.txt", "\n".join(turns))
     workspace.build()
@@ -509,26 +575,44 @@ def test_a_fault_is_no_empty_answer(tmp_path: Path):
 @pytest.mark.exhaustive
 def test_every_format_is_read_and_what_is_broken_is_listed(tmp_path: Path):
     work = Workspace(tmp_path / "work")
-    configure(work, {**CHAT, "pseudonyms": False}, {"name": "slack", "kind": "conversation", "path": "slack"})
+    configure(
+        work,
+        {**CHAT, "pseudonyms": False},
+        {"name": "slack", "kind": "conversation", "path": "slack"},
+    )
     rows = {"timestamp": ["2025-01-15T10:30:00"], "author": ["ada"], "message": ["from a table"]}
     pq.write_table(pa.table(rows), write(work, "chats/table.parquet", b""))
     write(
-        work, "chats/rows.csv", 'Date,From,Text\n2025-01-15 10:30,ada,"from, a csv\nwith two lines"\nnever,ada,x\n',
-    )  # fmt: skip
-    write(work, "chats/lines.jsonl", '{"ts": 1736937000, "user": "ada", "text": "from json lines"}\nbroken\n')
+        work,
+        "chats/rows.csv",
+        'Date,From,Text\n2025-01-15 10:30,ada,"from, a csv\nwith two lines"\nnever,ada,x\n',
+    )
+    write(
+        work,
+        "chats/lines.jsonl",
+        '{"ts": 1736937000, "user": "ada", "text": "from json lines"}\nbroken\n',
+    )
     discord = {
         "channel": {"name": "general"},
         "messages": [
-            {"timestamp": "2025-01-15T10:30:00+00:00", "type": "Default", "author": {"id": "1", "name": "ada"},
-             "content": "from discord, <@2>", "mentions": [{"id": "2", "name": "grace"}]}
+            {
+                "timestamp": "2025-01-15T10:30:00+00:00",
+                "type": "Default",
+                "author": {"id": "1", "name": "ada"},
+                "content": "from discord, <@2>",
+                "mentions": [{"id": "2", "name": "grace"}],
+            }
         ],
-    }  # fmt: skip
+    }
     write(work, "chats/discord.json", json.dumps(discord))
-    write(work, "chats/ios.zip", zipped({"_chat.txt": b"[27/03/2025, 18:02:33] ada: from a zip\r\n"}))
     write(
-        work, "chats/list.mbox",
+        work, "chats/ios.zip", zipped({"_chat.txt": b"[27/03/2025, 18:02:33] ada: from a zip\r\n"})
+    )
+    write(
+        work,
+        "chats/list.mbox",
         mbox([Mail(1, "from mail"), Mail(2, "answered", "Re: Foxes", 1), Mail(9, "alone", "X")]),
-    )  # fmt: skip
+    )
     write(work, "chats/bad.zip", b"PK no zip at all")
     write(work, "chats/outside.zip", zipped({"../../etc/evil.txt": b"27.03.25, 18:02 - a: x"}))
     write(work, "chats/bomb.zip", zipped({"_chat.txt": bytes(40 << 20)}))
@@ -541,8 +625,10 @@ def test_every_format_is_read_and_what_is_broken_is_listed(tmp_path: Path):
     write(work, "slack/general/2025-01-15.json", json.dumps([told]))
     work.build()
     said = dict(
-        work.sql("SELECT title || coalesce(' by ' || author, ''), text FROM conversations WHERE source = 'chat'")
-    )  # fmt: skip
+        work.sql(
+            "SELECT title || coalesce(' by ' || author, ''), text FROM conversations WHERE source = 'chat'"
+        )
+    )
     assert said["table by ada"] == "from a table"
     assert said["rows by ada"] == "from, a csv\nwith two lines"
     assert said["lines by ada"] == "from json lines"
@@ -551,9 +637,17 @@ def test_every_format_is_read_and_what_is_broken_is_listed(tmp_path: Path):
     assert work.column("SELECT count(*) FROM conversations WHERE title LIKE 'list: Foxes%'") == [2]
     (slack,) = work.column("SELECT text FROM conversations WHERE source = 'slack'")
     assert slack.endswith(" from <slack>") and "Ada" not in slack
-    reasons = {p.split(":")[0]: r.split(":")[0] for p, r in work.sql("SELECT place, reason FROM quarantine")}
+    reasons = {
+        p.split(":")[0]: r.split(":")[0]
+        for p, r in work.sql("SELECT place, reason FROM quarantine")
+    }
     assert reasons == {
-        "bad.zip": "no_zip", "outside.zip": "path_traversal", "bomb.zip": "too_large",
-        "picture.zip": "no_chat", "letter.txt": "no_messages", "mixed.txt": "mixed_dates", "rows": "no_time",
+        "bad.zip": "no_zip",
+        "outside.zip": "path_traversal",
+        "bomb.zip": "too_large",
+        "picture.zip": "no_chat",
+        "letter.txt": "no_messages",
+        "mixed.txt": "mixed_dates",
+        "rows": "no_time",
         "lines.jsonl": "no_json",
-    }  # fmt: skip
+    }

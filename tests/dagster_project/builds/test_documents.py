@@ -26,24 +26,37 @@ def test_each_grain_makes_its_partitions(made_once: Workspace):
         u.key: u.source_type for u in made_once.plan().partitions if u.source not in ("odd", "chat")
     }
     assert partitions == {
-        "dev/2004-01": "mail", "dev/2004-05": "mail", "docs/guide": "documents",
-        "docs/old": "documents", "docs/reference": "documents", "docs/top": "documents",
-        "journal/all": "documents", "notes/all": "documents",
-    }  # fmt: skip
+        "dev/2004-01": "mail",
+        "dev/2004-05": "mail",
+        "docs/guide": "documents",
+        "docs/old": "documents",
+        "docs/reference": "documents",
+        "docs/top": "documents",
+        "journal/all": "documents",
+        "notes/all": "documents",
+    }
 
 
 def test_documents_nodes_and_chunks_are_published_beside_the_mail(made_once: Workspace):
     assert made_once.column("SELECT doc_id FROM documents ORDER BY 1") == [
-        "docs:guide/index.md", "docs:manual.md", "docs:old/manual.md", "docs:reference/options.md",
-        "journal:Monday.md", "notes:Compaction.md", "notes:Ideas/Snapshots.md",
-    ]  # fmt: skip
+        "docs:guide/index.md",
+        "docs:manual.md",
+        "docs:old/manual.md",
+        "docs:reference/options.md",
+        "journal:Monday.md",
+        "notes:Compaction.md",
+        "notes:Ideas/Snapshots.md",
+    ]
     assert "notes:Ideas/Snapshots.md#dropping" in made_once.column("SELECT node_id FROM nodes")
     assert made_once.column("SELECT DISTINCT source_kind FROM chunks ORDER BY 1") == [
-        "attachment", "conversation", "document", "message",
-    ]  # fmt: skip
-    assert made_once.column("SELECT count(*) FROM chunks SEMI JOIN embeddings USING (chunk_id)") == (
-        made_once.column("SELECT count(*) FROM chunks")
-    )
+        "attachment",
+        "conversation",
+        "document",
+        "message",
+    ]
+    assert made_once.column(
+        "SELECT count(*) FROM chunks SEMI JOIN embeddings USING (chunk_id)"
+    ) == (made_once.column("SELECT count(*) FROM chunks"))
 
 
 def test_the_bytes_of_a_chunk_are_its_text(made_once: Workspace):
@@ -70,7 +83,9 @@ def test_every_chunk_names_its_node(made_once: Workspace):
         ("old versions go", "dropping"),
     ],
 )
-def test_a_hit_is_shown_under_the_section_with_the_words(made_once: Workspace, words: str, section: str):
+def test_a_hit_is_shown_under_the_section_with_the_words(
+    made_once: Workspace, words: str, section: str
+):
     with closing(open_index(made_once.settings)) as index:
         hit = index.search([words]).hits.to_pylist()[0]
     assert hit["node_id"] == f"notes:Ideas/Snapshots.md#{section}"
@@ -100,7 +115,9 @@ def test_a_second_build_does_nothing(made: Workspace):
 
 @pytest.mark.exhaustive
 def test_an_edit_makes_one_partition_again_and_embeds_the_changed_section_alone(made: Workspace):
-    made.put("notes/Compaction.md", COMPACTION.replace("longer than a second", "longer than a blink"))
+    made.put(
+        "notes/Compaction.md", COMPACTION.replace("longer than a second", "longer than a blink")
+    )
     with made.instance() as instance:
         result = made.build()
         event = instance.get_latest_materialization_event(dg.AssetKey("document_chunks"))
@@ -118,13 +135,17 @@ def test_incremental_equals_full(made: Workspace, tmp_path: Path):
     made.put("docs/reference/options.md", OPTIONS + "\n## sync\n\nWrite through to the disk.\n")
     made.put("docs/howto/backup.md", "# Backup\n\nCopy a snapshot.")
     made.put("notes/Nowhere.md", "Now it is somewhere.")
-    made.write("dev.2004-02.mbox", [Mail(60, "The zqxjvkwb was our secret.", "About zqxjvkwb", reply_to=0)])
+    made.write(
+        "dev.2004-02.mbox", [Mail(60, "The zqxjvkwb was our secret.", "About zqxjvkwb", reply_to=0)]
+    )
     made.write("dev.2004-03.mbox", b"From nobody\n\nno header at all\n")
     result = made.build()
     assert result.published and result.published["built_on_previous"]
     assert differences(made.index, rebuilt(made, tmp_path / "anew").index) == {}
     words, since = ("zqxjvkwb", "neighbouring", "read it back"), made.sql(SEEN)
-    assert all(made.files_with(word) for word in words) and "term_bytes.npy" in made.files_with(words[0])
+    assert all(made.files_with(word) for word in words) and "term_bytes.npy" in made.files_with(
+        words[0]
+    )
     for name in ("notes/Compaction.md", "mail/dev.2004-02.mbox"):
         (made.folder / name).unlink()
     shutil.rmtree(made.folder / "docs/guide")
@@ -143,7 +164,8 @@ def test_an_edit_of_a_large_vault_reads_one_part_and_any_growth_equals_full(
     workspace.configure({"name": "notes", "kind": "vault", "path": "notes"})
     for number in range(21):
         workspace.put(
-            f"notes/{number}.md", f"# Note {number}\n\nAbout the number {number}, see [[{number + 1}]].\n"
+            f"notes/{number}.md",
+            f"# Note {number}\n\nAbout the number {number}, see [[{number + 1}]].\n",
         )
     (workspace.folder / "notes/paper.pdf").write_bytes(pdf([[Text("Primes are rare.")]]))
     first = workspace.build()
@@ -159,7 +181,9 @@ def test_an_edit_of_a_large_vault_reads_one_part_and_any_growth_equals_full(
     result = workspace.build()
     assert result.plan.vanished == ("notes/files", "notes/part-000-of-2", "notes/part-001-of-2")
     assert list(result.plan.stale) == ["notes/all"]
-    assert workspace.column("SELECT count(*) FROM documents") == [15] and not workspace.files_with("primes")
+    assert workspace.column("SELECT count(*) FROM documents") == [15] and not workspace.files_with(
+        "primes"
+    )
 
 
 def test_one_search_finds_mail_and_notes_and_cites_both(made_once: Workspace):
@@ -186,18 +210,27 @@ def test_one_search_finds_mail_and_notes_and_cites_both(made_once: Workspace):
         (["--since", "2004", "--until", "2004"], {"message"}),
     ],
 )
-def test_filters_choose_between_mail_and_documents(made_once: Workspace, options: list[str], kinds: set[str]):
+def test_filters_choose_between_mail_and_documents(
+    made_once: Workspace, options: list[str], kinds: set[str]
+):
     found = made_once.weft("search", "--json", *options, "compactor cache store")
     assert {h["source_kind"] for h in json.loads(found.output)["queries"][0]["hits"]} == kinds
 
 
 @pytest.mark.exhaustive
-def test_documents_alone_have_chunkers_per_source_and_keep_their_vectors_when_renamed(tmp_path: Path):
+def test_documents_alone_have_chunkers_per_source_and_keep_their_vectors_when_renamed(
+    tmp_path: Path,
+):
     chunkers = ("tree", "sections", "semantic")
     work = Workspace(tmp_path / "work").configure(
         *({"name": c, "kind": "vault", "path": c, "chunker": c} for c in chunkers)
     )
-    notes = ("A note without any heading.", "## Only\n\na second level\n", "# Titled\n\nnote\n", COMPACTION)
+    notes = (
+        "A note without any heading.",
+        "## Only\n\na second level\n",
+        "# Titled\n\nnote\n",
+        COMPACTION,
+    )
     for chunker in chunkers:
         for number, text in enumerate(notes):
             work.put(f"{chunker}/before-{number}.md", text)

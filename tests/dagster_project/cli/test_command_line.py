@@ -61,17 +61,24 @@ def test_sql_prints_csv_and_whole_tables_and_runs_one_statement(built_once: Work
 
 def test_what_cannot_be_read_is_quarantined_with_its_reason(library: Workspace):
     expected = {
-        "empty.mbox": "empty_file", "folder.mbox": "not_a_file", "broken.mbox.gz": "truncated_archive",
-        "nothing.mbox.gz": "empty_file", "false.mbox.gz": "broken_archive", "picture.mbox": "not_mail",
-        "huge.mbox": "too_large", "bomb.mbox.gz": "compression_bomb",
-    }  # fmt: skip
+        "empty.mbox": "empty_file",
+        "folder.mbox": "not_a_file",
+        "broken.mbox.gz": "truncated_archive",
+        "nothing.mbox.gz": "empty_file",
+        "false.mbox.gz": "broken_archive",
+        "picture.mbox": "not_mail",
+        "huge.mbox": "too_large",
+        "bomb.mbox.gz": "compression_bomb",
+    }
     assert reasons(library).items() >= expected.items()
 
 
-def test_other_mails_and_archives_than_a_broken_one_and_quotes_ten_thousand_deep_are_read(library: Workspace):
-    assert library.column("SELECT count(*) BETWEEN 31 AND 59 FROM messages WHERE place LIKE 'broken%'") == [
-        True
-    ]
+def test_other_mails_and_archives_than_a_broken_one_and_quotes_ten_thousand_deep_are_read(
+    library: Workspace,
+):
+    assert library.column(
+        "SELECT count(*) BETWEEN 31 AND 59 FROM messages WHERE place LIKE 'broken%'"
+    ) == [True]
     chosen = "place LIKE 'huge%' OR message_id IN ('m0@example.org', 'm300@example.org')"
     assert library.column(f"SELECT count(*) FROM messages WHERE {chosen}") == [3]
     read = "SELECT max(byte_end) = any_value(strlen(body)) FROM blocks JOIN messages m USING (message_id)"
@@ -94,7 +101,9 @@ def test_copies_in_one_partition_are_kept_once_and_reused_ids_are_kept_apart(wor
     assert (ids[0], ids[2]) == ("m1@example.org", "m2@example.org")
     assert ids[1].startswith("m1@example.org+")
     assert reasons(workspace) == {"dev.2004-01.mbox": "duplicate"}
-    assert workspace.column("SELECT count(*) FROM memberships WHERE message_id = 'm1@example.org'") == [2]
+    assert workspace.column(
+        "SELECT count(*) FROM memberships WHERE message_id = 'm1@example.org'"
+    ) == [2]
 
 
 SETTINGS = '[[sources]]\nname = "dev"\nkind = "mbox"\npath = "mail/*"\n'
@@ -105,9 +114,13 @@ SETTINGS = '[[sources]]\nname = "dev"\nkind = "mbox"\npath = "mail/*"\n'
     [
         pytest.param("[[sources]\n", "not valid TOML", id="bad TOML"),
         pytest.param("\udcff", "not valid TOML", id="no UTF-8"),
-        pytest.param(SETTINGS + "[chunks]\nmessage_chars = 0\n", "greater than 0", id="out of range"),
+        pytest.param(
+            SETTINGS + "[chunks]\nmessage_chars = 0\n", "greater than 0", id="out of range"
+        ),
         pytest.param(SETTINGS + SETTINGS, "two sources are named 'dev'", id="one name twice"),
-        pytest.param(SETTINGS.replace('"dev"', '"../dev"'), "sources.0.name", id="a name that is a path"),
+        pytest.param(
+            SETTINGS.replace('"dev"', '"../dev"'), "sources.0.name", id="a name that is a path"
+        ),
         pytest.param(SETTINGS.replace('"mbox"', '"pst"'), "sources.0.kind", id="an unknown kind"),
         pytest.param("[storage]\n", "sources", id="no sources"),
     ],
@@ -124,10 +137,14 @@ def test_wrong_settings_are_explained(workspace: Workspace, text: str, said: str
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["serach"], "is it `weft search`?"), (["eval", "rnu"], "is it `weft eval run`?"),
-        (["search", "x", "--since", "5.4.2025"], "2024, 2024-05 or 2024-05-17, not '5.4.2025'; or yesterday, today"),
+        (["serach"], "is it `weft search`?"),
+        (["eval", "rnu"], "is it `weft eval run`?"),
+        (
+            ["search", "x", "--since", "5.4.2025"],
+            "2024, 2024-05 or 2024-05-17, not '5.4.2025'; or yesterday, today",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_slip_is_told_what_to_write(command: list[str], said: str):
     assert said in " ".join(CliRunner().invoke(main, command, prog_name="weft").output.split())
 
@@ -167,19 +184,33 @@ def test_a_source_that_is_not_there_removes_nothing(built: Workspace):
 @pytest.mark.exhaustive
 def test_a_source_that_is_not_there_loses_nothing_and_stops_no_other(built: Workspace):
     told = built.folder / "told"
-    command = [sys.executable, "-c", f"import sys; open({str(told)!r}, 'a').write(sys.stdin.read())"]
+    command = [
+        sys.executable,
+        "-c",
+        f"import sys; open({str(told)!r}, 'a').write(sys.stdin.read())",
+    ]
     built.configure(
-        {"name": "dev", "kind": "mbox", "path": "mail/dev/*"}, NOT_THERE, alerts={"command": command}
+        {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
+        NOT_THERE,
+        alerts={"command": command},
     )
-    built.write("dev/dev.2004-03.mbox", [Mail(900, "a mail that came while another source was gone")])
+    built.write(
+        "dev/dev.2004-03.mbox", [Mail(900, "a mail that came while another source was gone")]
+    )
     result = built.weft("build", "--json")
     assert result.exit_code == 4
     assert result.stderr.count("source users: ") == 1
     printed = json.loads(result.stdout)
-    assert (printed["outcome"], printed["removed"], list(printed["broken"])) == ("PUBLISHED", [], ["users"])
+    assert (printed["outcome"], printed["removed"], list(printed["broken"])) == (
+        "PUBLISHED",
+        [],
+        ["users"],
+    )
     assert json.loads(told.read_text())["event"] == "source_failed"
     assert built.column("SELECT count(*) FROM messages WHERE source = 'users'") == [6]
-    assert built.column("SELECT count(*) FROM messages WHERE message_id = 'm900@example.org'") == [1]
+    assert built.column("SELECT count(*) FROM messages WHERE message_id = 'm900@example.org'") == [
+        1
+    ]
     assert built.lake.partitions("messages")[-1] == "users/2004-01"
     again = built.weft("build", "--json")
     assert (again.exit_code, json.loads(again.stdout)["outcome"]) == (4, "UNCHANGED")
@@ -198,8 +229,9 @@ def test_no_source_at_all_stops_the_build_and_deletes_nothing(built: Workspace):
 def test_what_a_lost_source_would_have_to_be_read_for_is_left_or_stops_the_build(built: Workspace):
     """Settings of reading that changed are not applied to it; a damaged file of the lake cannot be made again."""
     sources = (
-        {"name": "dev", "kind": "mbox", "path": "mail/dev/*"}, {"name": "users", "kind": "mbox", "path": "x/*"},
-    )  # fmt: skip
+        {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
+        {"name": "users", "kind": "mbox", "path": "x/*"},
+    )
     built.configure(*sources, mail={"max_archive_bytes": 10_000_000})
     result = built.build()
     assert {p.partition("/")[0] for p in result.plan.stale} == {"dev"}
@@ -221,18 +253,29 @@ def test_storage_that_cannot_be_written_is_explained(workspace: Workspace):
 def test_hits_are_printed_with_their_citation(built_once: Workspace):
     result = built_once.weft("search", "compactor")
     assert result.exit_code == 0
-    (size,) = built_once.column("SELECT strlen(body) FROM messages WHERE message_id = 'm0@example.org'")
+    (size,) = built_once.column(
+        "SELECT strlen(body) FROM messages WHERE message_id = 'm0@example.org'"
+    )
     assert f"\u27e8m0@example.org block 0 bytes 0-{size}\u27e9" in result.stdout
 
 
-def test_three_mails_that_a_hit_stands_for_are_named_and_further_ones_counted(built_once: Workspace):
+def test_three_mails_that_a_hit_stands_for_are_named_and_further_ones_counted(
+    built_once: Workspace,
+):
     queries = "compactor", "compactor -f:ada -f:p0"
-    said = [built_once.weft("search", "--threads", "--limit", "1", query).stdout for query in queries]
-    assert [(s.count("     also m"), re.findall(r"and (\d+) more", s)) for s in said] == [(3, ["2"]), (3, [])]
+    said = [
+        built_once.weft("search", "--threads", "--limit", "1", query).stdout for query in queries
+    ]
+    assert [(s.count("     also m"), re.findall(r"and (\d+) more", s)) for s in said] == [
+        (3, ["2"]),
+        (3, []),
+    ]
 
 
 def test_hits_as_json_name_every_query(built_once: Workspace):
-    result = built_once.weft("search", "compactor load", "garbage collector", "--json", "--limit", "2")
+    result = built_once.weft(
+        "search", "compactor load", "garbage collector", "--json", "--limit", "2"
+    )
     answer = json.loads(result.stdout)
     assert answer["outcome"] == "HITS"
     hits = [(q["query"], len(q["hits"])) for q in answer["queries"]]
@@ -290,7 +333,9 @@ def _after(statement: str) -> Callable[[Path], None]:
     ],
     ids=["empty", "truncated", "hollow", "folder", "no manifest", "no chunks", "layout"],
 )
-def test_an_unusable_index_is_explained(built: Workspace, damage: Callable[[Path], object], said: str):
+def test_an_unusable_index_is_explained(
+    built: Workspace, damage: Callable[[Path], object], said: str
+):
     current = (built.index / "CURRENT").resolve()
     damage(current)
     result = built.weft("search", "compactor", "--json")
@@ -334,7 +379,12 @@ def test_an_index_of_a_table_answers_until_another_is_built_and_one_of_another_m
 @pytest.mark.parametrize("damage", [Path.unlink, _truncated])
 def test_a_damaged_file_of_the_lake_is_noticed(built: Workspace, damage: Callable[[Path], None]):
     january = "dev/2004-01"
-    files = ("messages", january), ("message_chunks", january), ("threads", None), ("embeddings", None)
+    files = (
+        ("messages", january),
+        ("message_chunks", january),
+        ("threads", None),
+        ("embeddings", None),
+    )
     for table, partition in (*files, ("embeddings", january)):
         path = Path(str(built.lake.path(table, partition)))
         before = path.read_bytes()
@@ -348,7 +398,15 @@ def test_a_damaged_file_of_the_lake_is_noticed(built: Workspace, damage: Callabl
 
 def test_a_search_imports_nothing_that_builds():
     packages = packages_after("search", "--help")
-    assert {"dagster", "ibis", "pandas", "matplotlib", "docutils", "torch", "sqlalchemy"}.isdisjoint(packages)
+    assert {
+        "dagster",
+        "ibis",
+        "pandas",
+        "matplotlib",
+        "docutils",
+        "torch",
+        "sqlalchemy",
+    }.isdisjoint(packages)
     assert "duckdb" in packages
 
 
@@ -379,15 +437,23 @@ def test_the_module_runs_as_the_command():
     )
 
 
-def test_on_a_pipe_every_stage_ends_with_a_tick_and_the_rows_that_it_made(capsys: pytest.CaptureFixture[str]):
+def test_on_a_pipe_every_stage_ends_with_a_tick_and_the_rows_that_it_made(
+    capsys: pytest.CaptureFixture[str],
+):
     with BuildView(show=True) as view:
         view.plan(Plan((), {"dev/2004-01": ("messages",)}, (), True))
         view.step("messages", "dev/2004-01", 3)
         view.step("search_index", None, 1200)
         view.step("conversation_context", None, 2)
     lines = capsys.readouterr().out.splitlines()
-    shown = [(line[0], line[2:20].strip(), line.split(" rows")[0].split()[-1]) for line in lines[2:]]
-    assert shown == [("✓", "reading mail", "3"), ("✓", "publishing", "1,200"), ("✓", "finding context", "2")]
+    shown = [
+        (line[0], line[2:20].strip(), line.split(" rows")[0].split()[-1]) for line in lines[2:]
+    ]
+    assert shown == [
+        ("✓", "reading mail", "3"),
+        ("✓", "publishing", "1,200"),
+        ("✓", "finding context", "2"),
+    ]
 
 
 def test_where_nothing_was_to_do_nothing_is_drawn(capsys: pytest.CaptureFixture[str]):
@@ -404,11 +470,18 @@ def test_each_stage_ends_with_its_own_seconds(
 ):
     clock = [100.0]
     monkeypatch.setattr("dagster_project.cli.render.builds.time.monotonic", lambda: clock[0])
-    steps = [("messages", "dev/1", 3), ("threads", None, 0), ("messages", "dev/2", 4), ("threads", None, 5)]
+    steps = [
+        ("messages", "dev/1", 3),
+        ("threads", None, 0),
+        ("messages", "dev/2", 4),
+        ("threads", None, 5),
+    ]
     with BuildView(show=True) as view:
         view.plan(Plan((), {"dev/1": ("messages",), "dev/2": ("messages",)}, (), True))
         for step in steps:
             clock[0] += 2
             view.step(*step)
-    lines = [re.sub("[━╸ ]+", " ", line).strip() for line in capsys.readouterr().out.splitlines()[2:]]
+    lines = [
+        re.sub("[━╸ ]+", " ", line).strip() for line in capsys.readouterr().out.splitlines()[2:]
+    ]
     assert lines == ["✓ reading mail 7 rows 4.0 s", "✓ threading 5 rows 4.0 s"]

@@ -36,9 +36,13 @@ UNITS = sorted(p.name for p in DEPLOY.iterdir() if p.suffix in (".service", ".ti
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd on this machine")
 def test_systemd_finds_no_fault_in_the_units(tmp_path: Path):
     for name in UNITS:
-        (tmp_path / name).write_text((DEPLOY / name).read_text().replace("/opt/weft/.venv/bin", str(BIN)))
+        (tmp_path / name).write_text(
+            (DEPLOY / name).read_text().replace("/opt/weft/.venv/bin", str(BIN))
+        )
     done = subprocess.run(
-        ["systemd-analyze", "verify", *(tmp_path / name for name in UNITS)], capture_output=True, text=True
+        ["systemd-analyze", "verify", *(tmp_path / name for name in UNITS)],
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -62,7 +66,9 @@ def test_the_commands_of_the_units_exist_and_take_their_options(name: str):
     (command,) = (value for key, _, value in lines if key == "ExecStart")
     program, *arguments = command.split()
     assert (BIN / Path(program).name).exists()
-    there = [str(DEPLOY / "workspace.yaml") if a.endswith("workspace.yaml") else a for a in arguments]
+    there = [
+        str(DEPLOY / "workspace.yaml") if a.endswith("workspace.yaml") else a for a in arguments
+    ]
     assert parsed(Path(program).name, there).params
 
 
@@ -79,7 +85,9 @@ def test_the_container_is_made_of_files_and_extras_that_exist():
     assert [file for file in copied if not (DEPLOY.parents[1] / file).exists()] == []
     project = tomllib.loads((DEPLOY.parents[1] / "pyproject.toml").read_text())["project"]
     assert project["readme"] in copied
-    (installed,) = (rest for name, rest in instructions() if name == "RUN" and "pip install" in rest)
+    (installed,) = (
+        rest for name, rest in instructions() if name == "RUN" and "pip install" in rest
+    )
     (extras,) = re.findall(r'"\.\[([a-z0-9,]+)\]"', installed)
     assert set(extras.split(",")) <= set(project["optional-dependencies"])
     (base,) = (rest for name, rest in instructions() if name == "FROM")
@@ -98,9 +106,20 @@ def test_the_container_runs_commands_that_exist(given: list[str] | None):
 
 COMPOSED = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICE = {
-    "image", "build", "entrypoint", "command", "environment", "env_file", "volumes", "ports", "depends_on", "healthcheck",
-    "restart", "stop_grace_period", "profiles",
-}  # fmt: skip
+    "image",
+    "build",
+    "entrypoint",
+    "command",
+    "environment",
+    "env_file",
+    "volumes",
+    "ports",
+    "depends_on",
+    "healthcheck",
+    "restart",
+    "stop_grace_period",
+    "profiles",
+}
 """What of the Compose specification a service here says."""
 
 
@@ -111,7 +130,11 @@ def test_the_compose_file_says_what_the_specification_knows_and_names_what_is_th
         assert set(service.get("depends_on", ())) <= set(COMPOSED["services"])
         for mount in service["volumes"]:
             outside = mount.split(":")[0]
-            known = outside in COMPOSED["volumes"] or outside == "./weft.toml" or (DEPLOY / outside).is_file()
+            known = (
+                outside in COMPOSED["volumes"]
+                or outside == "./weft.toml"
+                or (DEPLOY / outside).is_file()
+            )
             assert known, mount
         if build := service.get("build"):
             assert (DEPLOY / build["context"] / build["dockerfile"]).is_file()
@@ -119,7 +142,9 @@ def test_the_compose_file_says_what_the_specification_knows_and_names_what_is_th
     variables = COMPOSED["services"]["code"]["environment"]
     # Runs write in DAGSTER_HOME: a folder of a mounted file alone would be root's, and its volume is as the image has it.
     owned = f"--owner weft {variables['DAGSTER_HOME']} /etc/weft/searches "
-    assert owned in f"{dict(instructions()[:2])['RUN']} " and "searches:/etc/weft/searches" in str(COMPOSED)
+    assert owned in f"{dict(instructions()[:2])['RUN']} " and "searches:/etc/weft/searches" in str(
+        COMPOSED
+    )
     named = set(re.findall(r"env: (WEFT_\w+)", (DEPLOY / "dagster-postgres.yaml").read_text()))
     assert named - set(variables) == {"WEFT_PG_PASSWORD"}
 
@@ -141,26 +166,51 @@ CHART: dict[str, object] = {
     "global": {"postgresqlSecretName": str},
     "generatePostgresqlPasswordSecret": bool,
     "postgresql": {
-        "enabled": bool, "postgresqlHost": str, "postgresqlUsername": str, "postgresqlDatabase": str,
-        "postgresqlScheme": str, "service": {"port": int},
+        "enabled": bool,
+        "postgresqlHost": str,
+        "postgresqlUsername": str,
+        "postgresqlDatabase": str,
+        "postgresqlScheme": str,
+        "service": {"port": int},
     },
     "dagster-user-deployments": {"enabled": bool, "deployments": list},
-    "runLauncher": {"type": str, "config": {"k8sRunLauncher": {
-        "imagePullPolicy": str, "loadInclusterConfig": bool, "runK8sConfig": dict,
-    }}},
+    "runLauncher": {
+        "type": str,
+        "config": {
+            "k8sRunLauncher": {
+                "imagePullPolicy": str,
+                "loadInclusterConfig": bool,
+                "runK8sConfig": dict,
+            }
+        },
+    },
     "concurrency": {
-        "enabled": bool, "pools": {"granularity": str, "defaultLimit": int},
+        "enabled": bool,
+        "pools": {"granularity": str, "defaultLimit": int},
         "runs": {"maxConcurrentRuns": int, "tagConcurrencyLimits": list},
     },
     "dagsterDaemon": {"runCoordinator": {"enabled": bool}, "runMonitoring": dict},
-    "retention": {"enabled": bool, "schedule": {"purgeAfterDays": dict}, "sensor": {"purgeAfterDays": dict}},
+    "retention": {
+        "enabled": bool,
+        "schedule": {"purgeAfterDays": dict},
+        "sensor": {"purgeAfterDays": dict},
+    },
     "telemetry": {"enabled": bool},
-}  # fmt: skip
+}
 """Of the keys of Dagster's chart (helm/dagster/values.schema.json) those that the values file may use, with their types."""
 OF_DEPLOYMENT = {
-    "name", "image", "dagsterApiGrpcArgs", "port", "includeConfigInLaunchedRuns", "env", "envSecrets", "volumes",
-    "volumeMounts", "podSecurityContext", "resources",
-}  # fmt: skip
+    "name",
+    "image",
+    "dagsterApiGrpcArgs",
+    "port",
+    "includeConfigInLaunchedRuns",
+    "env",
+    "envSecrets",
+    "volumes",
+    "volumeMounts",
+    "podSecurityContext",
+    "resources",
+}
 
 
 def unknown(values: dict[str, object], chart: dict[str, object]) -> Iterator[str]:
@@ -181,7 +231,9 @@ def snaked(value: object) -> object:
 
 
 @pytest.mark.exhaustive
-def test_the_values_for_helm_are_those_of_dagsters_chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_values_for_helm_are_those_of_dagsters_chart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     values = yaml.safe_load((DEPLOY / "helm-values.yaml").read_text())
     assert list(unknown(values, CHART)) == []
     (deployed,) = values["dagster-user-deployments"]["deployments"]
@@ -196,9 +248,9 @@ def test_the_values_for_helm_are_those_of_dagsters_chart(tmp_path: Path, monkeyp
     assert f"WEFT_CONFIG={deployed['env'][0]['value']}" in said["ENV"]
     users = {deployed["podSecurityContext"]["runAsUser"]}
     users.add(
-        values["runLauncher"]["config"]["k8sRunLauncher"]["runK8sConfig"]["podSpecConfig"]["securityContext"][
-            "runAsUser"
-        ]
+        values["runLauncher"]["config"]["k8sRunLauncher"]["runK8sConfig"]["podSpecConfig"][
+            "securityContext"
+        ]["runAsUser"]
     )
     assert f"--uid {users.pop()} " in str(instructions()) and not users
     assert "--version " + metadata.version("dagster") in (DEPLOY / "helm-values.yaml").read_text()
@@ -209,25 +261,43 @@ def test_the_values_for_helm_are_those_of_dagsters_chart(tmp_path: Path, monkeyp
     concurrency = {part: snaked(values["concurrency"][part]) for part in ("pools", "runs")}
     assert not daemon["runCoordinator"]["enabled"]
     made = {
-        "storage": {"postgres": {"postgres_db": {
-            "username": "weft", "password": {"env": "WEFT_PG_PASSWORD"}, "hostname": "h", "db_name": "weft", "port": 5432,
-            "scheme": values["postgresql"]["postgresqlScheme"],
-        }}},
-        "run_launcher": {"module": "dagster_k8s", "class": values["runLauncher"]["type"], "config": {
-            "load_incluster_config": launcher["loadInclusterConfig"], "image_pull_policy": launcher["imagePullPolicy"],
-            "service_account_name": "dagster", "dagster_home": {"env": "DAGSTER_HOME"}, "instance_config_map": "i",
-            "postgres_password_secret": "weft-postgres", "run_k8s_config": snaked(launcher["runK8sConfig"]),
-        }},
+        "storage": {
+            "postgres": {
+                "postgres_db": {
+                    "username": "weft",
+                    "password": {"env": "WEFT_PG_PASSWORD"},
+                    "hostname": "h",
+                    "db_name": "weft",
+                    "port": 5432,
+                    "scheme": values["postgresql"]["postgresqlScheme"],
+                }
+            }
+        },
+        "run_launcher": {
+            "module": "dagster_k8s",
+            "class": values["runLauncher"]["type"],
+            "config": {
+                "load_incluster_config": launcher["loadInclusterConfig"],
+                "image_pull_policy": launcher["imagePullPolicy"],
+                "service_account_name": "dagster",
+                "dagster_home": {"env": "DAGSTER_HOME"},
+                "instance_config_map": "i",
+                "postgres_password_secret": "weft-postgres",
+                "run_k8s_config": snaked(launcher["runK8sConfig"]),
+            },
+        },
         "concurrency": concurrency,
         "run_monitoring": snaked(daemon["runMonitoring"]),
         "retention": {name: snaked(values["retention"][name]) for name in ("schedule", "sensor")},
         "telemetry": values["telemetry"],
-    }  # fmt: skip
+    }
     (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(made))
     monkeypatch.setenv("WEFT_PG_PASSWORD", "none")
     assert settings_fault(tmp_path) is None
     ours = yaml.safe_load((DEPLOY / "dagster-postgres.yaml").read_text())
-    assert made["retention"] == ours["retention"] and made["run_monitoring"] == ours["run_monitoring"]
+    assert (
+        made["retention"] == ours["retention"] and made["run_monitoring"] == ours["run_monitoring"]
+    )
     assert concurrency == ours["concurrency"]
 
 
@@ -237,7 +307,9 @@ def found(work: Workspace) -> dict[str, list[str]]:
     findings = json.loads(said.stdout.splitlines()[0])
     assert said.exit_code == (7 if any(f["state"] == "fault" for f in findings) else 0), said.output
     assert all(f["remedy"] for f in findings if f["state"] != "ok")
-    return {s: [f["found"] for f in findings if f["state"] == s] for s in ("ok", "warning", "fault")}
+    return {
+        s: [f["found"] for f in findings if f["state"] == s] for s in ("ok", "warning", "fault")
+    }
 
 
 def test_the_doctor_says_what_a_deployment_of_one_machine_lacks(
@@ -272,7 +344,9 @@ def test_the_configuration_for_postgres_differs_in_storage_alone():
 
 
 @pytest.fixture
-def postgres(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def postgres(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """A PostgreSQL of its own on the loopback interface, named in the environment."""
     pytest.importorskip("dagster_postgres", reason="dagster-postgres is not installed")
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
@@ -281,7 +355,9 @@ def postgres(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     if os.getuid() == 0 and "postgres" not in {user.pw_name for user in pwd.getpwall()}:
         pytest.skip("PostgreSQL does not run as root, and there is no user postgres")
     folder = (
-        Path("/var/tmp") / tmp_path_factory.mktemp("postgres").parent.name / f"weft-postgres-{os.getpid()}"
+        Path("/var/tmp")
+        / tmp_path_factory.mktemp("postgres").parent.name
+        / f"weft-postgres-{os.getpid()}"
     )
     folder.mkdir(parents=True)
     user = "postgres" if os.getuid() == 0 else None
@@ -291,12 +367,19 @@ def postgres(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     def run(program: str, *arguments: str) -> None:
         command = [str(found[-1].parent / program), "-D", str(folder / "data"), *arguments]
         subprocess.run(
-            command, check=True, cwd=folder, user=user, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command,
+            check=True,
+            cwd=folder,
+            user=user,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
 
     port = free_port()
     run("initdb", "--username=weft", "--auth=trust", "--encoding=UTF8", "--no-sync")
-    run("pg_ctl", "--wait", "-o", f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -F", "start")
+    run(
+        "pg_ctl", "--wait", "-o", f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -F", "start"
+    )
     for name, value in (
         ("HOST", "127.0.0.1"),
         ("USER", "weft"),

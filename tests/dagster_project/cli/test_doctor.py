@@ -30,8 +30,17 @@ def found(work: Workspace) -> dict[str, Finding]:
 def test_a_built_workspace_is_well(built_once: Workspace):
     told = found(built_once)
     areas = {
-        "versions", "model", "extensions", "settings", "permissions", "sources", "lake", "index", "cache", "history",
-    }  # fmt: skip
+        "versions",
+        "model",
+        "extensions",
+        "settings",
+        "permissions",
+        "sources",
+        "lake",
+        "index",
+        "cache",
+        "history",
+    }
     assert areas <= set(told)
     assert told["model"].found == "vectors are of weft-1-256"
     assert {area: f.found for area, f in told.items() if f.state == "fault"} == {}
@@ -52,7 +61,9 @@ def _damaged_index(work: Workspace) -> None:
 
 def _index_with_fewer_rows(work: Workspace) -> None:
     with duckdb.connect(str((work.index / "CURRENT").resolve())) as connection:
-        connection.execute("DELETE FROM links WHERE true; DELETE FROM exclusions; DELETE FROM blocks")
+        connection.execute(
+            "DELETE FROM links WHERE true; DELETE FROM exclusions; DELETE FROM blocks"
+        )
 
 
 def _damaged_vectors(work: Workspace) -> None:
@@ -73,7 +84,12 @@ WRONG: dict[str, tuple[Callable[[Workspace], object], str, str, str]] = {
     "index with fewer rows": (_index_with_fewer_rows, "index", "fault", "blocks"),
     "damaged vectors": (_damaged_vectors, "cache", "fault", "weft cache verify --discard"),
     "no index": (lambda work: (work.index / "CURRENT").unlink(), "index", "warning", "weft build"),
-    "new mail": (lambda w: w.write("dev/dev.2004-09.mbox", [Mail(800)]), "sources", "warning", "dev/2004-09"),
+    "new mail": (
+        lambda w: w.write("dev/dev.2004-09.mbox", [Mail(800)]),
+        "sources",
+        "warning",
+        "dev/2004-09",
+    ),
     "no sources": (_no_sources, "sources", "fault", "source users"),
 }
 
@@ -89,11 +105,11 @@ def test_what_is_wrong_is_found_and_comes_with_a_remedy(built: Workspace, case: 
 
 
 def test_an_index_that_another_program_writes_to_is_not_to_be_deleted(built: Workspace):
-    writer = (
-        "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
-    )
+    writer = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", writer, str((built.index / "CURRENT").resolve())]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
         assert other.stdout and other.stdout.readline() == "open\n"
         finding = found(built)["index"]
         other.kill()
@@ -104,9 +120,14 @@ def test_an_index_that_another_program_writes_to_is_not_to_be_deleted(built: Wor
 
 @pytest.mark.parametrize(
     ("is_alive", "state", "words"),
-    [(True, "ok", "run some-run is going on"), (False, "warning", "was ended before it was done weft build")],
+    [
+        (True, "ok", "run some-run is going on"),
+        (False, "warning", "was ended before it was done weft build"),
+    ],
 )
-def test_what_goes_on_or_was_killed_is_told(built: Workspace, is_alive: bool, state: str, words: str):
+def test_what_goes_on_or_was_killed_is_told(
+    built: Workspace, is_alive: bool, state: str, words: str
+):
     root = built.settings.root
     (root / RUNS).mkdir(exist_ok=True)
     (root / RUNS / "some-run").touch()
@@ -136,6 +157,10 @@ def test_documents_without_headings_that_are_cut_by_headings_are_a_warning():
     )
     connection.execute("CREATE TABLE nodes AS FROM (VALUES ('a'), ('b'), ('b'), ('c')) t(doc_id)")
     (found,) = documents_without_headings(connection)
-    assert found.state == "warning" and found.found.startswith("1 documents") and "sections" in found.remedy
+    assert (
+        found.state == "warning"
+        and found.found.startswith("1 documents")
+        and "sections" in found.remedy
+    )
     connection.execute("DELETE FROM chunks WHERE doc_id = 'a'")
     assert list(documents_without_headings(connection)) == []

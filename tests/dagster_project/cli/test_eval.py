@@ -38,10 +38,20 @@ def queries() -> list[dict[str, Any]]:
                 {"message": f"m{first + n}@example.org", "grade": 2 - n % 2} for n in range(3)
             ]
             made.append(
-                {"id": f"{topic.split()[0]}-{number}", "query": words,
-                "tags": ["first" if number == 0 else "second", "chat" if first == 200 else "mail"],
-                "relevant": [*answers, {"thread": answers[0]["message"]}, {"chat": "never said"}]}
-            )  # fmt: skip
+                {
+                    "id": f"{topic.split()[0]}-{number}",
+                    "query": words,
+                    "tags": [
+                        "first" if number == 0 else "second",
+                        "chat" if first == 200 else "mail",
+                    ],
+                    "relevant": [
+                        *answers,
+                        {"thread": answers[0]["message"]},
+                        {"chat": "never said"},
+                    ],
+                }
+            )
     return made
 
 
@@ -75,13 +85,17 @@ def without_times(report: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.exhaustive
-def test_the_same_index_gives_the_same_report_but_for_the_times(measured: Workspace, report: dict[str, Any]):
+def test_the_same_index_gives_the_same_report_but_for_the_times(
+    measured: Workspace, report: dict[str, Any]
+):
     again = json.loads(weft(measured, "run", "--json", "--no-page").stdout)
     assert json.dumps(without_times(again)) == json.dumps(without_times(report))
     assert again["timing"].keys() == {"made_at", "latency"}
 
 
-def test_a_report_lies_below_the_root_under_model_and_time(measured: Workspace, report: dict[str, Any]):
+def test_a_report_lies_below_the_root_under_model_and_time(
+    measured: Workspace, report: dict[str, Any]
+):
     files = sorted((measured.settings.root / "eval").iterdir())
     assert {f.suffix for f in files} == {".json", ".html"}
     assert all(f.name.startswith("weft-1-256-20") for f in files)
@@ -92,20 +106,34 @@ def test_the_right_mails_are_found_and_chat_is_left_out(report: dict[str, Any]):
     assert len(report["queries"]) == 2 * len(TOPICS)
     assert {"form": "chat", "status": "unanswerable", "entries": 8} in report["entries"]["counts"]
     (row,) = [
-        r for r in report["summary"] if (r["profile"], r["stage"], r["level"], r["measure"], r["tag"])
+        r
+        for r in report["summary"]
+        if (r["profile"], r["stage"], r["level"], r["measure"], r["tag"])
         == ("default", "final", "document", "Recall@100", None)
-    ]  # fmt: skip
+    ]
     assert row["mean"] == 1
     assert report["order"] == ["default", "lexical", "vector", "rrf", "strict"]
     order = "lexical vector fused gated threads documents pool latest reranked units final"
     assert " ".join(report["stages"]) == order
     assert "gated" not in report["stages_of"]["default"]
-    results = [result["hits"] for query in report["queries"] for result in query["results"].values()]
+    results = [
+        result["hits"] for query in report["queries"] for result in query["results"].values()
+    ]
     assert all(len({hit["chunk_id"] for hit in hits}) == len(hits) for hits in results)
 
 
 def test_the_table_names_profiles_measures_and_what_was_left_out(measured: Workspace):
-    run = weft(measured, "run", "--no-page", "--tag", "first", "--profile", "lexical", "--profile", "default")
+    run = weft(
+        measured,
+        "run",
+        "--no-page",
+        "--tag",
+        "first",
+        "--profile",
+        "lexical",
+        "--profile",
+        "default",
+    )
     assert run.exit_code == 0, run.output
     assert "4 queries" in run.output
     assert run.output.index("lexical") < run.output.index("default")
@@ -116,8 +144,16 @@ def test_the_table_names_profiles_measures_and_what_was_left_out(measured: Works
 @pytest.mark.parametrize(
     ("arguments", "said", "code"),
     [
-        (["run", "--profile", "nosuch"], "no profile is called 'nosuch'; known are default, lexical", 2),
-        (["run", "--tag", "nosuch"], "no query has the tag 'nosuch'; there are chat, first, mail, second", 2),
+        (
+            ["run", "--profile", "nosuch"],
+            "no profile is called 'nosuch'; known are default, lexical",
+            2,
+        ),
+        (
+            ["run", "--tag", "nosuch"],
+            "no query has the tag 'nosuch'; there are chat, first, mail, second",
+            2,
+        ),
         (["run", "--queries", "nosuch.yaml"], "nosuch.yaml cannot be read as ground truth", 2),
         (["run", "--queries", sys.executable], "cannot be read as ground truth", 2),
         (["sweep", "--set", "lexical_weight"], "write NAME=VALUE,VALUE", 2),
@@ -152,7 +188,15 @@ def test_a_profile_of_the_settings_is_checked_when_they_are_read(built: Workspac
 
 
 def test_a_sweep_orders_settings_by_quality_and_marks_the_frontier(measured: Workspace):
-    done = weft(measured, "sweep", "--set", "lexical_weight=0,1", "--set", "quote_weight=0.1,0.3,2", "--json")
+    done = weft(
+        measured,
+        "sweep",
+        "--set",
+        "lexical_weight=0,1",
+        "--set",
+        "quote_weight=0.1,0.3,2",
+        "--json",
+    )
     rows = json.loads(done.stdout)
     assert len(rows) == 6
     assert [r["mean"] for r in rows] == sorted((r["mean"] for r in rows), reverse=True)
@@ -164,7 +208,9 @@ def test_a_sweep_orders_settings_by_quality_and_marks_the_frontier(measured: Wor
     (kept,) = (measured.settings.root / "eval").glob("sweep-*.json")
     again = json.loads(kept.read_text())
     assert [row["mean"] for row in again["rows"]] == [row["mean"] for row in rows]
-    assert [row["ms_per_query"] for row in again["timing"]["rows"]] == [row["ms_per_query"] for row in rows]
+    assert [row["ms_per_query"] for row in again["timing"]["rows"]] == [
+        row["ms_per_query"] for row in rows
+    ]
     kept.unlink()
 
 
@@ -182,20 +228,38 @@ def test_every_stage_that_a_profile_switches_on_is_measured(measured: Workspace,
         said = weft(measured, "run", "--no-page", *chosen).output
     finally:
         measured.config.write_text(text)
-    own = ["gated", "sources", "reranked", "aggregated", "elbow", "unique", "diverse", "one_per_thread"]
+    own = [
+        "gated",
+        "sources",
+        "reranked",
+        "aggregated",
+        "elbow",
+        "unique",
+        "diverse",
+        "one_per_thread",
+    ]
     assert [stage for stage in found["stages_of"]["everything"] if stage in own] == own
     assert set(own) & set(found["stages_of"]["default"]) == {"reranked"}
     for profile, stages in found["stages_of"].items():
         assert {r["stage"] for r in found["summary"] if r["profile"] == profile} == set(stages)
     for query in found["queries"]:
-        assert all(set(own) <= hit["stages"].keys() for hit in query["results"]["everything"]["hits"])
+        assert all(
+            set(own) <= hit["stages"].keys() for hit in query["results"]["everything"]["hits"]
+        )
     assert all(stage in said for stage in own)
 
 
 @pytest.mark.exhaustive
 def test_a_sweep_over_settings_of_a_build_builds_beside_the_published_index(measured: Workspace):
     before = (measured.index / "CURRENT").resolve()
-    arguments = ["sweep", "--build", "mail.max_message_bytes=1", "--set", "lexical_weight=0.5,0.7", "--json"]
+    arguments = [
+        "sweep",
+        "--build",
+        "mail.max_message_bytes=1",
+        "--set",
+        "lexical_weight=0.5,0.7",
+        "--json",
+    ]
     rows = json.loads(weft(measured, *arguments).stdout)
     assert [r["mean"] for r in rows] == [0.0, 0.0]
     assert {r["profile"] for r in rows} == {
@@ -208,9 +272,10 @@ def test_a_sweep_over_settings_of_a_build_builds_beside_the_published_index(meas
 def test_profiles_together_rank_as_each_does_alone(measured: Workspace):
     settings = load_settings(measured.config)
     profiles = {
-        "first": SearchSettings(quote_weight=0.5), "middle": SearchSettings(quote_weight=2.0, stopwords=()),
+        "first": SearchSettings(quote_weight=0.5),
+        "middle": SearchSettings(quote_weight=2.0, stopwords=()),
         "last": SearchSettings(quote_weight=0.5, fusion="rrf", thread_weight=0),
-    }  # fmt: skip
+    }
     asked = [q["query"] for q in queries()]
     index = open_index(settings)
     together, _ = index.rank_each(asked, profiles, 10, lambda *told: None)
@@ -221,7 +286,9 @@ def test_profiles_together_rank_as_each_does_alone(measured: Workspace):
     index.close()
 
 
-def test_an_index_without_titles_that_say_enough_gives_no_draft(measured: Workspace, tmp_path: Path):
+def test_an_index_without_titles_that_say_enough_gives_no_draft(
+    measured: Workspace, tmp_path: Path
+):
     done = weft(measured, "init", str(tmp_path / "draft.yaml"))
     assert (done.exit_code, "holds no subject, heading" in done.output) == (2, True)
     index = open_index(measured.settings)
@@ -241,7 +308,12 @@ def test_files_of_beir_are_converted(measured: Workspace, tmp_path: Path):
     (tmp_path / "queries.jsonl").write_text('{"_id": "1", "text": "compactor load"}\n')
     (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\tm0@example.org\t1\n")
     target = tmp_path / "truth.yaml"
-    given = ["--from-queries", str(tmp_path / "queries.jsonl"), "--from-qrels", str(tmp_path / "qrels.tsv")]
+    given = [
+        "--from-queries",
+        str(tmp_path / "queries.jsonl"),
+        "--from-qrels",
+        str(tmp_path / "qrels.tsv"),
+    ]
     done = weft(measured, "init", str(target), *given, "--form", "message")
     assert done.exit_code == 0, done.output
     (query,) = yaml.safe_load(target.read_text())["queries"]
@@ -253,7 +325,9 @@ def test_two_reports_are_compared(measured: Workspace, tmp_path: Path):
     for place, profile in ((before, "vector"), (after, "default")):
         place.write_text(weft(measured, "run", "--no-page", "--json", "--profile", profile).stdout)
     page = tmp_path / "compared.html"
-    done = CliRunner().invoke(main, ["eval", "compare", str(before), str(after), "--page", str(page)])
+    done = CliRunner().invoke(
+        main, ["eval", "compare", str(before), str(after), "--page", str(page)]
+    )
     assert done.exit_code == 0, done.output
     assert "after − before" in done.output
     assert page.stat().st_size > 10_000
@@ -283,7 +357,9 @@ def test_a_publish_that_makes_answers_worse_is_refused(built: Workspace):
     better = (built.index / "CURRENT").resolve()
     assert better != before
     built.config.write_text(f'{text}\n[terms]\nstemmer = "porter"\n[mail]\nmax_message_bytes = 1\n')
-    with pytest.raises(CheckFailedError, match=r"nothing was published: nDCG@10 of profile default fell by"):
+    with pytest.raises(
+        CheckFailedError, match=r"nothing was published: nDCG@10 of profile default fell by"
+    ):
         built.build()
     assert (built.index / "CURRENT").resolve() == better
 
@@ -292,13 +368,20 @@ def test_a_drop_beyond_chance_is_refused_and_names_the_worst_query():
     def values(*each: float) -> pl.DataFrame:
         return pl.DataFrame({"query_id": [f"q{n}" for n in range(len(each))], "value": each})
 
-    with pytest.raises(CheckFailedError, match=r"default fell by 0\.5.* on 8 queries, most for q7, "):
+    with pytest.raises(
+        CheckFailedError, match=r"default fell by 0\.5.* on 8 queries, most for q7, "
+    ):
         require_as_good(values(*[1.0] * 8), values(*[0.5] * 7, 0.1), "default")
-    require_as_good(values(*[1.0] * 8), values(0.1, *[1.0] * 7), "default")  # one of eight may be chance
+    require_as_good(
+        values(*[1.0] * 8), values(0.1, *[1.0] * 7), "default"
+    )  # one of eight may be chance
     require_as_good(values(*[1.0] * 4), values(*[0.0] * 4), "default")  # too few to tell
 
 
-WINDOWS = [pytest.param(window, marks=pytest.mark.exhaustive) for window in ((1100, "light"), (390, "dark"))]
+WINDOWS = [
+    pytest.param(window, marks=pytest.mark.exhaustive)
+    for window in ((1100, "light"), (390, "dark"))
+]
 
 
 @pytest.fixture(params=WINDOWS, ids=["desk", "phone-dark"])
@@ -315,7 +398,10 @@ def opened(
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda asked: complaints.extend([asked.url] if asked.url != file.as_uri() else []))
+    page.on(
+        "request",
+        lambda asked: complaints.extend([asked.url] if asked.url != file.as_uri() else []),
+    )
     page.goto(file.as_uri())
     page.scheme = scheme
     yield page
@@ -369,7 +455,9 @@ def test_measures_and_levels_can_be_chosen(opened: Any):
         "[...document.querySelectorAll('#plot-profiles title')].map(t => t.textContent)"
     )
     opened.select_option("#measure", "Recall@100")
-    second = opened.evaluate("[...document.querySelectorAll('#plot-profiles title')].map(t => t.textContent)")
+    second = opened.evaluate(
+        "[...document.querySelectorAll('#plot-profiles title')].map(t => t.textContent)"
+    )
     assert first != second
     assert all("Recall@100" in text for text in second)
     opened.select_option("#level", "thread")

@@ -15,14 +15,21 @@ from transforms import errors
 PAGE = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
 CODES = {int(code) for code in re.findall(r"^\| (\d+) \| ", PAGE, re.M)}
 UNKNOWN = [
-    "no@such.mail", "<no@such.mail>", "nowhere/none.md#no", "\x01", "no\udcff", "x'; DROP TABLE chunks; --", "a" * 30_000,
-]  # fmt: skip
+    "no@such.mail",
+    "<no@such.mail>",
+    "nowhere/none.md#no",
+    "\x01",
+    "no\udcff",
+    "x'; DROP TABLE chunks; --",
+    "a" * 30_000,
+]
 TAKE_AN_ID: dict[str, Callable[[str], list[str]]] = {
-    "get": lambda name: ["get", name], "similar": lambda name: ["similar", name],
+    "get": lambda name: ["get", name],
+    "similar": lambda name: ["similar", name],
     "search --why": lambda name: ["search", "compactor", "--why", name],
     "graph stripe": lambda name: ["graph", "stripe", name],
     "graph stripe --technical": lambda name: ["graph", "stripe", name, "--technical"],
-}  # fmt: skip
+}
 TAKE_AN_ID = {call: made for call, made in TAKE_AN_ID.items() if call.split()[0] in COMMANDS}
 
 
@@ -34,7 +41,9 @@ def ended(work: Workspace, *arguments: str, given: str | None = None) -> tuple[i
 
 
 def test_codes_are_those_of_the_readme_and_of_the_help():
-    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.WeftError)]
+    kinds = [
+        k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.WeftError)
+    ]
     ended_by_signals = {128 + signal.SIGINT, 128 + signal.SIGTERM}
     assert {kind.exit_code for kind in kinds} | {0, 3} | ended_by_signals == CODES
     told = CliRunner().invoke(main, ["--help"]).stdout.split("Exit codes:")[1]
@@ -51,25 +60,49 @@ def test_an_unknown_id_is_3(built_once: Workspace, command: str):
 LONG = "a" * 20_001
 CALLS: dict[int, list[list[str]]] = {
     0: [
-        ["search", "compactor"], ["search", "compactor \udcff"], ["search", "compactor \udcff", "--json"],
-        ["search", "compactor", "--stages"], ["search", "compactor \udcff", "--stages", "--json"], ["get", "m1@example.org"],
-        ["search", '"no such phrase at all"', "--why", "m1@example.org"], ["similar", "m1@example.org"],
-        ["sql", "SELECT 1"], ["sql", "SELECT '\udcff'"],
+        ["search", "compactor"],
+        ["search", "compactor \udcff"],
+        ["search", "compactor \udcff", "--json"],
+        ["search", "compactor", "--stages"],
+        ["search", "compactor \udcff", "--stages", "--json"],
+        ["get", "m1@example.org"],
+        ["search", '"no such phrase at all"', "--why", "m1@example.org"],
+        ["similar", "m1@example.org"],
+        ["sql", "SELECT 1"],
+        ["sql", "SELECT '\udcff'"],
     ],
     2: [
-        ["search"], ["context"], ["nosuch"], ["context", "nosuch.txt"], ["search", "\u2028"], ["search", '"open'],
-        ["search", LONG], ["search", "--plain", LONG], ["search", 's:"\udcff', "--json"], ["search", "--stages", "a", "b"],
-        ["search", "compactor", "--source", "nowhere"], ["search", "compactor", "--from", "a " * 600],
-        ["search", "compactor", "--path", "?" * 1_001], ["search", "compactor", "--limit", "0"],
-        ["search", "--stages", "(" * 40 + '"a"' + ")" * 40], ["get", "m1@example.org bytes 5-100000"],
-        ["search", "--stages", '"open'], ["sql", "SELEKT"], ["sql", "FROM nowhere"], ["sql", "FROM read_csv('/etc/passwd')"],
+        ["search"],
+        ["context"],
+        ["nosuch"],
+        ["context", "nosuch.txt"],
+        ["search", "\u2028"],
+        ["search", '"open'],
+        ["search", LONG],
+        ["search", "--plain", LONG],
+        ["search", 's:"\udcff', "--json"],
+        ["search", "--stages", "a", "b"],
+        ["search", "compactor", "--source", "nowhere"],
+        ["search", "compactor", "--from", "a " * 600],
+        ["search", "compactor", "--path", "?" * 1_001],
+        ["search", "compactor", "--limit", "0"],
+        ["search", "--stages", "(" * 40 + '"a"' + ")" * 40],
+        ["get", "m1@example.org bytes 5-100000"],
+        ["search", "--stages", '"open'],
+        ["sql", "SELEKT"],
+        ["sql", "FROM nowhere"],
+        ["sql", "FROM read_csv('/etc/passwd')"],
     ],
     3: [
-        ["search", '"no such phrase at all"'], ["search", "thread:nowhere"], ["search", "m:no@such.mail"],
-        ["search", "compactor", "--until", "1990-01-01"], ["search", "%_\\"],
-        ["search", "--stages", '"no such phrase at all"'], ["similar", "m1@example.org\udcff", "--json"],
+        ["search", '"no such phrase at all"'],
+        ["search", "thread:nowhere"],
+        ["search", "m:no@such.mail"],
+        ["search", "compactor", "--until", "1990-01-01"],
+        ["search", "%_\\"],
+        ["search", "--stages", '"no such phrase at all"'],
+        ["similar", "m1@example.org\udcff", "--json"],
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("code", CALLS)
@@ -88,7 +121,12 @@ def test_a_context_is_0_and_none_is_3(built_once: Workspace, text: str, code: in
 
 
 def test_what_is_not_there_or_not_readable_has_its_code(workspace: Workspace, tmp_path: Path):
-    for arguments in (["search", "x"], ["search", "x", "--stages"], ["get", "x"], ["sql", "SELECT 1"]):
+    for arguments in (
+        ["search", "x"],
+        ["search", "x", "--stages"],
+        ["get", "x"],
+        ["sql", "SELECT 1"],
+    ):
         code, said = ended(workspace, *arguments)
         assert code == 5 and "weft build" in said, arguments
     assert ended(workspace, "build")[0] == 4, "no file matches the source"

@@ -31,14 +31,17 @@ def test_every_stage_is_told_and_the_last_one_is_the_ranking(index: SearchIndex)
     assert made.label == ranked.labels[0]
 
 
-def test_the_fate_of_a_hit_of_one_below_the_limit_and_of_one_that_a_filter_leaves_out(index: SearchIndex):
+def test_the_fate_of_a_hit_of_one_below_the_limit_and_of_one_that_a_filter_leaves_out(
+    index: SearchIndex,
+):
     chunks = index.ranked([QUERY], limit=5).hits["chunk_no"].to_list()
     facts = index.arrays.rows.of(chunks)
     ids = [facts[chunk]["chunk_id"] for chunk in chunks]
     told = {n: explanation(index, QUERY, ids[n], limit=2).fate for n in (1, 4)}
     assert {n: f.answer for n, f in told.items() if f} == {
-        1: "hit 2", 4: "dropped by the stage final: behind the first 2"
-    }  # fmt: skip
+        1: "hit 2",
+        4: "dropped by the stage final: behind the first 2",
+    }
     late = explanation(index, QUERY, ids[1], Filters(since=datetime(2020, 1, 1, tzinfo=UTC)))
     assert late.fate and late.fate.answer == "no candidate: the filters leave it out"
 
@@ -50,8 +53,9 @@ def test_what_is_no_candidate_says_its_places(index: SearchIndex):
         ids = index.search([QUERY]).hits["doc_id"].to_pylist()
         other = index.connection.execute(
             "SELECT doc_id FROM chunks WHERE doc_id NOT IN (SELECT unnest(?)) AND text_lex ILIKE '%compactor%' "
-            "ORDER BY ALL LIMIT 1", [ids]
-        ).fetchall()[0][0]  # fmt: skip
+            "ORDER BY ALL LIMIT 1",
+            [ids],
+        ).fetchall()[0][0]
         made = explanation(index, QUERY, other)
     finally:
         index.settings = before
@@ -71,14 +75,16 @@ def test_the_command_prints_stages_and_fate_and_json(built_once: Workspace):
     shown = CliRunner().invoke(main, arguments)
     assert shown.exit_code == 0
     assert f"{first}: hit 1" in shown.stdout
-    assert "lexical vector fused threads documents pool latest reranked units final\n" in shown.stdout
+    assert (
+        "lexical vector fused threads documents pool latest reranked units final\n" in shown.stdout
+    )
     told = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).stdout)
     assert told["id"]["answer"] == "hit 1"
     assert [s["rank"] for s in told["id"]["stages"] if s["stage"] == "final"] == [1]
     assert all(len(stage["rows"]) <= 4 for stage in told["stages"])
-    assert {"chunk_id", "id", "title", "rank_before", "rank", "score", "reason", "into"} <= told["stages"][
-        -1
-    ]["rows"][0].keys()
+    assert {"chunk_id", "id", "title", "rank_before", "rank", "score", "reason", "into"} <= told[
+        "stages"
+    ][-1]["rows"][0].keys()
 
 
 @pytest.mark.exhaustive

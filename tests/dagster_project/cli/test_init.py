@@ -23,20 +23,33 @@ MAIL = Mail(1).text().encode()
 NOTE = b"# A note\n\nIt links to [[Another note]].\n"
 PAGE = b"# A page\n\nIt links to [another](other.md).\n"
 ENGLISH = "# A\n\nThis is the note that we have for you.\n"
-GERMAN = "Warum ist das Netz so langsam, und kann man es auch ohne einen neuen Router schneller machen?"
+GERMAN = (
+    "Warum ist das Netz so langsam, und kann man es auch ohne einen neuen Router schneller machen?"
+)
 WHATSAPP = b"27.03.25, 18:02 - Ada: hello\n27.03.25, 18:03 - Ben: hello too\n"
-DAY = json.dumps([{"type": "message", "user": "U1", "text": "hi", "ts": "1736931600.000100"}]).encode()
+DAY = json.dumps(
+    [{"type": "message", "user": "U1", "text": "hi", "ts": "1736931600.000100"}]
+).encode()
 AT = {
-    "id": 1, "type": "message", "date": "2025-01-15T10:00:00", "date_unixtime": "1736935200", "from": "Ada",
+    "id": 1,
+    "type": "message",
+    "date": "2025-01-15T10:00:00",
+    "date_unixtime": "1736935200",
+    "from": "Ada",
     "text": "hi",
-}  # fmt: skip
+}
 SAID = {
-    "id": "1", "type": "Default", "timestamp": "2025-01-15T10:00:00+00:00", "content": "hi", "author": {"name":
-    "ada"},
-}  # fmt: skip
+    "id": "1",
+    "type": "Default",
+    "timestamp": "2025-01-15T10:00:00+00:00",
+    "content": "hi",
+    "author": {"name": "ada"},
+}
 TELEGRAM = json.dumps({"name": "Hens", "type": "private_group", "id": 1, "messages": [AT]}).encode()
 ISSUES = json.dumps([{"body": "x" * 9999, "number": 1, "title": "No wind"}]).encode()
-NOTES = json.dumps([{"body": "yes", "issue_url": "https://api.github.com/repos/o/r/issues/1"}]).encode()
+NOTES = json.dumps(
+    [{"body": "yes", "issue_url": "https://api.github.com/repos/o/r/issues/1"}]
+).encode()
 ISSUE = b"---\nstate: open\n---\n# No wind\n"
 DISCORD = json.dumps({"guild": {"id": "1"}, "channel": {"id": "2"}, "messages": [SAID]}).encode()
 
@@ -60,29 +73,59 @@ def put(folder: Path, files: Mapping[str, bytes]) -> Path:
 
 ARCHIVES: dict[str, tuple[Mapping[str, bytes], list[tuple[str, str]]]] = {
     "monthly archives": ({"dev.2024-01": MBOX, "dev.2024-02": MBOX}, [("mbox", "x/*")]),
-    "archives beside other files": ({"dev-2024-01.mbox.gz": gzip.compress(MBOX),
-    "dev-2024-02.mbox.gz": gzip.compress(MBOX), "SUMS": b"0"}, [("mbox", "x/dev-*")]), "lists in folders": (
-    {"a/a.200401": MBOX, "b/b.200401": MBOX, "b/README.md": PAGE}, [("mbox", "x/a/*"), ("mbox", "x/b/b.*")]),
+    "archives beside other files": (
+        {
+            "dev-2024-01.mbox.gz": gzip.compress(MBOX),
+            "dev-2024-02.mbox.gz": gzip.compress(MBOX),
+            "SUMS": b"0",
+        },
+        [("mbox", "x/dev-*")],
+    ),
+    "lists in folders": (
+        {"a/a.200401": MBOX, "b/b.200401": MBOX, "b/README.md": PAGE},
+        [("mbox", "x/a/*"), ("mbox", "x/b/b.*")],
+    ),
     "Thunderbird": ({"Inbox": MBOX, "Inbox.msf": b"//", "Inbox.sbd/Work": MBOX}, [("mbox", "x")]),
-    "Takeout": ({"Takeout/Mail/All mail.mbox": MBOX, "Takeout/archive_browser.html": PAGE}, [("mbox", "x")]),
+    "Takeout": (
+        {"Takeout/Mail/All mail.mbox": MBOX, "Takeout/archive_browser.html": PAGE},
+        [("mbox", "x")],
+    ),
     "Maildir": ({"cur/1:2,S": MAIL, "new/2": MAIL, ".Sent/cur/3:2,S": MAIL}, [("maildir", "x")]),
-    "MH": ({"inbox/1": MAIL, "inbox/2": MAIL}, [("maildir", "x")]), "eml": ({"2024/a.eml": MAIL}, [("eml", "x")]),
+    "MH": ({"inbox/1": MAIL, "inbox/2": MAIL}, [("maildir", "x")]),
+    "eml": ({"2024/a.eml": MAIL}, [("eml", "x")]),
     "Obsidian": ({".obsidian/app.json": b"{}", "a.md": PAGE}, [("vault", "x")]),
     "notes": ({"a.md": NOTE, "b.md": PAGE}, [("vault", "x")]),
-    "documents": ({"docs/a.md": PAGE, "docs/b.rst": b"B\n=\n", "c.png": b"\x89PNG"}, [("tree", "x")]),
-    "WhatsApp": ({"WhatsApp Chat with Hens.txt": WHATSAPP}, [("conversation", "x")]), "WhatsApp of iOS": (
-    {"chat.zip": zipped({"_chat.txt": WHATSAPP, "IMG-1.jpg": b"x"})}, [("conversation", "x")]),
-    "Slack": ({"channels.json": b"[]", "general/2025-01-15.json": DAY}, [("conversation", "x")]), "Slack in a zip": (
-    {"export.zip": zipped({"channels.json": b"[]", "general/2025-01-15.json": DAY})}, [("conversation", "x")]),
+    "documents": (
+        {"docs/a.md": PAGE, "docs/b.rst": b"B\n=\n", "c.png": b"\x89PNG"},
+        [("tree", "x")],
+    ),
+    "WhatsApp": ({"WhatsApp Chat with Hens.txt": WHATSAPP}, [("conversation", "x")]),
+    "WhatsApp of iOS": (
+        {"chat.zip": zipped({"_chat.txt": WHATSAPP, "IMG-1.jpg": b"x"})},
+        [("conversation", "x")],
+    ),
+    "Slack": ({"channels.json": b"[]", "general/2025-01-15.json": DAY}, [("conversation", "x")]),
+    "Slack in a zip": (
+        {"export.zip": zipped({"channels.json": b"[]", "general/2025-01-15.json": DAY})},
+        [("conversation", "x")],
+    ),
     "Telegram": ({"result.json": TELEGRAM}, [("conversation", "x")]),
     "issues of GitHub": ({"issues.json": ISSUES, "p/comments.json": NOTES}, [("issues", "x")]),
-    "MediaWiki": ({"w/dump.xml.gz": gzip.compress(b"<mediawiki>"), "a.xml": b"<a>"}, [("wiki", "x")]),
+    "MediaWiki": (
+        {"w/dump.xml.gz": gzip.compress(b"<mediawiki>"), "a.xml": b"<a>"},
+        [("wiki", "x")],
+    ),
     "issues as notes": ({"1.md": ISSUE, "2.md": ISSUE, "README.md": PAGE}, [("issues", "x")]),
     "Discord": ({"hens.json": DISCORD}, [("conversation", "x")]),
-    "a table": ({"chat.csv": b"time,author,message\n2025-01-01T10:00:00,ada,hi\n"}, [("conversation", "x")]),
-    "all of it": ({"mail/dev.2024-01": MBOX, "notes/a.md": NOTE, "chats/_chat.txt": WHATSAPP},
-    [("conversation", "x/chats"), ("mbox", "x/mail/*"), ("vault", "x/notes")]),
-}  # fmt: skip
+    "a table": (
+        {"chat.csv": b"time,author,message\n2025-01-01T10:00:00,ada,hi\n"},
+        [("conversation", "x")],
+    ),
+    "all of it": (
+        {"mail/dev.2024-01": MBOX, "notes/a.md": NOTE, "chats/_chat.txt": WHATSAPP},
+        [("conversation", "x/chats"), ("mbox", "x/mail/*"), ("vault", "x/notes")],
+    ),
+}
 
 
 @pytest.mark.parametrize(("files", "expected"), ARCHIVES.values(), ids=ARCHIVES)
@@ -96,22 +139,35 @@ def test_an_archive_is_known_by_its_files_and_can_be_read(
     assert make_sources(load_settings(tmp_path / "weft.toml")).discover()
 
 
-@pytest.mark.parametrize(("name", "content", "kind"), [
-    ("dev.mbox", MBOX, "mbox"), ("a.eml", MAIL, "eml"), ("_chat.txt", WHATSAPP, "conversation"),
-    ("result.json", TELEGRAM, "conversation"), ("issues.json", ISSUES, "issues"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("dev.mbox", MBOX, "mbox"),
+        ("a.eml", MAIL, "eml"),
+        ("_chat.txt", WHATSAPP, "conversation"),
+        ("result.json", TELEGRAM, "conversation"),
+        ("issues.json", ISSUES, "issues"),
+    ],
+)
 def test_a_file_is_a_source(tmp_path: Path, name: str, content: bytes, kind: str):
     assert init(tmp_path, str(put(tmp_path, {name: content}) / name)).exit_code == 0
     assert [(s["kind"], s["path"]) for s in written(tmp_path)] == [(kind, name)]
 
 
-@pytest.mark.parametrize(("place", "files", "name"), [
-    ("archives", {"quern-dev-2024-01.mbox.gz": gzip.compress(MBOX), "quern-dev-2024-02.mbox": MBOX}, "quern-dev"),
-    ("lists", {"dev.2024-01": MBOX, "users.2024-01": MBOX}, "lists"),
-    ("WhatsApp Chat with Hens & Co.txt", {"": WHATSAPP}, "Hens-Co"),
-    ("team/Mail", {"cur/1": MAIL}, "team"),
-    ("My Notes", {"a.md": NOTE}, "My-Notes"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("place", "files", "name"),
+    [
+        (
+            "archives",
+            {"quern-dev-2024-01.mbox.gz": gzip.compress(MBOX), "quern-dev-2024-02.mbox": MBOX},
+            "quern-dev",
+        ),
+        ("lists", {"dev.2024-01": MBOX, "users.2024-01": MBOX}, "lists"),
+        ("WhatsApp Chat with Hens & Co.txt", {"": WHATSAPP}, "Hens-Co"),
+        ("team/Mail", {"cur/1": MAIL}, "team"),
+        ("My Notes", {"a.md": NOTE}, "My-Notes"),
+    ],
+)
 def test_a_source_is_named_after_what_it_holds(
     tmp_path: Path, place: str, files: Mapping[str, bytes], name: str
 ):
@@ -165,7 +221,9 @@ def test_a_vault_keeps_what_is_built_in_a_hidden_folder(tmp_path: Path):
         {"chat.zip": zipped({"_chat.txt": f"27.03.25, 18:02 - Ada: {GERMAN}\n".encode()})},
     ],
 )
-def test_the_language_of_most_texts_is_found_and_written(tmp_path: Path, files: Mapping[str, bytes]):
+def test_the_language_of_most_texts_is_found_and_written(
+    tmp_path: Path, files: Mapping[str, bytes]
+):
     place = put(tmp_path / "x", files)
     result = init(tmp_path, str(place if "a.md" in files else place / next(iter(files))))
     assert "German is the language of" in result.stdout
@@ -178,7 +236,9 @@ def test_the_language_of_most_texts_is_found_and_written(tmp_path: Path, files: 
     assert load_settings(tmp_path / "z/weft.toml").terms.stemmer == "german+english"
 
 
-def test_times_without_a_zone_get_that_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_times_without_a_zone_get_that_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("TZ", "Europe/Berlin")
     init(tmp_path, str(put(tmp_path / "chats", {"_chat.txt": WHATSAPP})))
     assert written(tmp_path)[0]["timezone"] == "Europe/Berlin"
@@ -205,7 +265,10 @@ def test_three_questions_make_the_settings(tmp_path: Path, monkeypatch: pytest.M
     put(tmp_path / "x", {"notes/a.md": NOTE, "mail/b.mbox": MBOX, "c.BIN": b"\0", "d": b"\0"})
     monkeypatch.chdir(put(tmp_path / "w", {"a": b""}))
     result = init(tmp_path, answers="../x\n1 3\n2\ngerman\n")
-    assert "2  notes: vault at x/notes, 1 file, 40 bytes" in result.stderr and "from 1 to 2" in result.stderr
+    assert (
+        "2  notes: vault at x/notes, 1 file, 40 bytes" in result.stderr
+        and "from 1 to 2" in result.stderr
+    )
     assert "../x: files that no source reads: 1 .bin, 1 without ending\n" in result.stdout
     assert [source["path"] for source in written(tmp_path)] == ["x/notes"]
     assert load_settings(tmp_path / "weft.toml").terms.stemmer == "german"
@@ -219,9 +282,15 @@ def test_what_it_names_as_next_works(tmp_path: Path):
         assert program.endswith("weft") and known and options[:1] == ["--config"]
 
 
-@pytest.mark.parametrize(("topic", "begins"), [
-    ("sources", "# What is read"), ("docs/settings.md", "<!--"), ("exit-codes", "## Exit codes"), ("Exit codes", "## Exit"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("topic", "begins"),
+    [
+        ("sources", "# What is read"),
+        ("docs/settings.md", "<!--"),
+        ("exit-codes", "## Exit codes"),
+        ("Exit codes", "## Exit"),
+    ],
+)
 def test_help_prints_a_page_or_a_section(topic: str, begins: str):
     result = CliRunner().invoke(main, ["help", topic])
     assert result.exit_code == 0 and result.stdout.startswith(begins)
@@ -235,10 +304,13 @@ def test_help_lists_its_pages_and_names_what_is_near():
 
 
 COMPLETED = {
-    "weft search --source ": ["dev", "users"], "weft se": sorted(name for name in COMMANDS if name.startswith("se")),
-    "weft search --list d": ["dev"], "weft get m1@": ["m1@example.org"],
-    "weft search fox --why m2@": ["m2@example.org"], "weft get nosuch": [],
-}  # fmt: skip
+    "weft search --source ": ["dev", "users"],
+    "weft se": sorted(name for name in COMMANDS if name.startswith("se")),
+    "weft search --list d": ["dev"],
+    "weft get m1@": ["m1@example.org"],
+    "weft search fox --why m2@": ["m2@example.org"],
+    "weft get nosuch": [],
+}
 
 
 @pytest.mark.parametrize("line", COMPLETED)
@@ -247,14 +319,19 @@ def test_a_shell_completes_commands_sources_lists_and_ids(
 ):
     monkeypatch.setenv("WEFT_CONFIG", str(built_once.config))
     words = line.split(" ")
-    found = ShellComplete(main, {}, "weft", "_WEFT_COMPLETE").get_completions(words[1:-1], words[-1])
+    found = ShellComplete(main, {}, "weft", "_WEFT_COMPLETE").get_completions(
+        words[1:-1], words[-1]
+    )
     assert [item.value for item in found] == COMPLETED[line]
 
 
 def test_without_settings_or_an_index_nothing_is_completed(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ):
-    for config, sources in ((workspace.config, ["dev"]), (workspace.config.with_name("none.toml"), [])):
+    for config, sources in (
+        (workspace.config, ["dev"]),
+        (workspace.config.with_name("none.toml"), []),
+    ):
         monkeypatch.setenv("WEFT_CONFIG", str(config))
         shell = ShellComplete(main, {}, "weft", "_WEFT_COMPLETE")
         assert shell.get_completions(["get"], "m") == []

@@ -22,15 +22,31 @@ class Started:
     """A command in a session of its own, as a terminal starts it."""
 
     def __init__(self, work: Workspace, *arguments: str | Path):
-        command = [sys.executable, "-m", "dagster_project.cli", *map(str, arguments), "--config", work.config]
+        command = [
+            sys.executable,
+            "-m",
+            "dagster_project.cli",
+            *map(str, arguments),
+            "--config",
+            work.config,
+        ]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            command, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, text=True, start_new_session=True
+            command,
+            stdin=pipe,
+            stdout=subprocess.DEVNULL,
+            stderr=pipe,
+            text=True,
+            start_new_session=True,
         )
 
     def ends_at(self, number: signal.Signals, reached: Callable[[], object]) -> str:
         """What it says at a signal that comes when something is `reached`: to all it started by Ctrl-C, else to it."""
-        until(lambda: self.process.poll() is not None or reached(), "the moment of the signal", pause=0.005)
+        until(
+            lambda: self.process.poll() is not None or reached(),
+            "the moment of the signal",
+            pause=0.005,
+        )
         assert self.process.poll() is None, "it ended before"
         (os.killpg if number == signal.SIGINT else os.kill)(self.process.pid, number)
         _, said = self.process.communicate(timeout=HUNG)
@@ -41,7 +57,9 @@ class Started:
 
 def _alive(session: int) -> list[str]:
     """The processes of a session that did not end."""
-    found = subprocess.run(["ps", "-e", "-o", "sid=,stat=,args="], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        ["ps", "-e", "-o", "sid=,stat=,args="], capture_output=True, text=True, check=True
+    )
     rows = [line.split(None, 2) for line in found.stdout.splitlines()]
     return [row[2] for row in rows if row[0] == str(session) and not row[1].startswith("Z")]
 
@@ -56,12 +74,15 @@ def _there(pattern: str) -> Callable[[Path], object]:
 
 
 POINTS: dict[str, Callable[[Path], object]] = {
-    "assets": _there("lake/messages/*/*.parquet"), "publish": _there("index/.build-*"),
-}  # fmt: skip
+    "assets": _there("lake/messages/*/*.parquet"),
+    "publish": _there("index/.build-*"),
+}
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("point", "number"), [("assets", signal.SIGTERM), ("publish", signal.SIGINT)])
+@pytest.mark.parametrize(
+    ("point", "number"), [("assets", signal.SIGTERM), ("publish", signal.SIGINT)]
+)
 def test_a_build_is_ended_at_any_point_and_the_next_is_right(
     tmp_path: Path, built_once: Workspace, point: str, number: signal.Signals
 ):
@@ -106,9 +127,13 @@ def test_none_is_left_of_the_processes_that_threads_start_at_that_moment():
 
 
 COMMANDS: dict[str, Sequence[str]] = {
-    "search": ("search", "compactor"), "context": ("context", "--stdin"), "mcp": ("mcp",),
-    "mcp over HTTP": ("mcp", "--http", "0"), "backfill": ("build", "--backfill"), "plan": ("plan",),
-}  # fmt: skip
+    "search": ("search", "compactor"),
+    "context": ("context", "--stdin"),
+    "mcp": ("mcp",),
+    "mcp over HTTP": ("mcp", "--http", "0"),
+    "backfill": ("build", "--backfill"),
+    "plan": ("plan",),
+}
 
 
 def _has_loaded(process: int, name: str) -> Callable[[], bool]:

@@ -22,9 +22,16 @@ from tests.processes import weft, write_that_is_killed
 from transforms.errors import IndexUnavailableError
 
 READING = (
-    ("search", "compactor"), ("search", "compactor", "--stages"), ("sql", "SELECT 1"), ("get", "m0@example.org"),
-    ("similar", "m0@example.org"), ("plan",), ("plan", "--cost"), ("cache", "stats"), ("cache", "verify"),
-)  # fmt: skip
+    ("search", "compactor"),
+    ("search", "compactor", "--stages"),
+    ("sql", "SELECT 1"),
+    ("get", "m0@example.org"),
+    ("similar", "m0@example.org"),
+    ("plan",),
+    ("plan", "--cost"),
+    ("cache", "stats"),
+    ("cache", "verify"),
+)
 _NAMED = ("build", "build --fetch-only", "build --backfill", "cache prune", "cache prune --refused")
 WRITING = [name.split() for name in _NAMED]
 
@@ -40,7 +47,9 @@ def unwritable(folder: Path) -> Iterator[None]:
     try:
         subprocess.run(["mount", "--bind", folder, folder], check=True, capture_output=True)
     except (subprocess.CalledProcessError, FileNotFoundError) as error:
-        pytest.skip(f"to be told that nothing may be written, root needs the right to mount: {error}")
+        pytest.skip(
+            f"to be told that nothing may be written, root needs the right to mount: {error}"
+        )
     try:
         subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True, capture_output=True)
         yield
@@ -55,7 +64,9 @@ def trace(folder: Path) -> dict[str, tuple[int, int, str]]:
     for path in paths:
         seen = path.lstat()
         content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-        own_time = 0 if path == folder else seen.st_mtime_ns  # what the command prints is kept there
+        own_time = (
+            0 if path == folder else seen.st_mtime_ns
+        )  # what the command prints is kept there
         facts[str(path.relative_to(folder))] = (seen.st_mode, own_time, content)
     return facts
 
@@ -70,7 +81,9 @@ def _without_memories(work: Workspace) -> None:
 def _damaged(work: Workspace) -> None:
     flip(next((work.settings.root / "lake" / "messages").rglob("*.parquet")))
     (work.index / "CURRENT").resolve().write_bytes(b"\0" * 4096)
-    (work.settings.root / "cache" / "embeddings" / "refusals.sqlite").write_bytes(b"no database" * 99)
+    (work.settings.root / "cache" / "embeddings" / "refusals.sqlite").write_bytes(
+        b"no database" * 99
+    )
 
 
 def _killed(work: Workspace) -> None:
@@ -89,15 +102,19 @@ def _chats_without_a_key(work: Workspace) -> None:
 
 
 STATES: dict[str, tuple[Callable[[Workspace], None], int]] = {
-    "whole": (lambda work: None, 0), "never built": (lambda work: shutil.rmtree(work.settings.root), 0),
+    "whole": (lambda work: None, 0),
+    "never built": (lambda work: shutil.rmtree(work.settings.root), 0),
     "without memories": (_without_memories, 0),
-    "damaged": (_damaged, 7), "killed": (_killed, 0), "chats without a key": (_chats_without_a_key, 0),
-}  # fmt: skip
+    "damaged": (_damaged, 7),
+    "killed": (_killed, 0),
+    "chats without a key": (_chats_without_a_key, 0),
+}
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    ("state", "is_read_only"), [*((state, False) for state in STATES), ("whole", True), ("killed", True)]
+    ("state", "is_read_only"),
+    [*((state, False) for state in STATES), ("whole", True), ("killed", True)],
 )
 def test_the_doctor_writes_nothing(built: Workspace, state: str, is_read_only: bool):
     prepare, code = STATES[state]
@@ -121,7 +138,9 @@ def test_what_a_killed_writer_left_is_undone_for_readers_too(built: Workspace):
     cache.store({"m/1/new": "answer"})
     assert not cache.path.with_name("answers.sqlite-journal").exists()
     with sqlite3.connect(cache.path) as opened:
-        assert opened.execute("SELECT count(*) FROM answers WHERE answer LIKE 'y%'").fetchall() == [(0,)]
+        assert opened.execute("SELECT count(*) FROM answers WHERE answer LIKE 'y%'").fetchall() == [
+            (0,)
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +152,9 @@ def shut(tmp_path_factory: pytest.TempPathFactory, built_once: Workspace) -> Ite
 
 
 @pytest.mark.parametrize("command", READING, ids=" ".join)
-def test_what_only_reads_works_where_nothing_may_be_written(shut: Workspace, command: tuple[str, ...]):
+def test_what_only_reads_works_where_nothing_may_be_written(
+    shut: Workspace, command: tuple[str, ...]
+):
     done = weft(shut.folder, *command, "--json", "--config", shut.config)
     assert done.code == 0, done.err
     assert done.out and not done.err.startswith("error")
@@ -154,7 +175,9 @@ def test_arrays_that_can_be_kept_nowhere_are_said_so(
     with (
         unwritable(work.settings.root),
         closing(open_index(work.settings)) as index,
-        pytest.raises(IndexUnavailableError, match="neither beside it nor in a temporary folder .*TMPDIR"),
+        pytest.raises(
+            IndexUnavailableError, match="neither beside it nor in a temporary folder .*TMPDIR"
+        ),
     ):
         index.search(["compactor"])
 
@@ -199,7 +222,9 @@ def test_what_writes_says_in_one_line_that_it_may_not(shut: Workspace, command: 
 
 
 @pytest.mark.exhaustive
-def test_what_an_estimate_of_cost_has_to_make_first_cannot_be_made(tmp_path: Path, built_once: Workspace):
+def test_what_an_estimate_of_cost_has_to_make_first_cannot_be_made(
+    tmp_path: Path, built_once: Workspace
+):
     work = built_once.copied(tmp_path / "work")
     work.write("dev/dev.2004-09.mbox", b"From a@b Mon Jan  5 10:00:00 2004\nFrom: a@b\n\nMore.\n")
     with unwritable(work.settings.root):

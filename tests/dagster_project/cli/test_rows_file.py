@@ -11,10 +11,13 @@ from tests.archives import Workspace
 ROW = "SELECT 'a,b' AS a, '=1+1' AS b, [1, NULL] AS c"
 ALL = "SELECT message_id FROM messages"
 REFUSED = [
-    ("x.csv", ROW, "is there already"), ("x.txt", ROW, "must end in"), ("no/y.csv", ROW, "folder"),
-    ("y.csv", "SELECT 1 AS a, 2 AS a", "two columns"), ("y.mbox", ROW, "message_id"),
+    ("x.csv", ROW, "is there already"),
+    ("x.txt", ROW, "must end in"),
+    ("no/y.csv", ROW, "folder"),
+    ("y.csv", "SELECT 1 AS a, 2 AS a", "two columns"),
+    ("y.mbox", ROW, "message_id"),
     ("y.mbox", "SELECT 'none' AS message_id", "holds no mail 'none'"),
-]  # fmt: skip
+]
 
 
 def test_rows_and_mails_are_written_whole_or_not_at_all(built_once: Workspace, tmp_path: Path):

@@ -24,7 +24,16 @@ from transforms.text.visible import visible
 
 CONTROLS = [chr(n) for n in (*range(32), *range(0x7F, 0xA0)) if chr(n) not in "\t\n"]
 UNSEEN = [chr(n) for n in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))]
-UNSEEN += ["\u2028", "\u2029", "\u200b", "\u2060", "\ufeff", "\U000e0001", "\U000e0041", "\U000e007f"]
+UNSEEN += [
+    "\u2028",
+    "\u2029",
+    "\u200b",
+    "\u2060",
+    "\ufeff",
+    "\U000e0001",
+    "\U000e0041",
+    "\U000e007f",
+]
 EVIL = "\x1b]52;c;aGFja2Vk\x07" + "".join(CONTROLS + UNSEEN)
 NAMED = "".join(sign for sign in EVIL if sign != "\0")
 """What may stand in the name of a file and in an argument."""
@@ -46,13 +55,17 @@ def mail(number: int, answers: int | None = None) -> str:
         f"To: dev@example.org\nMessage-ID: <m{number}@example.org>\n{reference}"
         f"Date: Mon, 05 Jan 2004 {10 + number}:00:00 +0000\nSubject: {word(f'compactor {EVIL} load')}\n"
         "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n"
-        "Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\n" + base64.encodebytes(
-        f"> the compactor {NAMED} was quoted\n> in {NAMED} two lines\n\n![it]({PIXEL}) The compactor of "
-        f"run {number} keeps " f"{EVIL} its pace when the load doubles, and {EVIL} nothing is lost.\n".encode()
-        ).decode() + f'\n--b\nContent-Type: text/plain; name="{word(f"log {EVIL}.txt")}"\n'
+        "Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\n"
+        + base64.encodebytes(
+            f"> the compactor {NAMED} was quoted\n> in {NAMED} two lines\n\n![it]({PIXEL}) The compactor of "
+            f"run {number} keeps "
+            f"{EVIL} its pace when the load doubles, and {EVIL} nothing is lost.\n".encode()
+        ).decode()
+        + f'\n--b\nContent-Type: text/plain; name="{word(f"log {EVIL}.txt")}"\n'
         f"Content-Disposition: attachment\nContent-Transfer-Encoding: base64\n\n"
-        + base64.encodebytes(f"the compactor's log {EVIL} says it all\n".encode()).decode() + "\n--b--\n\n"
-    )  # fmt: skip
+        + base64.encodebytes(f"the compactor's log {EVIL} says it all\n".encode()).decode()
+        + "\n--b--\n\n"
+    )
 
 
 FACTS = yaml.safe_dump({"tags": ["compactor", f"tag{EVIL}"], "title": f"Notes {EVIL}"})
@@ -81,7 +94,9 @@ class Built:
 
 
 def weft(work: Workspace, *arguments: str, text: str | None = None) -> Result:
-    filled = [a.replace("CONFIG", str(work.config)).replace("WORK", str(work.folder)) for a in arguments]
+    filled = [
+        a.replace("CONFIG", str(work.config)).replace("WORK", str(work.folder)) for a in arguments
+    ]
     return CliRunner().invoke(main, filled, input=text)
 
 
@@ -94,9 +109,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
         {"name": "notes", "kind": "vault", "path": "notes"},
         {"name": "docs", "kind": "tree", "path": "docs", "grain": "folder"},
         {"name": "chat", "kind": "conversation", "path": "chats", "pseudonyms": False},
-        graph={"enabled": True, "prompts": "top"}, document_chunks={"chunker": "tree"},
+        graph={"enabled": True, "prompts": "top"},
+        document_chunks={"chunker": "tree"},
         evaluation={"queries": ["truth.yaml"]},
-    )  # fmt: skip
+    )
     work.write(f"dev.2004{short}-01.mbox", (mail(1) + mail(2, 1) + mail(3, 1)).encode())
     work.write(f"broken{short}.mbox.gz", b"")
     work.put(f"notes/compactor {short}.md", NOTE)
@@ -107,10 +123,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     work.put("given.txt", f"The compactor {EVIL} and its load")
     work.put("hostile.yaml", yaml.safe_dump({"queries": [EVIL]}))
     said = {
-        "plan": weft(work, "plan", "--config", "CONFIG"), "build": weft(work, "build", "--config", "CONFIG"),
-        "eval run": weft(work, "eval", "run", "--config", "CONFIG"), "context": weft(
-        work, "context", "--config", "CONFIG", "WORK/given.txt", "--manifest", "WORK/one.json"),
-    }  # fmt: skip
+        "plan": weft(work, "plan", "--config", "CONFIG"),
+        "build": weft(work, "build", "--config", "CONFIG"),
+        "eval run": weft(work, "eval", "run", "--config", "CONFIG"),
+        "context": weft(
+            work, "context", "--config", "CONFIG", "WORK/given.txt", "--manifest", "WORK/one.json"
+        ),
+    }
     for name, result in said.items():
         assert result.exit_code == 0, (name, result.output, result.exception)
     yield Built(work, said)
@@ -129,63 +148,120 @@ def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple
 
 HERE = ("--config", "CONFIG")
 CALLS: dict[str, list[tuple[str, ...]]] = {
-    "build": [HERE, (*HERE, "--verify"), (*HERE, "--fetch-only", f"none{NAMED}"), (*HERE, "--backfill", f"none{NAMED}"),
-              (*HERE, "--sign-in", f"none{NAMED}")],
+    "build": [
+        HERE,
+        (*HERE, "--verify"),
+        (*HERE, "--fetch-only", f"none{NAMED}"),
+        (*HERE, "--backfill", f"none{NAMED}"),
+        (*HERE, "--sign-in", f"none{NAMED}"),
+    ],
     "backup": [
-        (*HERE, f"WORK/copy{NAMED}"), ("--verify", f"WORK/none{NAMED}"), ("--restore", f"WORK/{NAMED}", f"WORK/copy{NAMED}"),
+        (*HERE, f"WORK/copy{NAMED}"),
+        ("--verify", f"WORK/none{NAMED}"),
+        ("--restore", f"WORK/{NAMED}", f"WORK/copy{NAMED}"),
     ],
     "search": [
-        (*HERE, "compactor load"), (*HERE, f"compactor {NAMED} s:compactor"), (*HERE, "compactor", "--list", NAMED),
-        (*HERE, f'"not closed {NAMED}'), (*HERE, "merges", "--kind", "conversation"),
-        (*HERE, "merges", "--kind", "document"), (*HERE, "log", "--kind", "attachment"),
-        (*HERE, f"compactor {NAMED}", "--stages"), (*HERE, "compactor", "--why", "m1@example.org"),
+        (*HERE, "compactor load"),
+        (*HERE, f"compactor {NAMED} s:compactor"),
+        (*HERE, "compactor", "--list", NAMED),
+        (*HERE, f'"not closed {NAMED}'),
+        (*HERE, "merges", "--kind", "conversation"),
+        (*HERE, "merges", "--kind", "document"),
+        (*HERE, "log", "--kind", "attachment"),
+        (*HERE, f"compactor {NAMED}", "--stages"),
+        (*HERE, "compactor", "--why", "m1@example.org"),
         (*HERE, "load", "--why", NAMED),
     ],
     "context": [
-        (*HERE, "WORK/given.txt"), (*HERE, "--reproduce", "WORK/one.json"), (*HERE, f"WORK/none{NAMED}"),
-        ("--compare", "WORK/one.json", "WORK/one.json"), (*HERE, "--timezone", NAMED, "WORK/given.txt"),
+        (*HERE, "WORK/given.txt"),
+        (*HERE, "--reproduce", "WORK/one.json"),
+        (*HERE, f"WORK/none{NAMED}"),
+        ("--compare", "WORK/one.json", "WORK/one.json"),
+        (*HERE, "--timezone", NAMED, "WORK/given.txt"),
     ],
-    "mcp receipts": [HERE, (*HERE, "--last", "1")], "mcp skill": [(f"WORK/{NAMED}",)],
-    "serve tokens": [("list", *HERE), ("revoke", "a\u202e\x9b", *HERE), ("new", "\u202e\x1b]0;t\x07", *HERE)],
+    "mcp receipts": [HERE, (*HERE, "--last", "1")],
+    "mcp skill": [(f"WORK/{NAMED}",)],
+    "serve tokens": [
+        ("list", *HERE),
+        ("revoke", "a\u202e\x9b", *HERE),
+        ("new", "\u202e\x1b]0;t\x07", *HERE),
+    ],
     "forget": [(*HERE, "--dry-run", "m1@example.org"), (*HERE, "--dry-run", f"none{NAMED}")],
-    "triage": [HERE, (*HERE, "--source", NAMED)], "verify": [(*HERE, "m1@example.org"), (*HERE, f"m1{NAMED} bytes 0-3")],
+    "triage": [HERE, (*HERE, "--source", NAMED)],
+    "verify": [(*HERE, "m1@example.org"), (*HERE, f"m1{NAMED} bytes 0-3")],
     "sql": [
-        *((*HERE, f"FROM {name}") for name in ("messages", "chunks", "nodes", "documents", "attachments", "quarantine")),
-        (*HERE, f"SELECT {NAMED}"), (*HERE, 'SELECT 1 AS "\u202e\x9b31m"'),
+        *(
+            (*HERE, f"FROM {name}")
+            for name in ("messages", "chunks", "nodes", "documents", "attachments", "quarantine")
+        ),
+        (*HERE, f"SELECT {NAMED}"),
+        (*HERE, 'SELECT 1 AS "\u202e\x9b31m"'),
     ],
     "get": [(*HERE, "m1@example.org"), (*HERE, "manual.md"), (*HERE, f"m1{NAMED}")],
     "similar": [(*HERE, "m1@example.org"), (*HERE, f"m1{NAMED}")],
     "graph stripe": [(*HERE, "manual.md"), (*HERE, f"manual{NAMED}")],
     "graph ask": [(*HERE, "What merges sorted runs?", "--static"), (*HERE, f"compactor {NAMED}")],
     "init": [(*HERE, f"WORK/none{NAMED}"), (*HERE, "WORK/mail", "--name", NAMED)],
-    "help": [(f"none{NAMED}",), ("exit-codes",)], "plan": [HERE, (*HERE, "--cost")],
+    "help": [(f"none{NAMED}",), ("exit-codes",)],
+    "plan": [HERE, (*HERE, "--cost")],
     **dict.fromkeys(("doctor", "cache stats", "cache verify", "cache prune"), [HERE]),
     "cache import": [(*HERE, f"WORK/none{NAMED}")],
     "eval context": [HERE, (*HERE, "--queries", "WORK/hostile.yaml")],
     "eval run": [
-        HERE, (*HERE, "--queries", "WORK/hostile.yaml"), (*HERE, "--profile", NAMED), (*HERE, "--tag", NAMED),
+        HERE,
+        (*HERE, "--queries", "WORK/hostile.yaml"),
+        (*HERE, "--profile", NAMED),
+        (*HERE, "--tag", NAMED),
     ],
     "eval init": [(*HERE, f"WORK/new{NAMED[:40]}.yaml"), (*HERE, "WORK/truth.yaml")],
-    "eval compare": [("REPORT", "REPORT"), (f"WORK/none{NAMED}", "REPORT")], "eval lens": [(*HERE, NAMED, "CONFIG")],
-    "eval sweep": [(*HERE, "--set", "rrf_k=10,60"), (*HERE, "--set", f"{NAMED}=1"), (*HERE, "--measure", NAMED)],
+    "eval compare": [("REPORT", "REPORT"), (f"WORK/none{NAMED}", "REPORT")],
+    "eval lens": [(*HERE, NAMED, "CONFIG")],
+    "eval sweep": [
+        (*HERE, "--set", "rrf_k=10,60"),
+        (*HERE, "--set", f"{NAMED}=1"),
+        (*HERE, "--measure", NAMED),
+    ],
     # They serve until they are interrupted: what they say is that they cannot begin.
     "serve": [("--config", f"WORK/none{NAMED}"), ("--port", NAMED), (*HERE, "--host", NAMED)],
     "graph serve": [("--config", f"WORK/none{NAMED}"), ("--port", NAMED)],
     "mcp": [("--config", f"WORK/none{NAMED}"), ("--http", NAMED)],
     "ui": [("--config", f"WORK/none{NAMED}"), ("--port", NAMED)],
-}  # fmt: skip
+}
 CALLS = {name: calls for name, calls in CALLS.items() if name.split()[0] in COMMANDS}
 SHOWING = {
-    "search", "context", "sql", "get", "similar", "graph stripe", "graph ask", "doctor",
-    "cache import", "eval run", "eval init", "eval compare", "eval sweep", "serve", "graph serve", "mcp",
-    "mcp skill", "ui", "backup", "build", "init", "verify", "serve tokens",
-}  # fmt: skip
+    "search",
+    "context",
+    "sql",
+    "get",
+    "similar",
+    "graph stripe",
+    "graph ask",
+    "doctor",
+    "cache import",
+    "eval run",
+    "eval init",
+    "eval compare",
+    "eval sweep",
+    "serve",
+    "graph serve",
+    "mcp",
+    "mcp skill",
+    "ui",
+    "backup",
+    "build",
+    "init",
+    "verify",
+    "serve tokens",
+}
 """Commands that do print a steering sign's escape: the test would pass for an output without any."""
 
 
 def require_safe(result: Result, what: object) -> None:
     """Neither stream of a run has a steering sign, and it ended as Weft ends."""
-    assert result.exception is None or isinstance(result.exception, SystemExit), (what, result.exception)
+    assert result.exception is None or isinstance(result.exception, SystemExit), (
+        what,
+        result.exception,
+    )
     for stream in (result.stdout, result.stderr):
         found = STEERS.search(stream.replace("\r\n", "\n"))
         assert found is None, (what, stream[max(0, found.start() - 60) : found.end() + 20])
@@ -220,7 +296,11 @@ def test_unknown_commands_and_options_are_named_safely(built: Built):
 
 @pytest.mark.parametrize(
     "command",
-    [c for c in ("search", "get", "sql", "context", "similar", "graph stripe", "graph ask") if c in CALLS],
+    [
+        c
+        for c in ("search", "get", "sql", "context", "similar", "graph stripe", "graph ask")
+        if c in CALLS
+    ],
 )
 def test_json_is_safe_and_says_exactly_what_is_stored(built: Built, command: str):
     result = built.run(*command.split(), "--json", *CALLS[command][0])
@@ -246,10 +326,14 @@ def test_metadata_in_dagster_fetches_no_picture_of_a_text(built: Built):
             for name, value in event.asset_materialization.metadata.items():
                 if isinstance(value, dg.MarkdownMetadataValue):
                     found.append(f"{key.to_user_string()} {name}")
-                    tokens = MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(str(value.value))
+                    tokens = MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(
+                        str(value.value)
+                    )
                     inline = [child for token in tokens for child in token.children or ()]
                     assert not [
-                        t for t in (*tokens, *inline) if t.type in ("image", "html_block", "html_inline")
+                        t
+                        for t in (*tokens, *inline)
+                        if t.type in ("image", "html_block", "html_inline")
                     ]
                 elif PIXEL in str(value.value):
                     found.append(f"{key.to_user_string()} {name} as text")
@@ -258,7 +342,10 @@ def test_metadata_in_dagster_fetches_no_picture_of_a_text(built: Built):
 
 
 def test_signs_that_scripts_and_emoji_need_stay():
-    persian, family = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\U0001f469\u200d\U0001f52c"
+    persian, family = (
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "\U0001f469\u200d\U0001f52c",
+    )
     said = f"{persian} {family}\ta\r\nb"
     assert visible(said) == said
 

@@ -28,14 +28,17 @@ def fetched(**fetch: object) -> dict[str, Any]:
         (DEV, {"storage": {"root": "state", "lake": f"s3://key:{SECRET}@bucket/lake"}}),
         (DEV, {"storage": {"root": "state", "lake": f"s3://{SECRET}@bucket/lake"}}),
         (DEV, {"storage": {"root": "state", "lake": f"s3://key:{SECRET}/slash@bucket/lake"}}),
-        (DEV, {"alerts": {"url": [SECRET]}}), (DEV, {"embedding": {"model": SECRET}}),
+        (DEV, {"alerts": {"url": [SECRET]}}),
+        (DEV, {"embedding": {"model": SECRET}}),
         (fetched(url=f"https://user:{SECRET}@example.org/{{year}}{{month:02}}"), {}),
         (fetched(url=f"ftp://user:{SECRET}@example.org/{{year}}{{month:02}}"), {}),
         (fetched(url=f"https://user:{SECRET}@[/{{year}}{{month:02}}"), {}),
-        (fetched(credentials=f"{SECRET}!"), {}), (fetched(password=SECRET), {}), (fetched(since=SECRET), {}),
+        (fetched(credentials=f"{SECRET}!"), {}),
+        (fetched(password=SECRET), {}),
+        (fetched(since=SECRET), {}),
     ],
     ids=lambda value: str(value).replace(SECRET, "***"),
-)  # fmt: skip
+)
 def test_settings_that_are_refused_do_not_repeat_a_secret(
     tmp_path: Path, source: dict[str, Any], sections: dict[str, Any]
 ):
@@ -54,20 +57,27 @@ def test_settings_that_are_refused_do_not_repeat_a_secret(
 def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A workspace with a secret in every place where one may stand; nothing answers its remotes."""
     for name in (
-        "FETCH_PASSWORD", "OTHER_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY", "WEFT_PSEUDONYM_KEY",
-    ):  # fmt: skip
+        "FETCH_PASSWORD",
+        "OTHER_TOKEN",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+        "WEFT_PSEUDONYM_KEY",
+    ):
         monkeypatch.setenv(name, SECRET)
     monkeypatch.setenv("FETCH_USER", "ada")
     monkeypatch.setattr("assets.fetch._BACKOFF_SECONDS", 0.01)
     closed = "http://127.0.0.1:9/{year}{month:02}"
     work = Workspace(tmp_path / "work").configure(
-        DEV, {**fetched(url=closed, credentials="FETCH"), "name": "a"},
+        DEV,
+        {**fetched(url=closed, credentials="FETCH"), "name": "a"},
         {**fetched(url=f"{closed}?token={SECRET}", credentials="OTHER"), "name": "b"},
         {"name": "chat", "kind": "conversation", "path": "chats"},
         alerts={"url": f"http://127.0.0.1:9/hooks/{SECRET}", "command": ["false", SECRET]},
-    )  # fmt: skip
+    )
     work.write("dev.2004-01.mbox", discussion(0, 3, "compactor"))
-    work.put("chats/WhatsApp Chat with Ada.txt", "27.03.25, 18:02 - Ada: the compactor keeps its pace\n")
+    work.put(
+        "chats/WhatsApp Chat with Ada.txt", "27.03.25, 18:02 - Ada: the compactor keeps its pace\n"
+    )
     return work
 
 

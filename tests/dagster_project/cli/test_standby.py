@@ -41,10 +41,12 @@ def test_a_command_is_done_by_the_process_beside_the_server_as_it_is_done_here(
 ):
     config = f"--config={built_once.config}"
     asked = (
-        ("search", config, "--json", "the compactor"), ("search", config, "--json", "--", "-nothing zzzz"),
-        ("get", config, "m0@example.org"), ("get", config, "nobody"),
+        ("search", config, "--json", "the compactor"),
+        ("search", config, "--json", "--", "-nothing zzzz"),
+        ("get", config, "m0@example.org"),
+        ("get", config, "nobody"),
         ("similar", config, "--no-such-option", "m0@example.org"),
-    )  # fmt: skip
+    )
     here = [weft(*arguments) for arguments in asked]
     assert all(loaded for *_, loaded in here)
     with standing_by(built_once.config):

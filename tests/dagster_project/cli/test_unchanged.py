@@ -65,7 +65,9 @@ def test_it_prints_what_a_build_prints_and_says_when_it_looked(
 ):
     looked = noted.settings.root / "cache" / "looked.json"
     before = json.loads(looked.read_text())
-    printed = noted.weft("build", *options).stdout.removeprefix("Looking for changes in the sources\n")
+    printed = noted.weft("build", *options).stdout.removeprefix(
+        "Looking for changes in the sources\n"
+    )
     assert is_done(noted, *options)
     seconds = r'(?<=\()[\d.]+ s|(?<="seconds": )[\d.]+'
     assert re.sub(seconds, "", capsys.readouterr().out) == re.sub(seconds, "", printed)
@@ -74,13 +76,20 @@ def test_it_prints_what_a_build_prints_and_says_when_it_looked(
 
 
 def test_a_note_holds_for_a_day_for_these_options_and_without_remotes(noted: Workspace):
-    assert str(unchanged.__file__) in json.loads((noted.settings.root / unchanged.NOTE).read_text())["states"]
+    assert (
+        str(unchanged.__file__)
+        in json.loads((noted.settings.root / unchanged.NOTE).read_text())["states"]
+    )
     assert not is_done(noted, "--verify") and not is_done(noted, "--help")
     with only_build(noted.settings.root):
         assert not is_done(noted)
     note = noted.settings.root / unchanged.NOTE
     note.write_text(note.read_text().replace('"remotes": false', '"remotes": true'))
-    assert not is_done(noted) and not is_done(noted, "--no-fetch", "--fetch") and is_done(noted, "--no-fetch")
+    assert (
+        not is_done(noted)
+        and not is_done(noted, "--no-fetch", "--fetch")
+        and is_done(noted, "--no-fetch")
+    )
     note.write_text(note.read_text().replace(str(date.today()), "2004-01-31"))
     assert not is_done(noted, "--no-fetch")
     note.write_text("{")

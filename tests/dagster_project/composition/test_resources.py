@@ -20,9 +20,15 @@ def shown(definitions: dg.Definitions) -> dict[str, dict[str, Any]]:
     found = definitions.get_repository_def().get_top_level_resources()
     snaps = [ResourceSnap.from_def(made, name, *[{}] * 6) for name, made in found.items()]
     return {
-        snap.name: {key: f"${value.name}" if isinstance(value, ResourceConfigEnvVarSnap) else json.loads(value)
-        for key, value in snap.configured_values.items()} for snap in snaps if snap.configured_values
-    }  # fmt: skip
+        snap.name: {
+            key: f"${value.name}"
+            if isinstance(value, ResourceConfigEnvVarSnap)
+            else json.loads(value)
+            for key, value in snap.configured_values.items()
+        }
+        for snap in snaps
+        if snap.configured_values
+    }
 
 
 @pytest.mark.exhaustive
@@ -44,16 +50,25 @@ def test_the_ui_names_the_variables_of_secrets_and_never_their_values(
     for name in ("GOOGLE_API_KEY", "LISTS_USER", "LISTS_PASSWORD"):
         monkeypatch.setenv(name, SECRET)
     remote = {
-        "kind": "http", "since": "2004-01", "url": f"https://example.org/{{year}}{{month:02}}?token={SECRET}",
+        "kind": "http",
+        "since": "2004-01",
+        "url": f"https://example.org/{{year}}{{month:02}}?token={SECRET}",
         "credentials": "LISTS",
-    }  # fmt: skip
+    }
     work = Workspace(tmp_path / "work").configure(
-        {"name": "far", "kind": "mbox", "fetch": remote}, embedding={"model": "gemini"},
+        {"name": "far", "kind": "mbox", "fetch": remote},
+        embedding={"model": "gemini"},
         sentences={"kind": "gemini"},
-    )  # fmt: skip
+    )
     resources = shown(build_definitions(work.settings))
-    assert resources["embedder"]["api_key"] == resources["language_model"]["api_key"] == "$GOOGLE_API_KEY"
-    assert resources["remotes"] == {"sources": {"far": "http, credentials in LISTS_USER and LISTS_PASSWORD"}}
+    assert (
+        resources["embedder"]["api_key"]
+        == resources["language_model"]["api_key"]
+        == "$GOOGLE_API_KEY"
+    )
+    assert resources["remotes"] == {
+        "sources": {"far": "http, credentials in LISTS_USER and LISTS_PASSWORD"}
+    }
     assert SECRET not in str(resources)
 
 

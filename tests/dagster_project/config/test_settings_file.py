@@ -21,9 +21,17 @@ def written(folder: Path, key: str, value: object = 1) -> Path:
     fetched = {"kind": "http", "url": "http://localhost/{year}{month}", "since": "2004-01"}
     source = [f"{k} = {json.dumps(v)}" for k, v in SOURCE.items()]
     fetch = [f"{k} = {json.dumps(v)}" for k, v in fetched.items()] if "fetch" in sections else []
-    title = ["[sources.fetch]"] if fetch else [] if sections == ["sources"] else [f"[{'.'.join(sections)}]"]
+    title = (
+        ["[sources.fetch]"]
+        if fetch
+        else []
+        if sections == ["sources"]
+        else [f"[{'.'.join(sections)}]"]
+    )
     path = folder / "weft.toml"
-    path.write_text("\n".join(["[[sources]]", *source, *title, *fetch, f"{name} = {json.dumps(value)}", ""]))
+    path.write_text(
+        "\n".join(["[[sources]]", *source, *title, *fetch, f"{name} = {json.dumps(value)}", ""])
+    )
     return path
 
 
@@ -34,23 +42,33 @@ def test_a_person_can_look_through_the_keys():
 
 
 @pytest.mark.parametrize(
-    "key", sorted({*dotted_keys(Settings, internal=True), "profiles.mine.pool", "search.luck"} - {"base"})
+    "key",
+    sorted({*dotted_keys(Settings, internal=True), "profiles.mine.pool", "search.luck"} - {"base"}),
 )
 def test_an_internal_key_is_unknown_to_a_file(tmp_path: Path, key: str):
-    with pytest.raises(SettingsError, match=rf"{key.replace('sources.', 'sources.0.')}: unknown setting"):
+    with pytest.raises(
+        SettingsError, match=rf"{key.replace('sources.', 'sources.0.')}: unknown setting"
+    ):
         load_settings(written(tmp_path, key))
 
 
 PLACES = {
-    "search.elbow": r"`search\.cutoff_ratio = 0\.5`", "index.url": r"`index\.target` is", "engine.master": "RAY_ADDRESS",
-    "mcp.max_results": "is fixed", "embedding.revision": "name@commit", "search.fusoin": r"is it `search\.fusion`",
+    "search.elbow": r"`search\.cutoff_ratio = 0\.5`",
+    "index.url": r"`index\.target` is",
+    "engine.master": "RAY_ADDRESS",
+    "mcp.max_results": "is fixed",
+    "embedding.revision": "name@commit",
+    "search.fusoin": r"is it `search\.fusion`",
     "serach.limit": "is it `search`",
-    "sources.fetch.user_variable": "`credentials", "sources.fetch.request_per_minute": r"is it `.*\.requests_per_minute`",
-}  # fmt: skip
+    "sources.fetch.user_variable": "`credentials",
+    "sources.fetch.request_per_minute": r"is it `.*\.requests_per_minute`",
+}
 
 
 @pytest.mark.parametrize("key", PLACES)
-def test_an_unknown_key_is_refused_with_the_nearest_or_what_took_its_place(tmp_path: Path, key: str):
+def test_an_unknown_key_is_refused_with_the_nearest_or_what_took_its_place(
+    tmp_path: Path, key: str
+):
     with pytest.raises(
         SettingsError, match=rf"toml:\d+: (source dev: )?\S+: unknown setting; .*{PLACES[key]}"
     ):

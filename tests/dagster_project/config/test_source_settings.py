@@ -10,7 +10,9 @@ from tests.archives import Workspace
 from transforms.errors import SettingsError
 
 HTTP = {"kind": "http", "url": "https://example.org/{list}.{year}{month:02}", "since": "2004-01"}
-pytestmark = pytest.mark.skipif(bool({"imap", "objects"} - REMOTES.keys()), reason="without these remotes")
+pytestmark = pytest.mark.skipif(
+    bool({"imap", "objects"} - REMOTES.keys()), reason="without these remotes"
+)
 IMAP = {"kind": "imap", "host": "mail.example.org", "credentials": "P"}
 JMAP = {"kind": "jmap", "url": "https://api.fastmail.com/jmap/session", "credentials": "P"}
 GIT = {"kind": "git", "url": "https://lore.kernel.org/linux-erofs/{epoch}"}
@@ -26,12 +28,19 @@ def loaded(folder: Path, kind: str, fetch: dict[str, Any], **more: Any) -> Works
 @pytest.mark.parametrize(
     ("kind", "fetch", "place"),
     [
-        ("mbox", HTTP, "dev/*"), ("mbox", OBJECTS, "dev/*"), ("maildir", IMAP, "dev"), ("maildir", JMAP, "dev"),
-        ("public_inbox", GIT, "dev"), ("vault", OBJECTS, "dev"), ("tree", OBJECTS, "dev"),
+        ("mbox", HTTP, "dev/*"),
+        ("mbox", OBJECTS, "dev/*"),
+        ("maildir", IMAP, "dev"),
+        ("maildir", JMAP, "dev"),
+        ("public_inbox", GIT, "dev"),
+        ("vault", OBJECTS, "dev"),
+        ("tree", OBJECTS, "dev"),
         ("conversation", OBJECTS, "dev/*"),
     ],
-)  # fmt: skip
-def test_what_is_fetched_lies_below_the_root(tmp_path: Path, kind: str, fetch: dict[str, Any], place: str):
+)
+def test_what_is_fetched_lies_below_the_root(
+    tmp_path: Path, kind: str, fetch: dict[str, Any], place: str
+):
     settings = loaded(tmp_path, kind, fetch).settings
     assert settings.place(settings.sources[0]) == settings.root / "sources" / place
     assert settings.is_generated(settings.root / "lake") and not settings.is_generated(
@@ -41,7 +50,8 @@ def test_what_is_fetched_lies_below_the_root(tmp_path: Path, kind: str, fetch: d
 
 def test_a_path_is_below_what_is_fetched(tmp_path: Path):
     work = Workspace(tmp_path).configure(
-        {"name": "docs", "kind": "tree", "path": "guide", "fetch": OBJECTS}, storage={"root": "state"}
+        {"name": "docs", "kind": "tree", "path": "guide", "fetch": OBJECTS},
+        storage={"root": "state"},
     )
     assert work.settings.place(work.settings.sources[0]) == tmp_path / "state/sources/docs/guide"
 
@@ -55,27 +65,49 @@ def test_a_path_is_below_what_is_fetched(tmp_path: Path):
         ("mbox", HTTP | {"url": "https://example.org/{year}"}, "needs {year} and {month:02}"),
         ("mbox", HTTP | {"url": "https://example.org/{year}{month.real}"}, "known fields are"),
         ("mbox", HTTP | {"url": "https://example.org/{year}{month!r}"}, "known fields are"),
-        ("mbox", HTTP | {"url": "https://example.org/{year}{month"}, "cannot be understood|expected"),
+        (
+            "mbox",
+            HTTP | {"url": "https://example.org/{year}{month"},
+            "cannot be understood|expected",
+        ),
         ("mbox", HTTP | {"url": "file:///{year}{month}"}, "must begin with https:// or http://"),
-        ("mbox", HTTP | {"url": "https://ada:hidden@example.org/{year}{month}"}, "leave name and password out"),
+        (
+            "mbox",
+            HTTP | {"url": "https://ada:hidden@example.org/{year}{month}"},
+            "leave name and password out",
+        ),
         ("mbox", HTTP | {"since": "2004-13"}, "since"),
         ("mbox", HTTP | {"since": "2004-01/2003-01"}, "before the first"),
         ("mbox", HTTP | {"lists": ["../x"]}, "is not a list's name"),
-        ("mbox", HTTP | {"url": "https://example.org/{year}{month}", "lists": ["a", "b"]}, "several lists need {list}"),
+        (
+            "mbox",
+            HTTP | {"url": "https://example.org/{year}{month}", "lists": ["a", "b"]},
+            "several lists need {list}",
+        ),
         ("mbox", HTTP | {"credentials": "hidden-token!"}, "never the secret itself"),
-        ("mbox", HTTP | {"url": "http://example.org/{year}{month}", "credentials": "T"}, "https:// only"),
+        (
+            "mbox",
+            HTTP | {"url": "http://example.org/{year}{month}", "credentials": "T"},
+            "https:// only",
+        ),
         ("maildir", IMAP | {"tls": "off"}, "localhost alone"),
         ("maildir", {"kind": "imap", "host": "mail.example.org"}, "needs credentials"),
         ("maildir", JMAP | {"url": "http://mail.example.org/"}, "https:// only"),
-        ("maildir", JMAP | {"url": "https://ada:hidden@mail.example.org/"}, "leave name and password out"),
+        (
+            "maildir",
+            JMAP | {"url": "https://ada:hidden@mail.example.org/"},
+            "leave name and password out",
+        ),
         ("public_inbox", GIT | {"url": "ext::sh -c hidden"}, "must begin with https://"),
         ("public_inbox", GIT | {"url": "https://example.org/{year}"}, "the only field is {epoch}"),
         ("public_inbox", GIT | {"url": "ssh://example.org/x", "credentials": "P"}, "agent"),
         ("eml", OBJECTS | {"url": "github://x/y"}, "must begin with s3:// or file://"),
         ("eml", OBJECTS | {"credentials": "P", "endpoint": "http://example.org"}, "https"),
     ],
-)  # fmt: skip
-def test_what_cannot_be_right_is_refused(tmp_path: Path, kind: str, fetch: dict[str, Any], fault: str):
+)
+def test_what_cannot_be_right_is_refused(
+    tmp_path: Path, kind: str, fetch: dict[str, Any], fault: str
+):
     with pytest.raises(SettingsError) as raised:
         loaded(tmp_path, kind, fetch)
     assert any(part in str(raised.value) for part in fault.split("|"))

@@ -38,7 +38,8 @@ queries:
 def test_coverage_precision_and_budget_of_blocks(built: Workspace):
     built.put("queries.yaml", QUERIES)
     built.put(
-        "drafts/two.txt", "Which run measured the compactor?\\n\\nHow does the shell behave under load?\\n"
+        "drafts/two.txt",
+        "Which run measured the compactor?\\n\\nHow does the shell behave under load?\\n",
     )
     files = ["--queries", str(built.folder / "queries.yaml"), "--config", str(built.config)]
     arguments = ["eval", "context", *files]
@@ -47,8 +48,13 @@ def test_coverage_precision_and_budget_of_blocks(built: Workspace):
     assert rows["file"]["parts"] == 3 and abs(rows["file"]["coverage"] - 2 / 3) < 1e-3
     assert rows["text"]["coverage"] == 1 and 0 < rows["text"]["precision"] <= 1
     assert rows["nonsense"] | {"parts": 1} == {
-        "id": "nonsense", "outcome": "NO_HITS", "parts": 1, "coverage": 0, "precision": 0, "budget": 0,
-    }  # fmt: skip
+        "id": "nonsense",
+        "outcome": "NO_HITS",
+        "parts": 1,
+        "coverage": 0,
+        "precision": 0,
+        "budget": 0,
+    }
     mean = next(row for row in report["means"] if row["measure"] == "coverage")
     assert mean["low"] <= mean["mean"] <= mean["high"]
     assert "coverage" in CliRunner().invoke(main, arguments).stdout
@@ -61,7 +67,7 @@ def test_a_passage_shows_the_chunks_that_it_holds_as_a_whole():
             "doc_id": ["d", "d", "e"],
             "byte_start": [0, 10, 0],
             "byte_end": [10, 20, 10],
-        }  # fmt: skip
+        }
     )
     passages = [
         Passage("a", "d", "d", kind, "", None, (), "text", 0, end)
@@ -97,7 +103,10 @@ def test_a_context_ranks_as_a_search_does(built_once: Workspace):
 
 @pytest.mark.parametrize(
     ("question", "reason"),
-    [(QUESTION, None), ("Does the zeppelin measure how the mooring mast behaves in a storm?", "evidence")],
+    [
+        (QUESTION, None),
+        ("Does the zeppelin measure how the mooring mast behaves in a storm?", "evidence"),
+    ],
 )
 def test_the_first_hit_of_a_search_is_in_the_block_or_the_block_says_why_not(
     built_once: Workspace, question: str, reason: str | None

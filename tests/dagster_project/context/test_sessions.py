@@ -38,7 +38,10 @@ def test_a_session_keeps_its_turns_and_loses_one_that_a_kill_cut_off(tmp_path: P
         with pytest.raises(ContextError, match="goes under no lens"):
             session.require_lens("contractors")
     file.write_text("{}\n")
-    with pytest.raises(ContextError, match="line 1 of session mine"), opened_session(tmp_path, "mine"):
+    with (
+        pytest.raises(ContextError, match="line 1 of session mine"),
+        opened_session(tmp_path, "mine"),
+    ):
         pass
     with pytest.raises(ContextError, match="named by"), opened_session(tmp_path, "../mine"):
         pass
@@ -48,21 +51,29 @@ def test_turns_show_what_no_turn_has_shown_and_each_can_be_made_again(built: Wor
     turns = [asked(built, "--stdin", "--session", "s", "--budget", "150") for _ in range(3)]
     assert [turn.exit_code for turn in turns[:2]] == [0, 0]
     with opened_session(built.settings.root, "s") as session:
-        chosen = [[entry["chunk_id"] for entry in manifest["chosen"]] for manifest in session.manifests]
+        chosen = [
+            [entry["chunk_id"] for entry in manifest["chosen"]] for manifest in session.manifests
+        ]
     assert len(chosen) == 3
     shown = [chunk for turn in chosen for chunk in turn]
     assert len(shown) == len(set(shown)) > len(chosen[0])
     again = asked(built, "--stdin", "--session", "s", "--again", "--budget", "150", "--json")
-    assert [entry["chunk_id"] for entry in json.loads(again.stdout)["manifest"]["chosen"]] == chosen[0]
+    assert [
+        entry["chunk_id"] for entry in json.loads(again.stdout)["manifest"]["chosen"]
+    ] == chosen[0]
     for number, turn in enumerate(turns[:2], 1):
         assert asked(built, "--session", "s", "--turn", str(number)).stdout == turn.stdout
-    assert not any("measured" in path.read_text() for path in (built.settings.root / "sessions").iterdir())
+    assert not any(
+        "measured" in path.read_text() for path in (built.settings.root / "sessions").iterdir()
+    )
 
 
 @pytest.mark.exhaustive
 def test_a_turn_is_made_again_from_a_later_version_that_says_the_same(built: Workspace):
     turn = asked(built, "--stdin", "--session", "s", "--budget", "150")
-    built.write("dev/dev.2004-03.mbox", (built.folder / "mail/users/users.2004-01.mbox").read_bytes())
+    built.write(
+        "dev/dev.2004-03.mbox", (built.folder / "mail/users/users.2004-01.mbox").read_bytes()
+    )
     built.build()
     for old in built.index.glob("weft-*.duckdb"):
         if old != (built.index / "CURRENT").resolve():
@@ -81,14 +92,21 @@ def test_a_lens_bounds_what_a_session_is_shown_and_each_answer_leaves_a_receipt(
     assert late.exit_code == 3 and "2 passages in a session" in late.output
     assert asked(built, "--stdin", "--session", "s").exit_code == 1
     receipts = list(Receipts(built.settings.root).read())[before:]
-    assert [(r["tool"], r["lens"], len(r["passages"])) for r in receipts] == [("weft context", "few", seen)]
+    assert [(r["tool"], r["lens"], len(r["passages"])) for r in receipts] == [
+        ("weft context", "few", seen)
+    ]
 
 
 def test_the_plan_says_what_each_stage_did_and_where_passages_stand(built: Workspace):
     plan = json.loads(asked(built, "--stdin", "--explain", "--json").stdout)["plan"]
     assert [stage["stage"] for stage in plan["stages"]] == [
-        "cut", "queries", "candidates", "documents", "passages", "block",
-    ]  # fmt: skip
+        "cut",
+        "queries",
+        "candidates",
+        "documents",
+        "passages",
+        "block",
+    ]
     assert all(stage["milliseconds"] >= 0 for stage in plan["stages"])
     assert plan["stages"][-1]["gave"] == len(plan["chosen"]) > 0
     for entry in plan["chosen"]:
@@ -115,9 +133,13 @@ match = ["*.txt"]
 sources = ["users"]
 """
     built.config.write_text(f"{text}\n{rules}")
-    drafted = [built.put(name, "How does the shell behave when the load doubles?")
-        for name in ("drafts/a.md", "b.md")]  # fmt: skip
-    by_rule, plain = (json.loads(asked(built, str(file), "--json").stdout)["manifest"] for file in drafted)
+    drafted = [
+        built.put(name, "How does the shell behave when the load doubles?")
+        for name in ("drafts/a.md", "b.md")
+    ]
+    by_rule, plain = (
+        json.loads(asked(built, str(file), "--json").stdout)["manifest"] for file in drafted
+    )
     assert by_rule["chosen"][0]["doc_id"] == "m202@example.org"
     sources = dict(built.sql("SELECT doc_id, min(source) FROM chunks GROUP BY doc_id"))
     assert {sources[entry["doc_id"]] for entry in by_rule["chosen"][1:]} == {"dev"}

@@ -48,7 +48,11 @@ def lake(tmp_path: Path) -> ParquetLake:
 
 
 def stage(
-    lake: ParquetLake, data: pa.Table, partition: str | None = "dev/2004-01", code: str = "1", **inputs: str
+    lake: ParquetLake,
+    data: pa.Table,
+    partition: str | None = "dev/2004-01",
+    code: str = "1",
+    **inputs: str,
 ):
     return lake.stage("terms", partition, data, code_version=code, inputs=inputs)
 
@@ -92,7 +96,9 @@ def test_a_footer_is_kept_for_the_next_run_until_its_file_changes(tmp_path: Path
             "SELECT path, etag, columns, written, rows FROM footers"
         ).fetchall()
         row = (path, etag, columns, written.replace('"1"', '"0"'), rows)
-        kept.execute("UPDATE footers SET written = ?, checksum = ?", [row[3], crc32(repr(row).encode())])
+        kept.execute(
+            "UPDATE footers SET written = ?, checksum = ?", [row[3], crc32(repr(row).encode())]
+        )
     assert looked() == "0", "what is kept was not asked"
     with closing(sqlite3.connect(tmp_path / "footers.sqlite")) as kept, kept:
         kept.execute("UPDATE footers SET rows = 7")
@@ -135,13 +141,29 @@ def _in_parts(folder: Path) -> ParquetLake:
 
 READERS: dict[str, tuple[str, str | None, Callable[[ParquetLake], object]]] = {
     "a table": ("threads", "b/2", lambda lake: lake.read("threads")),
-    "an input of an asset": ("threads", "b/2", lambda lake: LakeIOManager(lake).table("threads", [None])),
-    "views of the lake": ("threads", "b/2", lambda lake: lake_file(lake, Path(str(lake.base)).with_name("views"))),
-    "the list of parts": ("threads", None, lambda lake: LakeIOManager(lake).table("threads", [None])),
+    "an input of an asset": (
+        "threads",
+        "b/2",
+        lambda lake: LakeIOManager(lake).table("threads", [None]),
+    ),
+    "views of the lake": (
+        "threads",
+        "b/2",
+        lambda lake: lake_file(lake, Path(str(lake.base)).with_name("views")),
+    ),
+    "the list of parts": (
+        "threads",
+        None,
+        lambda lake: LakeIOManager(lake).table("threads", [None]),
+    ),
     "parts by name": ("threads", None, lambda lake: lake.parts("threads")),
     "a whole table": ("people", None, lambda lake: LakeIOManager(lake).table("people", [None])),
-    "a partition": ("message_blocks", "dev/1", lambda lake: LakeIOManager(lake).table("message_blocks", ["dev/1"])),
-}  # fmt: skip
+    "a partition": (
+        "message_blocks",
+        "dev/1",
+        lambda lake: LakeIOManager(lake).table("message_blocks", ["dev/1"]),
+    ),
+}
 """By reader: the table and the part or partition whose file is missing, and the reader."""
 
 
@@ -199,25 +221,38 @@ def test_the_footer_says_what_the_file_was_made_from(lake: ParquetLake):
     footer = lake.footer("terms", "dev/2004-01")
     assert footer is not None
     assert (footer.code_version, footer.inputs, footer.row_count) == ("7", {"messages": "abc"}, 2)
-    assert footer.content_hash == staged.content_hash == lake.read("terms", "dev/2004-01").content_hash
+    assert (
+        footer.content_hash == staged.content_hash == lake.read("terms", "dev/2004-01").content_hash
+    )
 
 
 @pytest.mark.parametrize(
     "same",
     [
-        pytest.param(pa.table(ROWS).select(["tf", "term", "field", "chunk_id"]), id="another order"),
-        pytest.param(pa.table({**ROWS, "tf": pa.array([1, 2], pa.int64())}), id="a wider type"),
-        pytest.param(pa.concat_tables([pa.table(ROWS).slice(0, 1), pa.table(ROWS).slice(1)]), id="in pieces"),
-        pytest.param(pa.table(ROWS).replace_schema_metadata({"made": "elsewhere"}), id="with other metadata"),
         pytest.param(
-            pa.table({**ROWS, "term": pa.array(["fox", "dog"]).dictionary_encode()}), id="as a dictionary"
+            pa.table(ROWS).select(["tf", "term", "field", "chunk_id"]), id="another order"
+        ),
+        pytest.param(pa.table({**ROWS, "tf": pa.array([1, 2], pa.int64())}), id="a wider type"),
+        pytest.param(
+            pa.concat_tables([pa.table(ROWS).slice(0, 1), pa.table(ROWS).slice(1)]), id="in pieces"
+        ),
+        pytest.param(
+            pa.table(ROWS).replace_schema_metadata({"made": "elsewhere"}), id="with other metadata"
+        ),
+        pytest.param(
+            pa.table({**ROWS, "term": pa.array(["fox", "dog"]).dictionary_encode()}),
+            id="as a dictionary",
         ),
     ],
 )
-def test_equal_tables_have_equal_hashes_whatever_they_were_made_from(lake: ParquetLake, same: pa.Table):
+def test_equal_tables_have_equal_hashes_whatever_they_were_made_from(
+    lake: ParquetLake, same: pa.Table
+):
     schema = TERMS.arrow
     reference = stage(lake, pa.table(ROWS, schema=schema), None, "1", messages="a")
-    assert stage(lake, same, "dev/2004-01", "2", messages="b").content_hash == reference.content_hash
+    assert (
+        stage(lake, same, "dev/2004-01", "2", messages="b").content_hash == reference.content_hash
+    )
 
 
 def test_other_content_has_another_hash(lake: ParquetLake):
@@ -228,13 +263,19 @@ def test_other_content_has_another_hash(lake: ParquetLake):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        pytest.param(pa.table(ROWS).drop_columns(["tf"]), r"terms: missing columns \['tf'\]", id="missing"),
         pytest.param(
-            pa.table({**ROWS, "more": [1, 2]}), r"terms.*undeclared columns \['more'\]", id="undeclared"
+            pa.table(ROWS).drop_columns(["tf"]), r"terms: missing columns \['tf'\]", id="missing"
+        ),
+        pytest.param(
+            pa.table({**ROWS, "more": [1, 2]}),
+            r"terms.*undeclared columns \['more'\]",
+            id="undeclared",
         ),
         pytest.param(pa.table({**ROWS, "tf": ["one", "two"]}), "terms, column tf", id="wrong type"),
         pytest.param(pa.table({**ROWS, "tf": [1, 2**40]}), "terms, column tf", id="too large"),
-        pytest.param(pa.table({**ROWS, "term": ["fox", None]}), "terms, column term: 1 nulls", id="null"),
+        pytest.param(
+            pa.table({**ROWS, "term": ["fox", None]}), "terms, column term: 1 nulls", id="null"
+        ),
     ],
 )
 def test_a_table_that_is_not_as_declared_is_refused(lake: ParquetLake, wrong: pa.Table, said: str):
@@ -245,8 +286,14 @@ def test_a_table_that_is_not_as_declared_is_refused(lake: ParquetLake, wrong: pa
 
 def test_tables_that_come_one_by_one_are_written_as_one(lake: ParquetLake, monkeypatch):
     monkeypatch.setattr(parquet_files, "_ROW_GROUP", 4)
-    whole = pa.table({"chunk_id": [f"c{n}" for n in range(11)], "field": ["text"] * 11, "term": ["t"] * 11,
-                      "tf": pa.array(range(11), pa.int32())})  # fmt: skip
+    whole = pa.table(
+        {
+            "chunk_id": [f"c{n}" for n in range(11)],
+            "field": ["text"] * 11,
+            "term": ["t"] * 11,
+            "tf": pa.array(range(11), pa.int32()),
+        }
+    )
 
     def staged(data) -> str:
         return lake.stage("terms", None, data, code_version="", inputs={}).content_hash
@@ -269,7 +316,9 @@ def test_no_partition_lies_outside_its_table(lake: ParquetLake, partition: str):
         lake.path("terms", partition)
 
 
-@pytest.mark.parametrize("damage", [b"", b"PAR1", b"no parquet at all", b"PAR1" + bytes(64) + b"PAR1"])
+@pytest.mark.parametrize(
+    "damage", [b"", b"PAR1", b"no parquet at all", b"PAR1" + bytes(64) + b"PAR1"]
+)
 def test_a_file_that_is_no_parquet_has_no_footer(lake: ParquetLake, damage: bytes):
     stage(lake, pa.table(ROWS)).commit()
     Path(str(lake.path("terms", "dev/2004-01"))).write_bytes(damage)
@@ -329,7 +378,9 @@ def test_a_sweep_deletes_what_dead_processes_left(
 
 def test_texts_over_two_gibibytes_are_possible(lake: ParquetLake):
     declared = {c.name: c.type for t in (MESSAGES, CHUNKS) for c in t.columns}
-    assert {declared[n] for n in ("body", "text_display", "text_embed", "text_lex")} == {pa.large_string()}
+    assert {declared[n] for n in ("body", "text_display", "text_embed", "text_lex")} == {
+        pa.large_string()
+    }
 
 
 def test_a_flipped_bit_is_found_by_who_reads_the_file_and_by_who_looks_for_it(lake: ParquetLake):

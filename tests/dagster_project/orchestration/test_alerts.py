@@ -102,7 +102,11 @@ def test_the_url_may_stand_in_the_environment(receiver: Receiver, monkeypatch: p
     ("settings", "seconds", "fault"),
     [
         ({"command": (sys.executable, "-c", "raise SystemExit(3)")}, HUNG, "ended with 3"),
-        ({"command": (sys.executable, "-c", "import signal; signal.pause()")}, 0.2, "took more than"),
+        (
+            {"command": (sys.executable, "-c", "import signal; signal.pause()")},
+            0.2,
+            "took more than",
+        ),
         ({"command": ("/no/such/program",)}, HUNG, "cannot be run"),
         ({"url": "URL/slow"}, 0.2, "cannot be reached: TimeoutError"),
         ({"url": "URL/broken"}, HUNG, "answered 500"),
@@ -115,7 +119,9 @@ def test_what_cannot_be_delivered_is_said_in_time_and_fails_nothing(
     receiver: Receiver, settings: dict[str, Any], seconds: float, fault: str
 ):
     if "url" in settings:
-        settings["url"] = settings["url"].replace("URL", receiver.url("")).replace("//slow", "/slow")
+        settings["url"] = (
+            settings["url"].replace("URL", receiver.url("")).replace("//slow", "/slow")
+        )
     faults = send(AlertSettings(**settings), {"event": "x"}, seconds)
     assert [fault in found for found in faults] == [True], faults
     assert receiver.url() not in "".join(faults)

@@ -15,7 +15,9 @@ JANUARY = "dev/2004-01"
 
 @pytest.fixture(scope="module")
 def specs(built_once: Workspace) -> dict[dg.AssetKey, dg.AssetSpec]:
-    return {spec.key: spec for spec in build_definitions(built_once.settings).resolve_all_asset_specs()}
+    return {
+        spec.key: spec for spec in build_definitions(built_once.settings).resolve_all_asset_specs()
+    }
 
 
 def columns_of(spec: dg.AssetSpec) -> set[str]:
@@ -45,7 +47,12 @@ def test_a_table_links_to_the_function_that_makes_it(specs: dict[dg.AssetKey, dg
     }.items():
         (place,) = specs[dg.AssetKey(table)].metadata["dagster/code_references"].code_references
         assert isinstance(place, dg.LocalFileCodeReference) and place.line_number
-        assert Path(place.file_path).read_text().splitlines()[place.line_number - 1].startswith(function)
+        assert (
+            Path(place.file_path)
+            .read_text()
+            .splitlines()[place.line_number - 1]
+            .startswith(function)
+        )
 
 
 def test_no_two_assets_are_described_alike(specs: dict[dg.AssetKey, dg.AssetSpec]):
@@ -67,10 +74,14 @@ def test_a_run_with_other_settings_is_of_another_code_version(built: Workspace):
     config = {"ops": {"chunk_messages": {"config": {"message_chars": 900}}}}
     declared = built.lake.footer("message_chunks", JANUARY)
     with built.instance() as instance:
-        build_definitions(built.settings).resolve_implicit_global_asset_job_def().execute_in_process(
-            instance=instance, partition_key=JANUARY,
-            asset_selection=[dg.AssetKey(t) for t in ("message_chunks", "message_exclusions")], run_config=config,
-        )  # fmt: skip
+        build_definitions(
+            built.settings
+        ).resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=instance,
+            partition_key=JANUARY,
+            asset_selection=[dg.AssetKey(t) for t in ("message_chunks", "message_exclusions")],
+            run_config=config,
+        )
         event = instance.get_latest_materialization_event(dg.AssetKey("message_chunks"))
     other = built.lake.footer("message_chunks", JANUARY)
     assert declared and other and declared.code_version != other.code_version
@@ -79,14 +90,20 @@ def test_a_run_with_other_settings_is_of_another_code_version(built: Workspace):
     assert built.plan().reasons == {JANUARY: "other settings of message_chunks"}
     with_other = built.configure(
         {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
-        {"name": "users", "kind": "mbox", "path": "mail/users/*"}, chunks={"message_chars": 900},
-    )  # fmt: skip
-    assert JANUARY not in {p for p, tables in with_other.plan().stale.items() if "message_chunks" in tables}
+        {"name": "users", "kind": "mbox", "path": "mail/users/*"},
+        chunks={"message_chars": 900},
+    )
+    assert JANUARY not in {
+        p for p, tables in with_other.plan().stale.items() if "message_chunks" in tables
+    }
 
 
 def test_each_asset_is_made_and_each_check_runs_alone(built_once: Workspace):
     definitions = build_definitions(built_once.settings)
-    graph, job = definitions.resolve_asset_graph(), definitions.resolve_implicit_global_asset_job_def()
+    graph, job = (
+        definitions.resolve_asset_graph(),
+        definitions.resolve_implicit_global_asset_job_def(),
+    )
     for key in graph.materializable_asset_keys:
         assert job.get_subset(asset_selection={key}).asset_selection == {key}
     for check in graph.asset_check_keys:

@@ -72,10 +72,16 @@ def test_a_backfill_of_one_source_leaves_the_others_and_what_runs_make_alone(wor
 
 
 def test_a_source_that_is_none_is_named(archives: Workspace):
-    with archives.instance() as instance, pytest.raises(SettingsError, match="no source is called 'users'"):
+    with (
+        archives.instance() as instance,
+        pytest.raises(SettingsError, match="no source is called 'users'"),
+    ):
         backfill(archives.settings, instance, ["users"])
 
 
 def test_without_a_daemon_it_is_said_what_works_a_backfill_off(archives: Workspace):
-    with archives.instance() as instance, pytest.raises(WeftError, match="start `weft ui`.*`weft build`"):
+    with (
+        archives.instance() as instance,
+        pytest.raises(WeftError, match="start `weft ui`.*`weft build`"),
+    ):
         backfill(archives.settings, instance)

@@ -41,7 +41,9 @@ def test_the_published_file_explains_itself(built_once: Workspace):
 
 
 @pytest.mark.exhaustive
-def test_a_second_build_of_files_that_are_written_again_runs_nothing_and_embeds_nothing(built: Workspace):
+def test_a_second_build_of_files_that_are_written_again_runs_nothing_and_embeds_nothing(
+    built: Workspace,
+):
     before = contents(built.index)
     for path in (built.folder / "mail").rglob("*.mbox"):
         path.write_bytes(path.read_bytes())
@@ -57,9 +59,7 @@ def test_a_second_build_of_files_that_are_written_again_runs_nothing_and_embeds_
 
 
 NEWS = "The release is planned for the first week of May.\nPlease test the candidate on your own machines."
-PLANS = (
-    "The planner keeps statistics of every column.\nThey are made again whenever a tenth of the rows changed."
-)
+PLANS = "The planner keeps statistics of every column.\nThey are made again whenever a tenth of the rows changed."
 
 
 def _mails_links_and_quotes_turn_up(work: Workspace) -> None:
@@ -67,12 +67,17 @@ def _mails_links_and_quotes_turn_up(work: Workspace) -> None:
     log, collector = discussion(100, 6, "write-ahead log"), discussion(300, 3, "garbage collector")
     work.write(FEBRUARY, [*log, *collector, both])
     work.write(
-        "dev/dev.2004-03.mbox", [Mail(800, "Link: https://lore.kernel.org/r/m200@example.org", "there")]
+        "dev/dev.2004-03.mbox",
+        [Mail(800, "Link: https://lore.kernel.org/r/m200@example.org", "there")],
     )
     work.write("dev/dev.2004-04.mbox", [Mail(900, "Agreed.", "Re: plans", reply_to=901)])
     for number, (text, month) in {810: (NEWS, 5), 820: (PLANS, 7)}.items():
         reply = Mail(
-            number + 1, f"I will.\n\n{text}", f"Re: s{number}", reply_to=number, sender="bob@example.org"
+            number + 1,
+            f"I will.\n\n{text}",
+            f"Re: s{number}",
+            reply_to=number,
+            sender="bob@example.org",
         )
         work.write(f"dev/dev.2004-{month:02}.mbox", [Mail(number, text, f"s{number}")])
         work.write(f"dev/dev.2004-{month + 1:02}.mbox", [reply])
@@ -80,16 +85,24 @@ def _mails_links_and_quotes_turn_up(work: Workspace) -> None:
 
 def _a_parent_comes_late_and_a_quote_loses_its_own(work: Workspace) -> None:
     work.write("dev/dev.2004-07.mbox", [Mail(820, "Nothing of it.", "s820")])
-    work.write("dev/dev.2004-09.mbox", [Mail(901, "The plans are to release in May.", "plans"), Mail(902)])
+    work.write(
+        "dev/dev.2004-09.mbox", [Mail(901, "The plans are to release in May.", "plans"), Mail(902)]
+    )
 
 
 @pytest.mark.exhaustive
-def test_what_comes_bit_by_bit_is_published_as_if_it_had_come_at_once(built: Workspace, tmp_path: Path):
+def test_what_comes_bit_by_bit_is_published_as_if_it_had_come_at_once(
+    built: Workspace, tmp_path: Path
+):
     for change in (_mails_links_and_quotes_turn_up, _a_parent_comes_late_and_a_quote_loses_its_own):
         change(built)
         result = built.build()
-        assert (result.published or {})["built_on_previous"] == (change is _mails_links_and_quotes_turn_up)
-        senders = "SELECT DISTINCT person_id FROM messages WHERE partition = 'dev/2004-01' ORDER BY ALL"
+        assert (result.published or {})["built_on_previous"] == (
+            change is _mails_links_and_quotes_turn_up
+        )
+        senders = (
+            "SELECT DISTINCT person_id FROM messages WHERE partition = 'dev/2004-01' ORDER BY ALL"
+        )
         assert built.column(senders) == [f"{name}@example.org" for name in ("ada", "p0", "p1")]
     assert differences(built.index, rebuilt(built, tmp_path / "full").index) == {}
     counts = """SELECT text_tf, quote_tf FROM postings JOIN terms USING (term_id) JOIN chunks USING (chunk_key)
@@ -105,7 +118,9 @@ def test_what_comes_bit_by_bit_is_published_as_if_it_had_come_at_once(built: Wor
 
 
 @pytest.mark.exhaustive
-def test_removed_and_changed_mails_are_published_as_by_a_full_build(built: Workspace, tmp_path: Path):
+def test_removed_and_changed_mails_are_published_as_by_a_full_build(
+    built: Workspace, tmp_path: Path
+):
     """The context of short replies, canonical copies and the target of a link go; ids get other texts and times."""
     compactor = discussion(0, 6, "compactor")
     changed = Mail(3, "I was wrong: it stops.", "Re: compactor", reply_to=0)
@@ -113,11 +128,17 @@ def test_removed_and_changed_mails_are_published_as_by_a_full_build(built: Works
     (built.folder / "mail" / FEBRUARY).unlink()
     built.write(USERS, discussion(300, 3, "garbage collector"))
     built.write(
-        "users/users.2004-03.mbox", [*discussion(700, 4, "replica"),
-        Mail(2, "Not what the other archive says.", "Re: compactor"),
-        Mail(4, compactor[4].body, "Re: compactor", at=Mail(99).at)],
-    )  # fmt: skip
-    built.write("dev/dev.2004-03.mbox", [Mail(800, "See https://lore.kernel.org/r/m200@example.org", "gone")])
+        "users/users.2004-03.mbox",
+        [
+            *discussion(700, 4, "replica"),
+            Mail(2, "Not what the other archive says.", "Re: compactor"),
+            Mail(4, compactor[4].body, "Re: compactor", at=Mail(99).at),
+        ],
+    )
+    built.write(
+        "dev/dev.2004-03.mbox",
+        [Mail(800, "See https://lore.kernel.org/r/m200@example.org", "gone")],
+    )
     result = built.build()
     assert result.plan.vanished == ("dev/2004-02",)
     assert result.published and not result.published["built_on_previous"]
@@ -132,7 +153,9 @@ def test_removed_and_changed_mails_are_published_as_by_a_full_build(built: Works
 @pytest.mark.exhaustive
 def test_all_is_made_anew_once_enough_came(built: Workspace):
     with duckdb.connect(str((built.index / "CURRENT").resolve())) as connection:
-        connection.execute("UPDATE manifest SET value = '10000000' WHERE key = 'postings_since_rebuild'")
+        connection.execute(
+            "UPDATE manifest SET value = '10000000' WHERE key = 'postings_since_rebuild'"
+        )
     built.write("dev/dev.2004-03.mbox", [Mail(800, "One more.", "more")])
     result = built.build()
     assert result.published and not result.published["built_on_previous"]
@@ -170,7 +193,9 @@ def test_what_is_written_beside_a_failure_is_ended_and_the_file_goes(
     def writes_long(build: IndexBuild, connection: duckdb.DuckDBPyConnection) -> None:
         writing.set()
         try:
-            connection.execute("SELECT count(*) FROM range(99999) a, range(99999) b WHERE a.range <> b.range")
+            connection.execute(
+                "SELECT count(*) FROM range(99999) a, range(99999) b WHERE a.range <> b.range"
+            )
         except duckdb.InterruptException:
             ended.append("interrupted")
 
@@ -211,7 +236,10 @@ def test_a_setting_remakes_the_tables_that_depend_on_it(
 
 @pytest.mark.exhaustive
 def test_a_build_after_a_change_of_settings_and_of_the_code_equals_a_full_one(
-    built: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    built: Workspace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ):
     monkeypatch.setattr("transforms.mail.threads.threads.VERSION", "of tomorrow")
     for remembered in (asset_graph._assets_of, asset_graph._stages_of):
@@ -238,13 +266,21 @@ def test_with_grain_auto_a_year_that_ends_is_put_together_and_taken_apart_again(
     assert list(work.build().plan.stale) == ["dev/2003-11", "dev/2003-12"]
     december = work.copied(tmp_path / "december")
 
-    came = work.write("dev.2004-01.mbox", [Mail(20, "A happy new year.", "Re: planner", reply_to=10)])
+    came = work.write(
+        "dev.2004-01.mbox", [Mail(20, "A happy new year.", "Re: planner", reply_to=10)]
+    )
     plan = work.build().plan
-    assert (list(plan.stale), plan.vanished) == (["dev/2003", "dev/2004-01"], ("dev/2003-11", "dev/2003-12"))
+    assert (list(plan.stale), plan.vanished) == (
+        ["dev/2003", "dev/2004-01"],
+        ("dev/2003-11", "dev/2003-12"),
+    )
     assert differences(work.index, rebuilt(work, tmp_path / "january").index) == {}
 
     came.unlink()
     plan = work.build().plan
-    assert (list(plan.stale), plan.vanished) == (["dev/2003-11", "dev/2003-12"], ("dev/2003", "dev/2004-01"))
+    assert (list(plan.stale), plan.vanished) == (
+        ["dev/2003-11", "dev/2003-12"],
+        ("dev/2003", "dev/2004-01"),
+    )
     assert differences(work.index, december.index) == {}
     assert lake_hashes(work) == lake_hashes(december)

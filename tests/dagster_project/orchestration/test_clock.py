@@ -39,7 +39,15 @@ class Clocked:
     def __init__(self, work: Workspace, offset: str):
         self.clock = work.folder / "clock"
         self.set(offset)
-        command = [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", work.config]
+        command = [
+            sys.executable,
+            "-m",
+            "dagster_project.cli",
+            "build",
+            "--quiet",
+            "--config",
+            work.config,
+        ]
         names = {"FAKETIME_TIMESTAMP_FILE": str(self.clock), "FAKETIME_NO_CACHE": "1"}
         names |= {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": self._library()}
         self.said = work.folder / "said"
@@ -50,7 +58,14 @@ class Clocked:
 
     def _library(self) -> str:
         """What the program `faketime` has the linker load."""
-        asked = ["faketime", "-f", "-1d", sys.executable, "-c", "import os; print(os.environ['LD_PRELOAD'])"]
+        asked = [
+            "faketime",
+            "-f",
+            "-1d",
+            sys.executable,
+            "-c",
+            "import os; print(os.environ['LD_PRELOAD'])",
+        ]
         return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
 
     def set(self, offset: str) -> None:
@@ -61,7 +76,9 @@ class Clocked:
 
     def wait_for(self, folder: Path, pattern: str) -> None:
         until(
-            lambda: self.process.poll() is not None or next(folder.glob(pattern), None), pattern, pause=0.005
+            lambda: self.process.poll() is not None or next(folder.glob(pattern), None),
+            pattern,
+            pause=0.005,
         )
         assert self.process.poll() is None, "it ended before"
 
@@ -83,7 +100,9 @@ def assert_as_expected(work: Workspace, expected: Workspace) -> None:
     assert lake_hashes(work) == lake_hashes(expected)
     assert work.plan().is_empty
     versions = list(work.index.glob("weft-*.duckdb"))
-    assert (work.index / CURRENT).resolve() in versions and len(versions) == work.settings.index.keep_versions
+    assert (work.index / CURRENT).resolve() in versions and len(
+        versions
+    ) == work.settings.index.keep_versions
 
 
 @pytest.mark.parametrize("is_killed", [False, True])

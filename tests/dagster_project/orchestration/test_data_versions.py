@@ -26,10 +26,12 @@ KEYS = [dg.AssetKey(table) for table in MAIL.tables]
 def data_versions(instance: dg.DagsterInstance) -> dict[Place, str]:
     """The data version of each table of mail and partition, as of its latest materialization."""
     return {
-        (key.path[-1], partition): tags["dagster/data_version"] for key in KEYS
+        (key.path[-1], partition): tags["dagster/data_version"]
+        for key in KEYS
         for partition, tags in instance.event_log_storage.get_latest_tags_by_partition(
-        key, dg.DagsterEventType.ASSET_MATERIALIZATION, ["dagster/data_version"]).items()
-    }  # fmt: skip
+            key, dg.DagsterEventType.ASSET_MATERIALIZATION, ["dagster/data_version"]
+        ).items()
+    }
 
 
 def content_hashes(work: Workspace) -> dict[Place, str]:
@@ -48,7 +50,9 @@ def observe(work: Workspace, instance: dg.DagsterInstance) -> dict[str, list[str
 def stale(work: Workspace, instance: dg.DagsterInstance) -> dict[Place, StaleStatus]:
     """Table and partition of mail that Dagster takes for stale or missing."""
     places = [(key.path[-1], p) for key in KEYS for p in instance.get_dynamic_partitions("mail")]
-    return {(table, p): status for (table, p), status in statuses(work, instance, places).items() if p}
+    return {
+        (table, p): status for (table, p), status in statuses(work, instance, places).items() if p
+    }
 
 
 def statuses(
@@ -61,7 +65,9 @@ def statuses(
     return {place: status for place, status in found.items() if status != StaleStatus.FRESH}
 
 
-def run(work: Workspace, instance: dg.DagsterInstance, *partitions: str) -> dg.ExecuteInProcessResult:
+def run(
+    work: Workspace, instance: dg.DagsterInstance, *partitions: str
+) -> dg.ExecuteInProcessResult:
     """Make all tables of mail of a partition, or of a range with its first and last partition."""
     return run_of_dagster(work, instance, MAIL.tables, *partitions)
 
@@ -77,7 +83,9 @@ def test_the_data_version_is_the_hash_of_the_content_however_it_was_made(
         events = [e.step_materialization_data for e in made.all_events if e.is_step_materialization]
         ran = [FEBRUARY] if len(partitions) == 1 else [JANUARY, FEBRUARY, USERS]
         seen = [(e.materialization.asset_key.path[-1], e.materialization.partition) for e in events]
-        assert sorted(seen) == sorted((table, partition) for table in MAIL.tables for partition in ran)
+        assert sorted(seen) == sorted(
+            (table, partition) for table in MAIL.tables for partition in ran
+        )
         assert data_versions(instance) == expected
 
 
@@ -97,7 +105,9 @@ def test_after_a_build_nothing_is_stale_and_after_a_change_what_the_plan_says(
     plan = built.plan()
     found = stale(built, instance)
     reading = ("messages", "attachments", "quarantine")
-    assert {p for p, s in found.items() if s == StaleStatus.STALE} == {(t, FEBRUARY) for t in reading}
+    assert {p for p, s in found.items() if s == StaleStatus.STALE} == {
+        (t, FEBRUARY) for t in reading
+    }
     assert {p for p, s in found.items() if s == StaleStatus.MISSING} == {
         (table, "dev/2004-03") for table in plan.stale["dev/2004-03"]
     }
@@ -109,14 +119,18 @@ def test_after_a_build_nothing_is_stale_and_after_a_change_what_the_plan_says(
     assert built.plan().stale == {}
 
 
-def test_after_a_build_nothing_over_the_whole_lake_is_stale(built: Workspace, instance: dg.DagsterInstance):
+def test_after_a_build_nothing_over_the_whole_lake_is_stale(
+    built: Workspace, instance: dg.DagsterInstance
+):
     built.write("dev/dev.2004-02.mbox", [Mail(700, "Another month altogether.", "News")])
     observe(built, instance)
     assert built.build().published
     whole = [
-        (key.path[-1], None) for definition in make_assets(built.settings) if definition.partitions_def is None
+        (key.path[-1], None)
+        for definition in make_assets(built.settings)
+        if definition.partitions_def is None
         for key in definition.keys
-    ]  # fmt: skip
+    ]
     assert len(whole) >= 15
     assert statuses(built, instance, whole) == {}
 
@@ -129,9 +143,10 @@ def test_a_source_that_comes_or_goes_makes_nothing_of_others_stale(
     built.write("more/more.2004-01.mbox", [Mail(800, "Of another list.", "News")])
     kept = {"name": "dev", "kind": "mbox", "path": "mail/dev/*"}
     built.configure(
-        kept, {"name": "users", "kind": "mbox", "path": "mail/users/*"},
+        kept,
+        {"name": "users", "kind": "mbox", "path": "mail/users/*"},
         {"name": "more", "kind": "mbox", "path": "mail/more/*"},
-    )  # fmt: skip
+    )
     assert observe(built, instance) == {"more": ["more/2004-01"]}
     assert {partition for _, partition in stale(built, instance)} == {"more/2004-01"}
 

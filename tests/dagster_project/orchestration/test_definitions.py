@@ -28,7 +28,15 @@ from tests.archives import Mail, Workspace, discussion, embedded
 from transforms.operations import publish_checks
 
 PARTITIONED = [*MAIL.tables]
-JOBS = {REPORT, EVALUATE, SEARCH, REFRESH_NOW, WHOLE_LAKE, "mail_partitions", "documents_partitions"}
+JOBS = {
+    REPORT,
+    EVALUATE,
+    SEARCH,
+    REFRESH_NOW,
+    WHOLE_LAKE,
+    "mail_partitions",
+    "documents_partitions",
+}
 JANUARY, FEBRUARY, USERS = "dev/2004-01", "dev/2004-02", "users/2004-01"
 
 
@@ -53,7 +61,9 @@ def test_someone_new_finds_their_way_through_the_definitions(built_once: Workspa
         if spec.group_name in ("sources", "published"):  # nothing in the graph makes them
             continue
         (source,) = spec.metadata["dagster/code_references"].code_references
-        assert isinstance(source, dg.LocalFileCodeReference) and "/stages/" not in source.file_path, name
+        assert (
+            isinstance(source, dg.LocalFileCodeReference) and "/stages/" not in source.file_path
+        ), name
         if table := built_once.lake.tables.get(name):
             columns = spec.metadata["dagster/column_schema"].columns
             assert [c.name for c in columns] == table.names and all(c.description for c in columns)
@@ -62,7 +72,11 @@ def test_someone_new_finds_their_way_through_the_definitions(built_once: Workspa
 
 
 def _materializations(result: dg.ExecuteInProcessResult) -> list[dg.AssetMaterialization]:
-    return [e.event_specific_data.materialization for e in result.all_events if e.is_step_materialization]
+    return [
+        e.event_specific_data.materialization
+        for e in result.all_events
+        if e.is_step_materialization
+    ]
 
 
 class Followed(NamedTuple):
@@ -78,7 +92,10 @@ class Followed(NamedTuple):
 def followed(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Followed:
     work = built_once.copied(tmp_path_factory.mktemp("followed") / "work")
     work.write("dev/dev.2004-03.mbox", [Mail(600, "A mail that came later.", "News")])
-    grown = [replace(mail, body=f"{mail.body}\nIt rests at noon.") for mail in discussion(0, 6, "compactor")]
+    grown = [
+        replace(mail, body=f"{mail.body}\nIt rests at noon.")
+        for mail in discussion(0, 6, "compactor")
+    ]
     work.write("dev/dev.2004-01.mbox", grown)
     counts = "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM postings)"
     with duckdb.connect(str((work.index / "CURRENT").resolve()), read_only=True) as reader:
@@ -90,17 +107,25 @@ def test_mails_that_come_or_grow_make_their_partitions_and_embed_a_text_each(fol
     assert list(followed.result.plan.stale) == [JANUARY, "dev/2004-03"]
     assert embedded(followed.result) == 7
     published = followed.result.published
-    assert published and (published["changed_partitions"], published["built_on_previous"]) == (2, True)
+    assert published and (published["changed_partitions"], published["built_on_previous"]) == (
+        2,
+        True,
+    )
 
 
 def test_an_index_that_was_updated_finds_what_came_and_what_stays(followed: Followed):
     said = followed.work.weft(
         "search", "--json", '"rests at noon"', "news that came later", "keeps pace source:users"
     )
-    found = [[hit["doc_id"] for hit in query["hits"]] for query in json.loads(said.stdout)["queries"]]
+    found = [
+        [hit["doc_id"] for hit in query["hits"]] for query in json.loads(said.stdout)["queries"]
+    ]
     assert set(found[0]) == {f"m{n}@example.org" for n in range(6)}
     assert found[1][0] == "m600@example.org"
-    assert set(found[2]) <= {f"m{n}@example.org" for n in (*range(200, 206), *range(300, 303))} and found[2]
+    assert (
+        set(found[2]) <= {f"m{n}@example.org" for n in (*range(200, 206), *range(300, 303))}
+        and found[2]
+    )
 
 
 def test_a_reader_keeps_its_version_while_a_new_one_is_published(followed: Followed):
@@ -130,9 +155,15 @@ def test_materializations_carry_rows_and_the_publisher_its_counts(followed: Foll
     counts = index.asset_materialization.metadata
     assert (counts["rows_messages"].value, counts["changed_partitions"].value) == (22, 2)
     first = [
-        "mails", "documents", "turns", "chunks", "changed_partitions", "seconds", "index_bytes",
+        "mails",
+        "documents",
+        "turns",
+        "chunks",
+        "changed_partitions",
+        "seconds",
+        "index_bytes",
         "lag_p95_seconds",
-    ]  # fmt: skip
+    ]
     assert list(counts)[:8] == first and counts["mails"].value == 22
 
 
@@ -164,18 +195,25 @@ def _with_a_chunk_twice(work: Workspace) -> None:
 @pytest.mark.parametrize(
     ("broken", "rule"),
     [
-        (lambda work: _with_vectors(work, lambda table: table.slice(1)), "every_chunk_has_its_vector"),
+        (
+            lambda work: _with_vectors(work, lambda table: table.slice(1)),
+            "every_chunk_has_its_vector",
+        ),
         (_of_another_model, "vectors_are_of_the_model"),
         (_with_a_chunk_twice, "chunk_ids_are_unique"),
     ],
 )
-def test_a_broken_rule_stops_the_publish(built: Workspace, instance: dg.DagsterInstance, broken, rule: str):
+def test_a_broken_rule_stops_the_publish(
+    built: Workspace, instance: dg.DagsterInstance, broken, rule: str
+):
     before = (built.index / "CURRENT").resolve()
     broken(built)
     result = _run_checks_and_publisher(built, instance)
     failed = {c.check_name for c in result.get_asset_check_evaluations() if not c.passed}
     assert rule in failed
-    assert set(publish_checks.PUBLISH_RULES) == {c.check_name for c in result.get_asset_check_evaluations()}
+    assert set(publish_checks.PUBLISH_RULES) == {
+        c.check_name for c in result.get_asset_check_evaluations()
+    }
     assert not result.success
     assert not [m for m in _materializations(result) if m.asset_key == dg.AssetKey("search_index")]
     assert (built.index / "CURRENT").resolve() == before
@@ -191,16 +229,26 @@ def test_a_chunk_without_terms_stops_the_publish(built: Workspace, instance: dg.
     assert not (built.index / "CURRENT").exists()
 
 
-def _run_checks_and_publisher(work: Workspace, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
+def _run_checks_and_publisher(
+    work: Workspace, instance: dg.DagsterInstance
+) -> dg.ExecuteInProcessResult:
     definitions = build_definitions(work.settings)
-    rules = [dg.AssetCheckKey(dg.AssetKey("embeddings"), name) for name in publish_checks.PUBLISH_RULES]
+    rules = [
+        dg.AssetCheckKey(dg.AssetKey("embeddings"), name) for name in publish_checks.PUBLISH_RULES
+    ]
     publish = dg.AssetSelection.assets("search_index") | dg.AssetSelection.checks(*rules)
-    job = dg.define_asset_job("publish_only", selection=publish, executor_def=dg.in_process_executor)
+    job = dg.define_asset_job(
+        "publish_only", selection=publish, executor_def=dg.in_process_executor
+    )
     merged = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job]))
-    return merged.resolve_job_def("publish_only").execute_in_process(instance=instance, raise_on_error=False)
+    return merged.resolve_job_def("publish_only").execute_in_process(
+        instance=instance, raise_on_error=False
+    )
 
 
-def test_the_shipped_instance_keeps_its_engines_and_limits(built: Workspace, instance: dg.DagsterInstance):
+def test_the_shipped_instance_keeps_its_engines_and_limits(
+    built: Workspace, instance: dg.DagsterInstance
+):
     assert isinstance(instance.event_log_storage, KeptEngineEventLogStorage)
     assert not instance.telemetry_enabled
     assert instance.get_concurrency_config().pool_config.default_pool_limit == 1
@@ -226,13 +274,22 @@ def test_the_file_of_a_run_is_made_as_dagster_makes_it(tmp_path: Path, run: str)
     def declared(storage: SqliteEventLogStorage) -> list[tuple[str, ...]]:
         with storage.run_connection("first"):
             pass
-        with storage.run_connection(run), closing(sqlite3.connect(storage.path_for_shard(run))) as opened:
+        with (
+            storage.run_connection(run),
+            closing(sqlite3.connect(storage.path_for_shard(run))) as opened,
+        ):
             (mode,) = opened.execute("PRAGMA journal_mode").fetchone()
             revision = opened.execute("SELECT version_num FROM alembic_version").fetchall()
-            return [(mode,), *revision, *sorted(opened.execute("SELECT type, name, sql FROM sqlite_master"))]
+            return [
+                (mode,),
+                *revision,
+                *sorted(opened.execute("SELECT type, name, sql FROM sqlite_master")),
+            ]
 
     ours, stock = tmp_path / "ours", tmp_path / "stock"
-    assert declared(KeptEngineEventLogStorage(str(ours))) == declared(SqliteEventLogStorage(str(stock)))
+    assert declared(KeptEngineEventLogStorage(str(ours))) == declared(
+        SqliteEventLogStorage(str(stock))
+    )
     assert {p.name for p in ours.glob("*.db")} == {p.name for p in stock.glob("*.db")}
 
 

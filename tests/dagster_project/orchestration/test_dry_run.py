@@ -22,7 +22,8 @@ def looked(work: Workspace) -> Outlook:
 def configured(work: Workspace, **sections: dict[str, object]) -> Workspace:
     """The workspace with its sources and other settings."""
     return work.configure(
-        *({"name": s.name, "kind": s.kind, "path": s.path} for s in work.settings.sources), **sections
+        *({"name": s.name, "kind": s.kind, "path": s.path} for s in work.settings.sources),
+        **sections,
     )
 
 
@@ -65,11 +66,23 @@ def _other_chunker(work: Workspace) -> None:
 
 REASONS: dict[str, tuple[Callable[[Workspace], object], int, str]] = {
     "source changed": (_more_mail, 1, "attachments"),
-    "new": (lambda w: w.write("dev/dev.2004-03.mbox", discussion(700, 4, "planner")), 1, "attachments"),
+    "new": (
+        lambda w: w.write("dev/dev.2004-03.mbox", discussion(700, 4, "planner")),
+        1,
+        "attachments",
+    ),
     "other settings of message_chunks": (_other_settings, 3, "message_chunks"),
     "message_chunks is of another version of Weft": (_other_chunker, 1, "message_chunks"),
-    "damaged": (lambda work: work.lake.path("messages", ALL[0]).write_bytes(b"PAR1"), 1, "attachments"),
-    "message_terms is missing": (lambda w: w.lake.path("message_terms", ALL[0]).unlink(), 1, "message_terms"),
+    "damaged": (
+        lambda work: work.lake.path("messages", ALL[0]).write_bytes(b"PAR1"),
+        1,
+        "attachments",
+    ),
+    "message_terms is missing": (
+        lambda w: w.lake.path("message_terms", ALL[0]).unlink(),
+        1,
+        "message_terms",
+    ),
 }
 """By reason the change that gives it, the number of its partitions, and the first table."""
 
@@ -102,7 +115,9 @@ def test_what_is_gone_and_other_whole_tables_are_told(built: Workspace, every_ke
 
 
 @pytest.mark.exhaustive
-def test_readers_have_the_version_of_the_former_default_until_that_of_todays_is_whole(built: Workspace):
+def test_readers_have_the_version_of_the_former_default_until_that_of_todays_is_whole(
+    built: Workspace,
+):
     configured(built, embedding={"model": "static"}).build()
     built.weft("cache", "prune", "--other-models")
     old = (built.index / "CURRENT").resolve()

@@ -22,7 +22,16 @@ from dagster_project.index.publish.versions import CURRENT
 from dagster_project.lake.parquet_files import CORRUPT
 from dagster_project.orchestration.outcomes import BuildResult, Interrupted
 from dagster_project.orchestration.plan import Plan
-from tests.archives import Mail, Workspace, differences, discussion, flip, lake_hashes, mbox, two_lists
+from tests.archives import (
+    Mail,
+    Workspace,
+    differences,
+    discussion,
+    flip,
+    lake_hashes,
+    mbox,
+    two_lists,
+)
 from tests.processes import weft
 from transforms.errors import IndexUnavailableError
 
@@ -65,11 +74,13 @@ def assert_undisturbed(work: Workspace, expected: Workspace) -> None:
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "messages/dev/2004-01": (truncated, "no whole Parquet file"),
     "message_terms/dev/2004-02": (emptied, "no whole Parquet file"),
-    "message_blocks/dev/2004-02": (Path.unlink, "missing"), "threads": (of_another_schema, "of another schema"),
-    "chunk_context": (of_another_type, "of another schema"), "corpus_measures": (Path.unlink, "missing"),
+    "message_blocks/dev/2004-02": (Path.unlink, "missing"),
+    "threads": (of_another_schema, "of another schema"),
+    "chunk_context": (of_another_type, "of another schema"),
+    "corpus_measures": (Path.unlink, "missing"),
     "embeddings/dev/2004-01": (truncated, "no whole Parquet file"),
     "embeddings/users/2004-01": (Path.unlink, "missing"),
-}  # fmt: skip
+}
 
 
 def cut_inside(file: Path) -> None:
@@ -79,13 +90,18 @@ def cut_inside(file: Path) -> None:
 
 
 SPOILED_FILES: dict[str, Callable[[Path], None]] = {
-    "messages/dev/2004-02": flip, "message_chunks/dev/2004-01": cut_inside,
-    "message_terms/dev/2004-01": flip, "memberships": flip, "embeddings/dev/2004-02": flip,
-}  # fmt: skip
+    "messages/dev/2004-02": flip,
+    "message_chunks/dev/2004-01": cut_inside,
+    "message_terms/dev/2004-01": flip,
+    "memberships": flip,
+    "embeddings/dev/2004-02": flip,
+}
 
 
 @pytest.mark.exhaustive
-def test_damage_of_all_kinds_is_named_and_repaired_by_one_command(built: Workspace, built_once: Workspace):
+def test_damage_of_all_kinds_is_named_and_repaired_by_one_command(
+    built: Workspace, built_once: Workspace
+):
     """Damage inside a file, which its footer does not show, and damage of whole files."""
     lake = Path(str(built.lake.base))
     files = {str(lake / f"{name}.parquet"): damage for name, damage in SPOILED_FILES.items()}
@@ -93,8 +109,14 @@ def test_damage_of_all_kinds_is_named_and_repaired_by_one_command(built: Workspa
         damage(Path(file))
     assert built.plan().is_empty, "the footers tell nothing of it"
     (told,) = (f for f in examination(built.settings) if f.area == "lake")
-    assert told.state == "fault" and told.found.startswith(f"{len(files)} of") and "--verify" in told.remedy
-    damages = DAMAGES | {f"{table}/users/2004-01": (Path.unlink, "missing") for table in MAIL.tables}
+    assert (
+        told.state == "fault"
+        and told.found.startswith(f"{len(files)} of")
+        and "--verify" in told.remedy
+    )
+    damages = DAMAGES | {
+        f"{table}/users/2004-01": (Path.unlink, "missing") for table in MAIL.tables
+    }
     for name, (damage, _) in damages.items():
         damage(lake / f"{name}.parquet")
     done = weft(built.folder, "build", "--verify", "--json", "--config", built.config)
@@ -102,7 +124,9 @@ def test_damage_of_all_kinds_is_named_and_repaired_by_one_command(built: Workspa
     expected = dict.fromkeys(files, CORRUPT) | {
         str(lake / f"{n}.parquet"): s for n, (_, s) in damages.items()
     }
-    assert {f: expected[f] in said and expected[f] for f, said in done.told["damaged"].items()} == expected
+    assert {
+        f: expected[f] in said and expected[f] for f, said in done.told["damaged"].items()
+    } == expected
     assert_undisturbed(built, built_once)
 
 
@@ -110,7 +134,9 @@ def older_chunks(file: Path) -> None:
     """The table as an older version of Weft may have written it: without a column, and with its own version."""
     table, footer = pq.read_table(file), dict(pq.read_metadata(file).metadata)
     footer[b"weft.code_version"] = b"0-" + footer[b"weft.code_version"].partition(b"-")[2]
-    pq.write_table(table.drop_columns(["chunker"]).replace_schema_metadata(without_hash(footer)), file)
+    pq.write_table(
+        table.drop_columns(["chunker"]).replace_schema_metadata(without_hash(footer)), file
+    )
 
 
 @pytest.mark.exhaustive
@@ -119,8 +145,12 @@ def test_lake_and_index_of_an_older_version_are_made_again_and_that_is_said(
 ):
     older_chunks(Path(str(built.lake.path("message_chunks", "dev/2004-01"))))
     with duckdb.connect(str((built.index / CURRENT).resolve())) as connection:
-        connection.execute("UPDATE manifest SET value = 'older' WHERE key IN ('layout', 'layout_version')")
-    with pytest.raises(IndexUnavailableError, match="has the layout older, this version of Weft reads"):
+        connection.execute(
+            "UPDATE manifest SET value = 'older' WHERE key IN ('layout', 'layout_version')"
+        )
+    with pytest.raises(
+        IndexUnavailableError, match="has the layout older, this version of Weft reads"
+    ):
         open_index(built.settings)
     anew = "The published version is of another layout, tokenizer or model: the index is made from the lake alone"
     planned = weft(built.folder, "plan", "--config", built.config).out
@@ -184,7 +214,9 @@ def test_a_published_file_that_is_damaged_would_be_published_again(
 
 
 @pytest.mark.exhaustive
-def test_a_clock_that_is_set_back_changes_nothing_but_times(built: Workspace, built_once: Workspace):
+def test_a_clock_that_is_set_back_changes_nothing_but_times(
+    built: Workspace, built_once: Workspace
+):
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     file = built.folder / "mail/dev/dev.2004-01.mbox"
     before = file.read_bytes()

@@ -32,9 +32,12 @@ def server() -> Iterator[Archives]:
 
 def remote_source(server: Archives, **changes: Any) -> dict[str, Any]:
     fetch = {
-        "kind": "http", "url": f"{server.address}/remote.{{year}}{{month:02}}", "since": "2004-01/2004-01",
-        "requests_per_minute": 10_000, **changes,
-    }  # fmt: skip
+        "kind": "http",
+        "url": f"{server.address}/remote.{{year}}{{month:02}}",
+        "since": "2004-01/2004-01",
+        "requests_per_minute": 10_000,
+        **changes,
+    }
     return {"name": "remote-list", "kind": "mbox", "fetch": fetch}
 
 
@@ -42,7 +45,9 @@ def remote_source(server: Archives, **changes: Any) -> dict[str, Any]:
 def work(tmp_path: Path, server: Archives) -> Workspace:
     made = Workspace(tmp_path / "work")
     made.write("local.2004-01.mbox", discussion(100, 3, "shell"))
-    return made.configure({"name": "local", "kind": "mbox", "path": "mail/*"}, remote_source(server))
+    return made.configure(
+        {"name": "local", "kind": "mbox", "path": "mail/*"}, remote_source(server)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +95,9 @@ def test_a_remote_that_is_old_warns(work: Workspace, server: Archives):
 
 
 @pytest.mark.exhaustive
-def test_a_fault_that_passes_is_repeated_and_one_that_does_not_is_not(work: Workspace, server: Archives):
+def test_a_fault_that_passes_is_repeated_and_one_that_does_not_is_not(
+    work: Workspace, server: Archives
+):
     server.plan[MONTH] = [status(500), status(503, Retry_After="0")]
     result = run_fetch(work)
     assert result.success
@@ -103,7 +110,9 @@ def test_a_fault_that_passes_is_repeated_and_one_that_does_not_is_not(work: Work
     assert [s for _, s in server.take_asked()] == [403]
 
 
-@pytest.mark.parametrize("pause", [{}, {"Retry_After": "1"}], ids=["by the policy", "as the server asks"])
+@pytest.mark.parametrize(
+    "pause", [{}, {"Retry_After": "1"}], ids=["by the policy", "as the server asks"]
+)
 def test_attempts_are_limited(work: Workspace, server: Archives, pause: dict[str, str]):
     server.plan[MONTH] = [status(500, **pause)] * 9
     result = run_fetch(work)
@@ -185,7 +194,10 @@ def test_the_hour_begins_with_a_fetch_and_goes_on_with_what_is_there_if_a_remote
         assert (begins.job_name, daemon.look()) == (REFRESH_NOW, [])
         assert not daemon.run(checked=False).success
         (local,) = daemon.look()
-        assert (local.job_name, local.tags["dagster/partition"]) == ("mail_partitions", "local/2004-01")
+        assert (local.job_name, local.tags["dagster/partition"]) == (
+            "mail_partitions",
+            "local/2004-01",
+        )
         assert local.tags[REFRESH_TAG] == begins.tags[REFRESH_TAG]
 
 

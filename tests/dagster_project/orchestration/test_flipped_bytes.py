@@ -24,11 +24,15 @@ from transforms.settings.search import LensSettings
 QUERIES = ["What does the compactor do?", "garbage collector load", "from:p1 shell"]
 KINDS = {
     "facts of the arrays": "index/weft-*.arrays/facts.json",
-    "rows of hits": "index/weft-*.arrays/*hits.sqlite", "arrays of chunks": "index/weft-*.arrays/*.npy",
-    "arrays of segments": "index/weft-*.arrays/segment-*/*.npy", "published file": "index/weft-*.duckdb",
-    "lake": "lake/**/*.parquet", "cached vectors": "cache/**/vectors.sqlite",
-    "kept footers": "cache/**/footers.sqlite", "memories": "cache/*.json",
-}  # fmt: skip
+    "rows of hits": "index/weft-*.arrays/*hits.sqlite",
+    "arrays of chunks": "index/weft-*.arrays/*.npy",
+    "arrays of segments": "index/weft-*.arrays/segment-*/*.npy",
+    "published file": "index/weft-*.duckdb",
+    "lake": "lake/**/*.parquet",
+    "cached vectors": "cache/**/vectors.sqlite",
+    "kept footers": "cache/**/footers.sqlite",
+    "memories": "cache/*.json",
+}
 """By kind, the pattern of its files below the storage root."""
 FLIPS = 6
 """Bytes of each kind, one at a time."""
@@ -47,7 +51,9 @@ def answers(work: Workspace) -> object:
 
 
 def under_a_lens(work: Workspace) -> object:
-    with closing(open_index(work.settings.model_copy(update={"lenses": LENS}), lens="first")) as opened:
+    with closing(
+        open_index(work.settings.model_copy(update={"lenses": LENS}), lens="first")
+    ) as opened:
         return opened.search(QUERIES).hits.to_pylist()
 
 
@@ -69,7 +75,9 @@ def disclosed(work: Workspace) -> object:
 
 
 def forgotten(work: Workspace) -> object:
-    names: list[tuple[Kind, str]] = [("mail", f"m{number}@example.org") for number in range(900, 909)]
+    names: list[tuple[Kind, str]] = [
+        ("mail", f"m{number}@example.org") for number in range(900, 909)
+    ]
     stored = Forgotten(UPath(work.settings.lake_uri))
     if not stored.hashes:
         stored.begin(names)
@@ -85,14 +93,18 @@ def planned(work: Workspace) -> object:
 OTHERS: dict[str, tuple[str, Callable[[Workspace], object]]] = {
     "files of lenses": ("lenses/*/weft-*.duckdb", under_a_lens),
     "arrays of lenses": ("lenses/*/weft-*.arrays/**/*.*", under_a_lens),
-    "answers": ("cache/answers.sqlite", cached_answers), "receipts": ("receipts/*.jsonl", disclosed),
-    "what was forgotten": ("lake/forgotten.json", forgotten), "history": ("dagster/**/*.db", planned),
-}  # fmt: skip
+    "answers": ("cache/answers.sqlite", cached_answers),
+    "receipts": ("receipts/*.jsonl", disclosed),
+    "what was forgotten": ("lake/forgotten.json", forgotten),
+    "history": ("dagster/**/*.db", planned),
+}
 """By kind, the pattern of its files below the storage root, and what is asked of them, which makes what is missing."""
 
 
 @pytest.mark.parametrize("kind", some(reversed(OTHERS), each=4))
-def test_a_flipped_byte_of_a_file_beside_the_index_is_named_or_changes_nothing(built: Workspace, kind: str):
+def test_a_flipped_byte_of_a_file_beside_the_index_is_named_or_changes_nothing(
+    built: Workspace, kind: str
+):
     pattern, ask = OTHERS[kind]
     expected = ask(built)
     for file in flipped(
@@ -101,7 +113,10 @@ def test_a_flipped_byte_of_a_file_beside_the_index_is_named_or_changes_nothing(b
         if "lens" in kind:  # a search makes arrays again
             remedies = [f.remedy for f in examination(built.settings) if f.area == "lenses"]
             assert remedies or "arrays" not in kind
-            assert all(remedy.startswith(f"delete {built.settings.root / 'lenses'}/") for remedy in remedies)
+            assert all(
+                remedy.startswith(f"delete {built.settings.root / 'lenses'}/")
+                for remedy in remedies
+            )
         try:
             is_equal = ask(built) == expected
         except WeftError:
@@ -109,7 +124,9 @@ def test_a_flipped_byte_of_a_file_beside_the_index_is_named_or_changes_nothing(b
         assert is_equal or [f for f in examination(built.settings) if f.state != "ok"], file
 
 
-def flipped(work: Workspace, pattern: str, random_: random.Random, flips: int = FLIPS) -> Iterator[Path]:
+def flipped(
+    work: Workspace, pattern: str, random_: random.Random, flips: int = FLIPS
+) -> Iterator[Path]:
     """One file after the other with one byte that is another; it is as it was afterwards."""
     files = sorted(f for f in work.settings.root.glob(pattern) if f.is_file() and f.stat().st_size)
     assert files, pattern
@@ -136,7 +153,9 @@ def test_a_flipped_byte_is_named_or_changes_nothing(built: Workspace, kind: str)
 
 @pytest.mark.exhaustive
 def test_one_build_makes_again_what_is_damaged(built: Workspace, built_once: Workspace):
-    damages = [flipped(built, pattern, random.Random(f"build {kind}")) for kind, pattern in KINDS.items()]
+    damages = [
+        flipped(built, pattern, random.Random(f"build {kind}")) for kind, pattern in KINDS.items()
+    ]
     assert len({next(files) for files in damages}) == len(KINDS)
     # Vectors may have been paid for, so a command of its own discards them.
     built.weft("cache", "verify", "--discard")

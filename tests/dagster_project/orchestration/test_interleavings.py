@@ -1,7 +1,8 @@
 """Whatever the order of edits, ticks, ends of runs, deaths, jumps of the clock: two ticks later the index shows the sources.
 
 Memories and answers of the sensor are lost, too. The first test has a lake in memory, under `reconcile` and a real instance
-of Dagster; the second one has real sources, runs and publishes."""
+of Dagster; the second one has real sources, runs and publishes.
+"""
 
 import random
 import secrets
@@ -49,8 +50,12 @@ class World:
         """What does not show the sources."""
         stale = {key: MAIL.tables for key in KEYS if self.lake.get(key) != self.sources[key]}
         is_right = self.related == self.index == self.lake
-        whole = () if is_right or not self.lake else WHOLE if self.related != self.lake else WHOLE[1:]
-        return Plan((), stale, (), bool(stale or whole), whole=whole, state=str(sorted(self.lake.items())))
+        whole = (
+            () if is_right or not self.lake else WHOLE if self.related != self.lake else WHOLE[1:]
+        )
+        return Plan(
+            (), stale, (), bool(stale or whole), whole=whole, state=str(sorted(self.lake.items()))
+        )
 
     def edit(self, number: int) -> None:
         self.sources[KEYS[number % len(KEYS)]] += 1
@@ -66,13 +71,18 @@ class World:
         for work in reconcile(self.settings, self.instance, plan, runs)[0]:
             tags = {REFRESH_TAG: str(self.refreshes), **work.tags}
             run = dg.DagsterRun(
-                work.job, secrets.token_hex(8), status=Status.STARTED, tags=tags,
+                work.job,
+                secrets.token_hex(8),
+                status=Status.STARTED,
+                tags=tags,
                 asset_selection=frozenset(work.keys),
-            )  # fmt: skip
+            )
             made = run_partitions(self.instance, [run])
             assert not made & under_way, "two runs make one partition"
             assert made <= plan.stale.keys(), "a partition is made that is current"
-            assert made or (plan.whole and not under_way), "the whole lake is made of what is under way"
+            assert made or (plan.whole and not under_way), (
+                "the whole lake is made of what is under way"
+            )
             assert made or not any(w.first is None for w in self.going.values()), (
                 "two runs over the whole lake"
             )
@@ -107,8 +117,9 @@ class World:
 
 
 EVENTS = st.lists(
-    st.tuples(st.sampled_from(["edit", "hour", "look", "look", "end", "end"]), st.integers(0, 23)), max_size=25,
-)  # fmt: skip
+    st.tuples(st.sampled_from(["edit", "hour", "look", "look", "end", "end"]), st.integers(0, 23)),
+    max_size=25,
+)
 
 
 @examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -126,7 +137,19 @@ def test_two_ticks_after_the_last_change_a_lake_in_memory_shows_the_sources(
         assert world.lake == world.sources == world.index
 
 
-STEPS = ("edit", "add", "remove", "hour", "look", "run", "kill", "by hand", "clock", "restart", "lost")
+STEPS = (
+    "edit",
+    "add",
+    "remove",
+    "hour",
+    "look",
+    "run",
+    "kill",
+    "by hand",
+    "clock",
+    "restart",
+    "lost",
+)
 
 
 @pytest.mark.exhaustive
@@ -135,22 +158,27 @@ def test_two_ticks_after_the_last_change_the_index_shows_the_sources(
     built: Workspace, tmp_path: Path, seed: int, chance: random.Random
 ):
     work, steps = (
-        built, ["clock", "edit", "hour", "rest", *chance.choices(STEPS, k=chance.randint(3, 8)), "edit"],
-    )  # fmt: skip
+        built,
+        ["clock", "edit", "hour", "rest", *chance.choices(STEPS, k=chance.randint(3, 8)), "edit"],
+    )
     with work.instance() as instance, ExitStack() as clock:
         daemon, number = Daemon(work, instance), 900
         for step in steps:
             number += 1
             if step in ("edit", "add"):
                 name = (
-                    "dev/dev.2004-02.mbox" if step == "edit" else f"users/users.20{number % 90 + 10}-01.mbox"
+                    "dev/dev.2004-02.mbox"
+                    if step == "edit"
+                    else f"users/users.20{number % 90 + 10}-01.mbox"
                 )
                 work.write(name, [Mail(number, f"The news of {number}.", f"News {number}")])
             elif step == "remove":
                 (work.folder / "mail" / "dev" / "dev.2004-01.mbox").unlink(missing_ok=True)
             elif step == "clock":
                 clock.close()
-                clock.enter_context(freeze_time(datetime.now(UTC) + timedelta(days=(-30, 30)[number % 2])))
+                clock.enter_context(
+                    freeze_time(datetime.now(UTC) + timedelta(days=(-30, 30)[number % 2]))
+                )
             elif step == "lost":
                 daemon.look(is_lost=True)
             elif step == "by hand":

@@ -24,9 +24,14 @@ from tests.processes import Command, forked
 from tests.timing import until
 
 KEPT = (
-    ".build.lock", ".lake.lock", ".queue.lock", ".runs", ".lock", ".claims",
+    ".build.lock",
+    ".lake.lock",
+    ".queue.lock",
+    ".runs",
+    ".lock",
+    ".claims",
     *(".db", ".db-shm", ".db-wal"),  # Dagster's own, of what no run reports
-)  # fmt: skip
+)
 POWER_CUTS, CUTS_OF_A_BUILD = 54, 9
 """How often the power is cut, and after how many cuts a build has to end the work."""
 
@@ -36,7 +41,10 @@ def start_build(work: Workspace, home: Path | None = None) -> Command:
 
 
 def change(work: Workspace) -> None:
-    work.write("dev/dev.2004-02.mbox", discussion(100, 5, "write-ahead log") + discussion(500, 4, "planner"))
+    work.write(
+        "dev/dev.2004-02.mbox",
+        discussion(100, 5, "write-ahead log") + discussion(500, 4, "planner"),
+    )
     work.write("dev/dev.2004-03.mbox", [Mail(600, "Agreed.", "Re: compactor", reply_to=3)])
     (work.folder / "mail" / "users" / "users.2004-01.mbox").unlink(missing_ok=True)
     work.write("users/users.2004-02.mbox", discussion(700, 4, "shell"))
@@ -52,7 +60,9 @@ def leftovers(work: Workspace) -> list[str]:
     """Files that only a running build has."""
     root = work.settings.root
     hidden = [p for p in root.rglob(".*") if p.name not in KEPT] + list((root / RUNS).glob("*"))
-    return sorted(str(p.relative_to(root)) for p in [*hidden, *(root / "cache").glob("files.json.*")])
+    return sorted(
+        str(p.relative_to(root)) for p in [*hidden, *(root / "cache").glob("files.json.*")]
+    )
 
 
 def changed(once: Once, folder: Path) -> Workspace:
@@ -123,7 +133,9 @@ def _cut_power(folder: Path, seed: int, told: Path) -> None:
                 _until_a_cut(act, at_work, number, lives)
             group = group or pid
             pids.append(pid)
-        killed += sum(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL for pid in pids)
+        killed += sum(
+            os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL for pid in pids
+        )
     told.write_text(str(killed))
 
 

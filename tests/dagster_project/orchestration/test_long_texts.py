@@ -21,7 +21,9 @@ from transforms.mail.chunks.long_texts import AtOnce
 
 pytestmark = pytest.mark.exhaustive
 
-GIANT = "\n\n".join(f"The trace of attempt {n} shows a stall of {n * 7} microseconds." for n in range(60))
+GIANT = "\n\n".join(
+    f"The trace of attempt {n} shows a stall of {n * 7} microseconds." for n in range(60)
+)
 LANES = {"slow_body_chars": 2000}
 AT_ONCE = {"slow_at_once_bytes": 0}
 MONTH, OTHER = "dev.2004-01.mbox", "dev.2004-02.mbox"
@@ -40,7 +42,9 @@ def mails() -> list[Mail]:
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """Two months, one with a giant mail, published by runs of Dagster's that leave its very long text for later."""
-    work = Workspace(tmp_path_factory.mktemp("lanes") / "work").configure(chunks=LANES, operations=AT_ONCE)
+    work = Workspace(tmp_path_factory.mktemp("lanes") / "work").configure(
+        chunks=LANES, operations=AT_ONCE
+    )
     work.write(MONTH, mails())
     work.write(OTHER, discussion(100, 3, "planner"))
     with work.instance() as instance:
@@ -65,7 +69,9 @@ def test_what_is_fast_is_published_and_what_waits_is_told(made: Workspace):
     assert event.asset_materialization.metadata["waiting"].value["slow lane"]["texts"] == 1
 
 
-def test_both_lanes_publish_what_one_lane_does_and_nothing_is_made_twice(made: Workspace, tmp_path: Path):
+def test_both_lanes_publish_what_one_lane_does_and_nothing_is_made_twice(
+    made: Workspace, tmp_path: Path
+):
     result = made.build()
     assert result.slow == (PARTITION,) and not result.plan.stale
     assert result.published and result.published["changed_partitions"] == 1
@@ -73,7 +79,9 @@ def test_both_lanes_publish_what_one_lane_does_and_nothing_is_made_twice(made: W
     assert made.plan().is_empty
     assert made.build().as_json()["outcome"] == "UNCHANGED"
 
-    made.write(MONTH, [*mails(), Mail(60, "One more remark.", "Traces"), Mail(61, GIANT + "!", "More")])
+    made.write(
+        MONTH, [*mails(), Mail(60, "One more remark.", "Traces"), Mail(61, GIANT + "!", "More")]
+    )
     seen: list[tuple[int, list[str]]] = []
 
     def tell(stage: str, partition: str | None, rows: int) -> None:
@@ -83,7 +91,9 @@ def test_both_lanes_publish_what_one_lane_does_and_nothing_is_made_twice(made: W
     beside = made.build(tell)
     assert beside.slow == (PARTITION,)
     (before, waiting), (after, _) = seen
-    assert before > 1 and waiting == ["m61@example.org"], "what could be found stays, what came waits"
+    assert before > 1 and waiting == ["m61@example.org"], (
+        "what could be found stays, what came waits"
+    )
     assert after > before and made.column(WAITING) == []
     at_once = Workspace(tmp_path / "at-once").configure(chunks=LANES)
     for path in (made.folder / "mail").iterdir():
@@ -97,9 +107,13 @@ def test_both_lanes_publish_what_one_lane_does_and_nothing_is_made_twice(made: W
 
 
 @pytest.mark.parametrize(("model", "is_table"), [("weft", True), ("transformer", False)])
-def test_a_table_leaves_less(model: str, is_table: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_table_leaves_less(
+    model: str, is_table: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(stores, "AT_ONCE", AtOnce(0, 0))
-    settings = Workspace(tmp_path / "work").configure(chunks=LANES, embedding={"model": model}).settings
+    settings = (
+        Workspace(tmp_path / "work").configure(chunks=LANES, embedding={"model": model}).settings
+    )
     (stage,) = (stage for stage in stores.source_stages(settings) if stage.name == "chunk_messages")
     nothing = SimpleNamespace(rows=lambda *_: None, is_current=False)
     made = stage.make(*tables(GIANT), settings.chunks, present=nothing)
@@ -115,7 +129,9 @@ def test_a_partition_that_waits_is_completed_whoever_makes_it_again(made: Worksp
     assert made.column(WAITING) == [] and made.column(STALL)[0] > 1 and made.plan().is_empty
 
 
-def test_what_is_stale_for_another_reason_does_not_make_long_texts_before_the_publish(made: Workspace):
+def test_what_is_stale_for_another_reason_does_not_make_long_texts_before_the_publish(
+    made: Workspace,
+):
     made.lake.path("message_terms", PARTITION).unlink()
     assert made.plan().stale == {PARTITION: ("message_terms",)} and not made.plan().slow
     assert made.build().slow == (PARTITION,) and made.column(STALL)[0] > 1
@@ -127,7 +143,10 @@ def test_very_long_texts_wait_behind_others_and_are_made_run_by_run(made: Worksp
         assert not isinstance(asked, dg.SkipReason)
         (request,) = asked
         assert {key.path[-1] for key in request.asset_selection or ()} == set(LONG)
-        assert request.tags["dagster/partition"] == PARTITION and request.tags["dagster/priority"] == "-1"
+        assert (
+            request.tags["dagster/partition"] == PARTITION
+            and request.tags["dagster/priority"] == "-1"
+        )
         begun_run(made, instance, LONG, "dev/2004-02", tags=LATER)
         skipped, _ = next_requests(made.settings, instance, "two")
         assert isinstance(skipped, dg.SkipReason) and "before other very long texts" in str(

@@ -59,7 +59,10 @@ def test_no_vectors_are_set_aside_and_no_mail_is_quarantined(built: Workspace):
     mails, (place,) = sources.discover()[0], cache.root.glob("*/*/*")
     key = unquote(place.parts[-3]), int(place.parts[-2]), place.name
     known = SQLiteAnswerCache(place / "vectors.sqlite").all_keys()
-    reads = (lambda: cache.vectors(key, known), lambda: [mail.fault for mail in sources.mails(mails)])
+    reads = (
+        lambda: cache.vectors(key, known),
+        lambda: [mail.fault for mail in sources.mails(mails)],
+    )
     assert not any(reads[1]())
     for count, read in product(range(4), reads):
         with files_left(count), suppress(WeftError, OSError):

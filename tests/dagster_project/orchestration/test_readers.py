@@ -92,7 +92,8 @@ def test_readers_meet_no_fault_and_no_older_version_while_versions_are_published
         reader.start()
     for number in range(PUBLISHES):
         built.write(
-            f"dev/dev.2005-0{number + 1}.mbox", [Mail(900 + number, f"News of round {number}.", "News")]
+            f"dev/dev.2005-0{number + 1}.mbox",
+            [Mail(900 + number, f"News of round {number}.", "News")],
         )
         done = weft(built.folder, "build", "--json", "--config", built.config)
         assert done.code == 0, done.err

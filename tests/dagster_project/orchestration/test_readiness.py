@@ -68,13 +68,22 @@ def test_a_statement_names_what_is_unread_and_sources_that_are_not_seen(workspac
     assert now["not_seen"] == {"users": first["looked_at"], "new": None}
     assert of_sources(workspace.settings.root, now["looked_at"])["unread"] == {}
     counts = dict.fromkeys(("mails", "documents", "turns"), 1)
-    statement = Completeness(published_at=first["looked_at"], **counts, held=counts | {"mails": 2}, set_aside={},
-        **dict.fromkeys(("without_text", "waiting", "without_vector"), 0), **now)  # fmt: skip
+    statement = Completeness(
+        published_at=first["looked_at"],
+        **counts,
+        held=counts | {"mails": 2},
+        set_aside={},
+        **dict.fromkeys(("without_text", "waiting", "without_vector"), 0),
+        **now,
+    )
     said = statement.lacking(["the second look"]).line()
     words = (
-        "1 of 2 mails, 1 documents", "1 unread (dev)", "users not seen since", "without the second",
+        "1 of 2 mails, 1 documents",
+        "1 unread (dev)",
+        "users not seen since",
+        "without the second",
         "new never seen",
-    )  # fmt: skip
+    )
     assert [name for name in words if name not in said] == []
 
 
@@ -150,6 +159,9 @@ def test_each_publish_says_whether_the_index_is_fresh(built: Workspace):
     built.build()
     with built.instance() as instance:
         key = dg.AssetCheckKey(dg.AssetKey(ASSET), CHECK)
-        runs = {r.run_id for r in instance.event_log_storage.get_asset_check_execution_history(key, limit=9)}
+        runs = {
+            r.run_id
+            for r in instance.event_log_storage.get_asset_check_execution_history(key, limit=9)
+        }
         last = instance.get_latest_materialization_event(dg.AssetKey(ASSET))
     assert last and last.run_id in runs

@@ -9,7 +9,13 @@ import pytest
 from assets.partitions import CONTEXT, CONVERSATIONS, DOCUMENTS, MAIL
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.asset_jobs import asset_definitions
-from dagster_project.orchestration.names import LATER, PHASE_TAG, REFRESH_NOW, REFRESH_TAG, WHOLE_LAKE
+from dagster_project.orchestration.names import (
+    LATER,
+    PHASE_TAG,
+    REFRESH_NOW,
+    REFRESH_TAG,
+    WHOLE_LAKE,
+)
 from dagster_project.orchestration.partitions import planned
 from dagster_project.orchestration.plan import Plan
 from dagster_project.orchestration.reconcile import UNCHANGED, Runs, reconcile, runs_of_dagster
@@ -44,7 +50,9 @@ def empty(tmp_path: Path) -> Iterator[tuple[Workspace, dg.DagsterInstance]]:
 
 def run(tables: tuple[str, ...], **tags: str) -> dg.DagsterRun:
     keys = frozenset(dg.AssetKey(table) for table in tables)
-    return dg.DagsterRun("job", asset_selection=keys, tags={k.replace("__", "/"): v for k, v in tags.items()})
+    return dg.DagsterRun(
+        "job", asset_selection=keys, tags={k.replace("__", "/"): v for k, v in tags.items()}
+    )
 
 
 RELATIONS, PUBLISH = ("memberships", "embeddings"), ("embeddings", "search_index")
@@ -58,27 +66,55 @@ BOTH = {("partitions", JANUARY, ""), ("partitions", FEBRUARY, "")}
 CASES = {
     "nothing": ({}, {}, []),
     "stale partitions, neighbours together": ({"stale": MAILS, **WHOLE}, {}, ALL),
-    "those that need other tables apart": ({"stale": MAILS | BLOCKS}, {}, [("partitions", JANUARY, JANUARY), *ONE]),
-    "none that a run makes": ({"stale": MAILS}, {"making": {("messages", JANUARY)}, "going": GOES}, ONE),
-    "one whose long texts are made": ({"stale": MAILS}, {"making": {("message_chunks", JANUARY)}, "going": ASIDE}, ONE),
+    "those that need other tables apart": (
+        {"stale": MAILS | BLOCKS},
+        {},
+        [("partitions", JANUARY, JANUARY), *ONE],
+    ),
+    "none that a run makes": (
+        {"stale": MAILS},
+        {"making": {("messages", JANUARY)}, "going": GOES},
+        ONE,
+    ),
+    "one whose long texts are made": (
+        {"stale": MAILS},
+        {"making": {("message_chunks", JANUARY)}, "going": ASIDE},
+        ONE,
+    ),
     "none that a backfill makes": ({"stale": MAILS}, {"backfilled": {JANUARY, FEBRUARY}}, []),
     "nothing whole while a partition is made": (WHOLE, {"going": GOES}, []),
     "the whole lake beside very long texts": (WHOLE, {"going": ASIDE}, RELATES),
     "what is stale once more was tried": ({"stale": MAILS, **WHOLE}, {"tried": BOTH}, RELATES),
-    "the index after what it is made of": ({"publish": True, "whole": PUBLISH}, {}, [("publish", None, None)]),
-    "the whole lake of another state": ({**WHOLE, "state": "s"}, {"tried": {("relations", None, "")}}, RELATES),
+    "the index after what it is made of": (
+        {"publish": True, "whole": PUBLISH},
+        {},
+        [("publish", None, None)],
+    ),
+    "the whole lake of another state": (
+        {**WHOLE, "state": "s"},
+        {"tried": {("relations", None, "")}},
+        RELATES,
+    ),
     "not of the same": ({**WHOLE, "state": "s"}, {"tried": {("relations", None, "s")}}, []),
     "long texts after the publish": ({**WHOLE, "slow": LONG}, {}, RELATES),
     "long texts one run after the other": ({"slow": LONG}, {"going": ASIDE}, []),
     "context and long texts at last": (
-        {"context": CHAT, "slow": LONG}, {}, [("context", WINDOW, WINDOW), ("slow", JANUARY, JANUARY)],
+        {"context": CHAT, "slow": LONG},
+        {},
+        [("context", WINDOW, WINDOW), ("slow", JANUARY, JANUARY)],
     ),
-    "context once for a state": ({"context": CHAT, "state": "s"}, {"tried": {("context", WINDOW, "s")}}, []),
-}  # fmt: skip
+    "context once for a state": (
+        {"context": CHAT, "state": "s"},
+        {"tried": {("context", WINDOW, "s")}},
+        [],
+    ),
+}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_first_phase_with_something_left_is_next(empty: tuple[Workspace, dg.DagsterInstance], case: str):
+def test_the_first_phase_with_something_left_is_next(
+    empty: tuple[Workspace, dg.DagsterInstance], case: str
+):
     work, instance = empty
     given, runs, expected = CASES[case]
     plan = Plan((), vanished=(), **{"stale": {}, "publish": False, **given})
@@ -108,14 +144,20 @@ def test_the_schedule_begins_a_refresh_if_something_changed_and_nobody_builds(da
         assert daemon.hour() == [] and "from the command line is running" in daemon.why
     begun_run(daemon.work, daemon.instance, MAIL.tables, JANUARY)
     (begins,) = daemon.hour()
-    assert (begins.job_name, begins.is_success, daemon.queued) == (REFRESH_NOW, True, []), "without a process"
+    assert (begins.job_name, begins.is_success, daemon.queued) == (REFRESH_NOW, True, []), (
+        "without a process"
+    )
     assert daemon.look() == [] and "is under way" in daemon.why
 
 
-def test_a_published_version_is_reported_and_evaluated_once(built: Workspace, instance: dg.DagsterInstance):
+def test_a_published_version_is_reported_and_evaluated_once(
+    built: Workspace, instance: dg.DagsterInstance
+):
     asked = built.settings.evaluation.model_copy(update={"queries": ("queries.yaml",)})
     definitions = build_definitions(built.settings.model_copy(update={"evaluation": asked}))
-    schedules = [definitions.resolve_schedule_def(f"{name}_every_day") for name in ("report", "evaluate")]
+    schedules = [
+        definitions.resolve_schedule_def(f"{name}_every_day") for name in ("report", "evaluate")
+    ]
 
     def ticks() -> list[bool]:
         with dg.build_schedule_context(instance, HOUR) as context:
@@ -152,7 +194,9 @@ def test_a_partition_made_again_with_the_same_content_sets_off_nothing(daemon: D
 
 
 @pytest.mark.exhaustive
-def test_a_partition_made_by_hand_with_other_content_sets_off_one_run_over_the_whole_lake(daemon: Daemon):
+def test_a_partition_made_by_hand_with_other_content_sets_off_one_run_over_the_whole_lake(
+    daemon: Daemon,
+):
     """It is completed; other partitions that are stale wait for the next refresh: nobody asked for them."""
     daemon.work.write("dev/dev.2004-01.mbox", discussion(0, 7, "compactor"))
     daemon.work.write("users/users.2004-02.mbox", discussion(500, 2, "editor"))
@@ -184,7 +228,9 @@ def test_a_source_that_is_missing_gets_a_run_that_says_so_and_others_get_theirs(
     )
     daemon.run()
     whole = daemon.look()
-    assert jobs(whole) == [WHOLE_LAKE], "it is not asked for again, and keeps no other from the index"
+    assert jobs(whole) == [WHOLE_LAKE], (
+        "it is not asked for again, and keeps no other from the index"
+    )
     assert whole[0].tags[REFRESH_TAG] == refresh and whole[0].tags[PHASE_TAG] == "relations"
 
 
@@ -195,10 +241,14 @@ def test_each_source_gets_a_run_where_none_can_be_read(daemon: Daemon):
     assert {run.tags["dagster/partition"] for run in daemon.look()} == {JANUARY, USERS}
 
 
-def test_the_work_of_dagster_is_known_by_runs_and_backfills(built: Workspace, instance: dg.DagsterInstance):
+def test_the_work_of_dagster_is_known_by_runs_and_backfills(
+    built: Workspace, instance: dg.DagsterInstance
+):
     planned(built.settings, instance)
     queued = dg.DagsterRunStatus.QUEUED
-    going = begun_run(built, instance, MAIL.tables, FEBRUARY, status=queued, tags={REFRESH_TAG: "r"})
+    going = begun_run(
+        built, instance, MAIL.tables, FEBRUARY, status=queued, tags={REFRESH_TAG: "r"}
+    )
     begun_run(built, instance, MAIL.tables[4:], USERS, tags=LATER)
     ranges = {dg.AssetKey("messages"): [(JANUARY, JANUARY)]}
     request_backfill(instance, asset_definitions(built.settings), ranges, {})
@@ -242,7 +292,8 @@ def test_beside_a_backfill_what_others_made_is_published_and_its_own_at_its_end(
     assert beside.job_name == WHOLE_LAKE
     instance.report_run_canceled(beside)
     built.write(
-        "users/users.2004-01.mbox", [*discussion(200, 6, "shell"), *discussion(300, 3, "garbage collector")]
+        "users/users.2004-01.mbox",
+        [*discussion(200, 6, "shell"), *discussion(300, 3, "garbage collector")],
     )
     run_of_dagster(built, instance, MAIL.tables, USERS)
     assert daemon.look() == []

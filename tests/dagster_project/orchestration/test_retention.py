@@ -38,7 +38,9 @@ def test_old_runs_go_unless_they_are_the_last_that_made_something(
         dg_partitions = instance.get_materialized_partitions(dg.AssetKey("messages"))
         gone = prune_runs(instance)
         left = {r.run_id for r in instance.get_runs()}
-        assert published and gone >= 1 and not published & left, "the first publish was followed by another"
+        assert published and gone >= 1 and not published & left, (
+            "the first publish was followed by another"
+        )
         assert instance.get_materialized_partitions(dg.AssetKey("messages")) == dg_partitions
         assert not published & files(instance)
         assert instance.get_latest_materialization_event(INDEX)

@@ -77,37 +77,76 @@ def _lock_of_a_process_that_is_gone(work: Workspace) -> None:
 
 
 MENDED: dict[str, tuple[tuple[Callable[[Workspace], None], ...], set[str]]] = {
-    "empty CURRENT": ((other_current(""), garbage("cache/files.json", "cache/seen.json")), {"index"}),
+    "empty CURRENT": (
+        (other_current(""), garbage("cache/files.json", "cache/seen.json")),
+        {"index"},
+    ),
     "other CURRENT": ((other_current("weft-0.duckdb\n"), _run_of_no_history), {"index", "work"}),
-    "CURRENT of itself": ((_current_of_itself, _lock_of_a_process_that_is_gone, settings_of(b"\xef\xbb\xbf")),
-    {"index"}),
-}  # fmt: skip
+    "CURRENT of itself": (
+        (_current_of_itself, _lock_of_a_process_that_is_gone, settings_of(b"\xef\xbb\xbf")),
+        {"index"},
+    ),
+}
 """By fault, how it and others beside it come about, and the areas that the doctor reports."""
 
 TOLD: dict[str, tuple[Callable[[Workspace], None], int, str | None, tuple[str, ...]]] = {
     "history of runs": (
-        garbage("dagster/history/runs.db"), 1, "history", ("Dagster's history", "state/dagster", "move that folder"),
+        garbage("dagster/history/runs.db"),
+        1,
+        "history",
+        ("Dagster's history", "state/dagster", "move that folder"),
     ),
     "pages of the events": (
-        _pages_of_history_lost, 1, "history", ("Dagster's history", "malformed", "move that folder"),
+        _pages_of_history_lost,
+        1,
+        "history",
+        ("Dagster's history", "malformed", "move that folder"),
     ),
     "schedules": (garbage("dagster/schedules/schedules.db"), 1, "history", ("move that folder",)),
-    "settings of Dagster": (garbage("dagster/dagster.yaml"), 1, "history", ("dagster.yaml", "delete it")),
+    "settings of Dagster": (
+        garbage("dagster/dagster.yaml"),
+        1,
+        "history",
+        ("dagster.yaml", "delete it"),
+    ),
     "index": (a_file_for("index"), 1, "permissions", ("state/index", "move that away")),
     "lake": (a_file_for("lake"), 1, "permissions", ("state/lake", "move that away")),
     "cache": (a_file_for("cache"), 1, "permissions", ("state/cache", "move that away")),
     "lock": (a_folder_for(".build.lock"), 1, None, (".build.lock", "move that away")),
     "CURRENT": (a_folder_for("index/CURRENT"), 1, "index", ("CURRENT", "move that away")),
-    "table": (a_folder_for("lake/threads.parquet"), 1, "lake", ("threads.parquet", "move that away")),
-    "state": (a_file_for("."), 2, "permissions", ("cannot be used as a folder", "storage.root")),
-    "settings in Latin-1": (settings_of(b"# caf\xe9\n"), 2, None, ("weft.toml", "not UTF-8 at byte 5", "save it")),
-    "settings in UTF-16": (settings_of(b"\xff\xfe"), 2, None, ("weft.toml", "not UTF-8 at byte 0")),
-    "settings of zeros": (lambda work: work.config.write_bytes(bytes(99)) and None, 2, None, ("not valid TOML",)),
-    "no settings": (lambda work: work.config.unlink(), 2, None, ("no settings file at", "--config")),
-    "a folder of settings": (
-        lambda work: work.config.unlink() or work.config.mkdir(), 2, None, ("no settings file at", "--config"),
+    "table": (
+        a_folder_for("lake/threads.parquet"),
+        1,
+        "lake",
+        ("threads.parquet", "move that away"),
     ),
-}  # fmt: skip
+    "state": (a_file_for("."), 2, "permissions", ("cannot be used as a folder", "storage.root")),
+    "settings in Latin-1": (
+        settings_of(b"# caf\xe9\n"),
+        2,
+        None,
+        ("weft.toml", "not UTF-8 at byte 5", "save it"),
+    ),
+    "settings in UTF-16": (settings_of(b"\xff\xfe"), 2, None, ("weft.toml", "not UTF-8 at byte 0")),
+    "settings of zeros": (
+        lambda work: work.config.write_bytes(bytes(99)) and None,
+        2,
+        None,
+        ("not valid TOML",),
+    ),
+    "no settings": (
+        lambda work: work.config.unlink(),
+        2,
+        None,
+        ("no settings file at", "--config"),
+    ),
+    "a folder of settings": (
+        lambda work: work.config.unlink() or work.config.mkdir(),
+        2,
+        None,
+        ("no settings file at", "--config"),
+    ),
+}
 """By fault, how it comes about, the exit code of a build, the area of which the doctor tells it, words of the message."""
 
 
@@ -115,7 +154,9 @@ def areas(work: Workspace) -> set[str]:
     """What the doctor finds that is not well."""
     done = weft(work.folder, "doctor", "--json", "--config", work.config)
     assert done.code in (0, 7), done.err
-    findings = json.loads(done.out.splitlines()[0])  # below them may be a fault of the doctor itself
+    findings = json.loads(
+        done.out.splitlines()[0]
+    )  # below them may be a fault of the doctor itself
     return {finding["area"] for finding in findings if finding["state"] != "ok"}
 
 

@@ -35,7 +35,9 @@ def test_what_is_made_side_by_side_is_what_one_process_makes(
             (mails := Path(str(work.lake.path("messages", partition)))).rename(tmp_path / "aside")
             with pytest.raises(WeftError, match="message_blocks") as fault:
                 workers.run([one], {})
-            assert fault.value.step == "message_blocks" and instance.get_run_by_id(fault.value.run_id or "")
+            assert fault.value.step == "message_blocks" and instance.get_run_by_id(
+                fault.value.run_id or ""
+            )
             (tmp_path / "aside").rename(mails)
             (victim, *_) = multiprocessing.active_children()
             victim.kill()
@@ -44,7 +46,9 @@ def test_what_is_made_side_by_side_is_what_one_process_makes(
                 workers.run([one] * 2, {})
     until(lambda: not multiprocessing.active_children(), "the end of all workers")
     assert progress.rows["messages"] == 24
-    assert {partition for stage, partition, _ in steps if stage == "message_terms"} == set(plan.stale)
+    assert {partition for stage, partition, _ in steps if stage == "message_terms"} == set(
+        plan.stale
+    )
     result = work.build()
     assert not result.plan.stale
     assert lake_hashes(work) == lake_hashes(built_once)

@@ -49,7 +49,8 @@ def test_of_a_long_document_a_share_is_shown_and_a_short_one_whole():
     session.add([passage(1, text="x" * 4_000)], words, sizes)
     session.add([passage(1, text="x" * 4_000)], words, sizes)
     with pytest.raises(
-        DisclosureLimitError, match="50% of a document in a session, which this answer would pass for long"
+        DisclosureLimitError,
+        match="50% of a document in a session, which this answer would pass for long",
     ):
         session.add([passage(2, text="y" * 4_000)], words, sizes)
     session.add([passage(2, "short", "y" * 4_000)], words, lambda ids: dict.fromkeys(ids, 4_000))

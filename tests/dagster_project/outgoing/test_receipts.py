@@ -44,12 +44,30 @@ def signed(lines: list[bytes], sign: Callable[[str], str]) -> list[bytes]:
 
 
 CHANGES: dict[str, tuple[Callable[[list[bytes], Receipts], list[bytes] | None], str]] = {
-    "value": (lambda lines, _: [lines[0], lines[1].replace(b'"search"', b'"get"'), lines[2]], "line 2 of .* not as it was"),
-    "blank": (lambda lines, _: [lines[0], lines[1].replace(b":", b": ", 1), lines[2]], "line 2 of .* not as it was"),
-    "key twice": (lambda lines, _: [lines[0], lines[1].replace(b"{", b'{"tool":"get",', 1), lines[2]], "line 2 of .* not"),
-    "blank at the end": (lambda lines, _: [*lines[:2], lines[2].replace(b"\n", b" \n")], "line 3 of .* not as it was"),
-    "taken out": (lambda lines, _: [lines[0], lines[2]], "line 2 of .* receipt 3: those from 2 to 2 are gone"),
-    "twice": (lambda lines, _: [*lines[:2], lines[1], lines[2]], "line 3 of .* receipt 2, where 3 belongs"),
+    "value": (
+        lambda lines, _: [lines[0], lines[1].replace(b'"search"', b'"get"'), lines[2]],
+        "line 2 of .* not as it was",
+    ),
+    "blank": (
+        lambda lines, _: [lines[0], lines[1].replace(b":", b": ", 1), lines[2]],
+        "line 2 of .* not as it was",
+    ),
+    "key twice": (
+        lambda lines, _: [lines[0], lines[1].replace(b"{", b'{"tool":"get",', 1), lines[2]],
+        "line 2 of .* not",
+    ),
+    "blank at the end": (
+        lambda lines, _: [*lines[:2], lines[2].replace(b"\n", b" \n")],
+        "line 3 of .* not as it was",
+    ),
+    "taken out": (
+        lambda lines, _: [lines[0], lines[2]],
+        "line 2 of .* receipt 3: those from 2 to 2 are gone",
+    ),
+    "twice": (
+        lambda lines, _: [*lines[:2], lines[1], lines[2]],
+        "line 3 of .* receipt 2, where 3 belongs",
+    ),
     "empty line": (lambda lines, _: [lines[0], b"\n", *lines[1:]], "line 2 of .* not as it was"),
     "order": (lambda lines, _: [lines[0], lines[2], lines[1]], "line 2 of .* receipt 3"),
     "first": (lambda lines, _: lines[1:], "line 1 of .* receipt 2: those from 1 to 1 are gone"),
@@ -57,17 +75,38 @@ CHANGES: dict[str, tuple[Callable[[list[bytes], Receipts], list[bytes] | None], 
     "kill": (lambda lines, _: [*lines[:2], lines[2][:99]], "line 3 of .* ends within a receipt"),
     "emptied": (lambda lines, _: [], "emptied: receipts 1 to 3 are gone"),
     "deleted": (lambda lines, _: None, "deleted: receipts 1 to 3 are gone"),
-    "signature": (lambda lines, _: signed(lines, lambda text: text[::-1]), "line 1 of .* somebody else wrote"),
+    "signature": (
+        lambda lines, _: signed(lines, lambda text: text[::-1]),
+        "line 1 of .* somebody else wrote",
+    ),
     "letters": (lambda lines, _: signed(lines, str.upper), "line 1 of .* somebody else wrote"),
-    "spliced": (lambda lines, kept: [lines[0], *forged(kept, 0)[1:]], "line 2 of .* does not follow"),
+    "spliced": (
+        lambda lines, kept: [lines[0], *forged(kept, 0)[1:]],
+        "line 2 of .* does not follow",
+    ),
     "another key": (lambda lines, kept: forged(kept, 1), "line 2 of .* has another key than"),
-    "re-signed": (lambda lines, kept: forged(kept, 0), "receipt 3 is not the one .* with another key; .*key was exchanged"),
-    "stolen key": (lambda lines, kept: forged(kept, 2, has_key=True), "receipt 3 is not the one noted .* over[.]"),
-    "key file": (lambda lines, kept: kept.key.file.write_text("ab" * 32) and lines, "key was exchanged"),
-    "open key": (lambda lines, kept: kept.key.file.chmod(0o644) or lines, "others than the owner can use"),
+    "re-signed": (
+        lambda lines, kept: forged(kept, 0),
+        "receipt 3 is not the one .* with another key; .*key was exchanged",
+    ),
+    "stolen key": (
+        lambda lines, kept: forged(kept, 2, has_key=True),
+        "receipt 3 is not the one noted .* over[.]",
+    ),
+    "key file": (
+        lambda lines, kept: kept.key.file.write_text("ab" * 32) and lines,
+        "key was exchanged",
+    ),
+    "open key": (
+        lambda lines, kept: kept.key.file.chmod(0o644) or lines,
+        "others than the owner can use",
+    ),
     "no key": (lambda lines, kept: kept.key.file.unlink() or lines, "key is gone"),
-    "notes": (lambda lines, kept: kept.heads.file.write_text("[]") and lines, "notes of receipts, is damaged"),
-}  # fmt: skip
+    "notes": (
+        lambda lines, kept: kept.heads.file.write_text("[]") and lines,
+        "notes of receipts, is damaged",
+    ),
+}
 
 
 @pytest.mark.parametrize("kind", CHANGES)
@@ -88,10 +127,14 @@ def test_files_of_two_writers_are_one_chain(tmp_path: Path, monkeypatch: pytest.
     with ThreadPoolExecutor(2) as two:
         list(two.map(lambda _: [added(Receipts(tmp_path)) for _ in range(20)], range(2)))
     receipts = Receipts(tmp_path)
-    assert [r["number"] for r in receipts.read()] == list(range(1, 41)) and receipts.unknown({}, 40) == []
+    assert [r["number"] for r in receipts.read()] == list(range(1, 41)) and receipts.unknown(
+        {}, 40
+    ) == []
     reading = receipts.read()
     assert next(reading)["number"] == 1 and receipts.renew_key() and len(list(reading)) == 39
-    assert len(receipts.files()) > 5 and max(file.stat().st_size for file in receipts.files()) < 5_000
+    assert (
+        len(receipts.files()) > 5 and max(file.stat().st_size for file in receipts.files()) < 5_000
+    )
 
 
 @pytest.fixture
@@ -140,7 +183,10 @@ def test_a_change_of_a_shortened_chain_is_named(
 def test_a_cut_end_stays_known_behind_later_receipts_and_when_it_is_dropped(shortened: Receipts):
     last = shortened.path.read_bytes()
     shortened.path.write_bytes(last[: last.rindex(b"\n", 0, -1) + 1])
-    for count, named in ((4, "is not the one noted"), (30, "cut off or written over before it was dropped")):
+    for count, named in (
+        (4, "is not the one noted"),
+        (30, "cut off or written over before it was dropped"),
+    ):
         for _ in range(count):
             added(shortened)
         with pytest.raises(ReceiptError, match=named):
@@ -161,7 +207,9 @@ def test_a_kill_while_files_are_dropped_loses_nothing(
     assert len(shortened.files()) == 3 and not before[0].exists() and list(shortened.read())
 
 
-def test_a_kill_between_two_writes_is_told_from_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_kill_between_two_writes_is_told_from_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     receipts = Receipts(tmp_path)
     added(receipts)
     noted = receipts.heads.file.read_bytes()
@@ -190,7 +238,9 @@ def test_receipt_key_and_note_are_on_the_disk_when_the_answer_may_leave(
     def noted(handle: int, real: Callable[[int], None] = os.fsync) -> None:
         facts = os.fstat(handle)
         is_folder = stat.S_ISDIR(facts.st_mode)
-        synced[facts.st_ino] = {e.name: e.inode() for e in os.scandir(handle)} if is_folder else facts.st_size
+        synced[facts.st_ino] = (
+            {e.name: e.inode() for e in os.scandir(handle)} if is_folder else facts.st_size
+        )
         real(handle)
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "states"))
@@ -212,10 +262,15 @@ def test_a_second_place_shows_a_chain_that_was_written_over_with_its_key(
     states, sent, root = tmp_path / "states", tmp_path / "sent", tmp_path / "root"
     monkeypatch.setenv("XDG_STATE_HOME", str(states))
     monkeypatch.setattr(receipt_seals, "_SECONDS", HUNG)
-    with TemporaryDirectory(dir="/tmp") as short, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
+    with (
+        TemporaryDirectory(dir="/tmp") as short,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log,
+    ):
         log.bind(f"{short}/log")
         log.settimeout(HUNG)
-        monkeypatch.setattr(receipt_seals, "_LOGGER", (*receipt_seals._LOGGER, f"--socket={short}/log"))
+        monkeypatch.setattr(
+            receipt_seals, "_LOGGER", (*receipt_seals._LOGGER, f"--socket={short}/log")
+        )
         named = {"folder": str(tmp_path / "elsewhere"), "command": f"command:sh -c 'cat >> {sent}'"}
         monkeypatch.setenv(HEAD_VARIABLE, named.get(place, place))
         receipts = Receipts(root)
@@ -255,7 +310,9 @@ def test_a_head_that_cannot_be_sent_stops_no_answer_and_is_named(
     assert "could not be sent in the last 60 s" in receipts.unknown({}, 2)[0]
     monkeypatch.setenv(HEAD_VARIABLE, "")
     added(Receipts(tmp_path))
-    assert Receipts(tmp_path).unknown({}, 3) == [] and "was not set then" in receipts.unknown({}, 3)[0]
+    assert (
+        Receipts(tmp_path).unknown({}, 3) == [] and "was not set then" in receipts.unknown({}, 3)[0]
+    )
 
 
 @pytest.mark.parametrize("place", ["syslogs", "command:", "command:'", "here", "/root/notes"])
@@ -270,15 +327,21 @@ def test_an_answer_with_many_long_places_stops_no_later_one(tmp_path: Path):
     added(receipts, 650, "m" * 2_000)
     added(receipts)
     first, second, third = receipts.read()
-    assert [(r.get("part"), r.get("parts"), len(r["passages"])) for r in (first, second, third)] == [
-        (1, 2, 500), (2, 2, 150), (None, None, 1),
-    ]  # fmt: skip
+    assert [
+        (r.get("part"), r.get("parts"), len(r["passages"])) for r in (first, second, third)
+    ] == [
+        (1, 2, 500),
+        (2, 2, 150),
+        (None, None, 1),
+    ]
     assert first["masked"] == {"phone": 1} and second["masked"] == {}
     assert max(map(len, receipts.path.read_bytes().splitlines())) < 1 << 20
     assert len({passage["place"] for r in (first, second) for passage in r["passages"]}) == 650
 
 
-@pytest.mark.parametrize("bad", [b"none\n", b"[]\n", b"x" * (3 << 20) + b"\n", b"\0" * 99 + b"\n", b"\n"])
+@pytest.mark.parametrize(
+    "bad", [b"none\n", b"[]\n", b"x" * (3 << 20) + b"\n", b"\0" * 99 + b"\n", b"\n"]
+)
 def test_a_bad_line_stops_no_later_answer_and_is_named(tmp_path: Path, bad: bytes):
     receipts = Receipts(tmp_path)
     added(receipts)

@@ -34,10 +34,19 @@ def http(tmp_path: Path, server: Archives, every_key: None) -> Fetch:
 
     def run(**changes: Any) -> Fetched:
         remote = {
-            "kind": "http", "url": f"{server.address}/{{year}}-{{month:02}}", "since": "2004-01/2004-01",
-            **PASSWORD, "timeout_seconds": 2, "requests_per_minute": 10_000, **changes,
-        }  # fmt: skip
-        source = {"name": "dev", "kind": "mbox", "fetch": {k: v for k, v in remote.items() if v is not None}}
+            "kind": "http",
+            "url": f"{server.address}/{{year}}-{{month:02}}",
+            "since": "2004-01/2004-01",
+            **PASSWORD,
+            "timeout_seconds": 2,
+            "requests_per_minute": 10_000,
+            **changes,
+        }
+        source = {
+            "name": "dev",
+            "kind": "mbox",
+            "fetch": {k: v for k, v in remote.items() if v is not None},
+        }
         return SourceRemotes(Workspace(tmp_path).configure(source).settings).fetch("dev")
 
     return run
@@ -57,9 +66,14 @@ def imap(tmp_path: Path, script: dict[str, Answer], every_key: None) -> Iterator
 
         def run(**changes: Any) -> Fetched:
             remote = {
-                "kind": "imap", "host": f"127.0.0.1:{port}", "tls": "off", **PASSWORD, "timeout_seconds": 2,
-                "requests_per_minute": 10_000, **changes,
-            }  # fmt: skip
+                "kind": "imap",
+                "host": f"127.0.0.1:{port}",
+                "tls": "off",
+                **PASSWORD,
+                "timeout_seconds": 2,
+                "requests_per_minute": 10_000,
+                **changes,
+            }
             fetch = {k: v for k, v in remote.items() if v is not None}
             source = {"name": "inbox", "kind": "maildir", "list_id": "me", "fetch": fetch}
             return SourceRemotes(Workspace(tmp_path).configure(source).settings).fetch("inbox")

@@ -46,7 +46,10 @@ def counted(answer: Answer, sent: list[int]) -> Answer:
     ("stage", "answer"),
     [
         ("BODIES", says(b"* 1 FETCH (UID 1 BODY[] {2000000000}\r\n", *[b"x" * (1 << 20)] * 1900)),
-        ("BODIES", endless(b"* 1 FETCH (UID 1 BODY[] {1000000}\r\n" + b"x" * 1_000_000 + b")\r\n", 2000)),
+        (
+            "BODIES",
+            endless(b"* 1 FETCH (UID 1 BODY[] {1000000}\r\n" + b"x" * 1_000_000 + b")\r\n", 2000),
+        ),
         ("BODIES", says(b"* 1 FETCH (UID 1 BODY[] {99999999999999999999999999}\r\n")),
         ("BODIES", says(b"* 1 FETCH (UID 1 BODY[] {" + b"9" * 5000 + b"}\r\n")),
         ("BODIES", endless(b"* 1 FETCH (UID 1 FLAGS (\\Seen))\r\n" * 1000, 100_000)),
@@ -54,9 +57,20 @@ def counted(answer: Answer, sent: list[int]) -> Answer:
         ("SEARCH", says(b"* SEARCH {1000000000}\r\n", *[b"x" * (1 << 20)] * 900)),
         ("greeting", endless(b"x" * (1 << 20), 2000)),
     ],
-    ids=["announced", "repeated", "beyond memory", "beyond numbers", "lines", "status", "search", "greeting"],
+    ids=[
+        "announced",
+        "repeated",
+        "beyond memory",
+        "beyond numbers",
+        "lines",
+        "status",
+        "search",
+        "greeting",
+    ],
 )
-def test_answers_of_imap_are_bounded(imap: Fetch, script: dict[str, Answer], stage: str, answer: Answer):
+def test_answers_of_imap_are_bounded(
+    imap: Fetch, script: dict[str, Answer], stage: str, answer: Answer
+):
     script["SIZES"] = says(HUGE)
     sent: list[int] = []
     script[stage] = counted(answer, sent)
@@ -67,7 +81,9 @@ def test_answers_of_imap_are_bounded(imap: Fetch, script: dict[str, Answer], sta
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000
 
 
-def test_a_mail_that_is_larger_than_it_says_is_named_and_left_there(imap: Fetch, script: dict[str, Answer]):
+def test_a_mail_that_is_larger_than_it_says_is_named_and_left_there(
+    imap: Fetch, script: dict[str, Answer]
+):
     script["SIZES"] = says(HUGE)
     found = imap(max_bytes=100)
     assert found.added == 0 and any("mail 1 has" in note for note in found.notes)
@@ -99,9 +115,10 @@ MALFORMED = {
     "greeting is binary": ("greeting", b"\x16\x03\x01\x00\xff\r\n"),
     "capability is nothing": ("CAPABILITY", b"TAG OK done\r\n"),
     "capability is not ASCII": ("CAPABILITY", b"* CAPABILITY \xff\xfe\r\nTAG OK done\r\n"),
-    "other tag": ("LOGIN", b"ZZZZ9 OK done\r\n"), "continuation": ("LOGIN", b"+ go on\r\n+ go on\r\n"),
+    "other tag": ("LOGIN", b"ZZZZ9 OK done\r\n"),
+    "continuation": ("LOGIN", b"+ go on\r\n+ go on\r\n"),
     "bye": ("SEARCH", b"* BYE enough\r\n"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", some(MALFORMED, each=3))
@@ -117,7 +134,9 @@ def test_malformed_answers_of_imap_servers_are_faults_that_say_where(
 
 
 @pytest.mark.exhaustive
-def test_a_list_that_is_missing_empties_no_folder(imap: Fetch, script: dict[str, Answer], tmp_path: Path):
+def test_a_list_that_is_missing_empties_no_folder(
+    imap: Fetch, script: dict[str, Answer], tmp_path: Path
+):
     imap()
     script["SEARCH"] = says(b"TAG OK done\r\n")
     with pytest.raises(FetchInterruptedError, match="3 mails are said to be there"):
@@ -126,7 +145,9 @@ def test_a_list_that_is_missing_empties_no_folder(imap: Fetch, script: dict[str,
 
 
 @pytest.mark.parametrize("stage", ["greeting", "LOGIN", "SEARCH", "BODIES"])
-def test_an_imap_server_that_drips_ends_at_the_time_limit(imap: Fetch, script: dict[str, Answer], stage: str):
+def test_an_imap_server_that_drips_ends_at_the_time_limit(
+    imap: Fetch, script: dict[str, Answer], stage: str
+):
     script[stage] = says(*[b"x"] * 100_000, pause=0.02)
     with pytest.raises(FetchError, match="the time limit of 0.5 s is over"):
         imap(time_limit_seconds=0.5)
@@ -143,10 +164,12 @@ def test_an_imap_server_that_drips_ends_at_the_time_limit(imap: Fetch, script: d
         b"HTTP/1.1 429 x\r\nRetry-After: Sun, 01 Feb 2004 00:00:00 +99999999999999999\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope",
         b"HTTP/1.1 302 x\r\nLocation: http://a:99999999/\r\n\r\n",
-        b"HTTP/1.1 302 x\r\nLocation: http://[::1/\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1_000,
-        b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000, b"",
+        b"HTTP/1.1 302 x\r\nLocation: http://[::1/\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1_000,
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000,
+        b"",
     ],
-)  # fmt: skip
+)
 def test_malformed_answers_of_web_servers_are_faults(http: Fetch, server: Archives, answer: bytes):
     server.plan["/2004-01"] = [raw(answer)]
     with pytest.raises(FetchError, match="http://127.0.0.1"):
@@ -174,7 +197,11 @@ def test_the_body_of_a_redirect_is_not_read(http: Fetch, server: Archives):
 
 @pytest.mark.parametrize("attempts", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
 def test_dagster_shows_why_and_not_how_often(
-    imap: Fetch, tmp_path: Path, script: dict[str, Answer], attempts: int, monkeypatch: pytest.MonkeyPatch
+    imap: Fetch,
+    tmp_path: Path,
+    script: dict[str, Answer],
+    attempts: int,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     """Also for what only a fault of Weft's own could be: a folder that cannot be written."""
     monkeypatch.setattr("assets.fetch._ATTEMPTS", attempts)
@@ -182,8 +209,11 @@ def test_dagster_shows_why_and_not_how_often(
     script["SEARCH"] = says(b"* SEARCH 1 \xff\r\nTAG OK done\r\n")
     with scripted_imap(script) as port:
         remote = {
-            "kind": "imap", "host": f"127.0.0.1:{port}", "tls": "off", **PASSWORD,
-        }  # fmt: skip
+            "kind": "imap",
+            "host": f"127.0.0.1:{port}",
+            "tls": "off",
+            **PASSWORD,
+        }
         work = Workspace(tmp_path).configure(
             {"name": "inbox", "kind": "maildir", "list_id": "me", "fetch": remote}
         )
@@ -193,16 +223,26 @@ def test_dagster_shows_why_and_not_how_often(
     assert "listing the folder 'INBOX'" in outcome.fault
 
 
-def test_a_folder_whose_list_is_longer_than_a_line_is_listed_in_parts(imap: Fetch, script: dict[str, Answer]):
+def test_a_folder_whose_list_is_longer_than_a_line_is_listed_in_parts(
+    imap: Fetch, script: dict[str, Answer]
+):
     uids = list(range(4_000_000_001, 4_000_100_001))
     asked: set[int] = set()
 
     def search(tag: bytes, line: bytes) -> Iterator[bytes]:
         first, _, last = line.split()[3].partition(b":")
         whole = (
-            slice(0, None) if first == b"ALL" else slice(int(first) - 1, None if last == b"*" else int(last))
+            slice(0, None)
+            if first == b"ALL"
+            else slice(int(first) - 1, None if last == b"*" else int(last))
         )
-        yield b"* SEARCH " + b" ".join(b"%d" % uid for uid in uids[whole]) + b"\r\n" + tag + b" OK done\r\n"
+        yield (
+            b"* SEARCH "
+            + b" ".join(b"%d" % uid for uid in uids[whole])
+            + b"\r\n"
+            + tag
+            + b" OK done\r\n"
+        )
         del uids[0]  # somebody expunges a mail
 
     def sizes(tag: bytes, line: bytes) -> Iterator[bytes]:

@@ -62,7 +62,9 @@ def test_all_epochs_are_cloned_and_then_fetched(work: Workspace, inbox: Inbox, f
     assert found.newest_at and found.newest_at.timestamp() == 1_700_000_000
 
 
-def test_a_history_that_was_rewritten_there_is_rewritten_here(work: Workspace, inbox: Inbox, fetch: Fetch):
+def test_a_history_that_was_rewritten_there_is_rewritten_here(
+    work: Workspace, inbox: Inbox, fetch: Fetch
+):
     fetch()
     epoch = inbox.epochs[0]
     epoch.git("update-ref", "refs/heads/master", epoch.git("rev-parse", "master~1"))
@@ -116,10 +118,13 @@ def test_neither_hooks_nor_configuration_of_remote_or_user_are_run(
 @pytest.mark.parametrize(
     "url",
     [
-        "ext::sh -c 'touch /tmp/x'", "ftp://example.org/x", "/srv/inbox", "https://ada:secret@example.org/x",
+        "ext::sh -c 'touch /tmp/x'",
+        "ftp://example.org/x",
+        "/srv/inbox",
+        "https://ada:secret@example.org/x",
         "file://x/{y}",
     ],
-)  # fmt: skip
+)
 def test_other_protocols_and_credentials_in_addresses_are_refused(fetch: Fetch, url: str):
     with pytest.raises(Exception, match=r"sources\.0.*fetch") as fault:
         fetch(url=url)
@@ -158,7 +163,13 @@ class _Files(WholeAnswers):
 
     def do_GET(self) -> None:  # noqa: N802
         path = self.root / self.path.partition("?")[0].lstrip("/")
-        code = 401 if self.headers.get("Authorization") != self.wanted else 200 if path.is_file() else 404
+        code = (
+            401
+            if self.headers.get("Authorization") != self.wanted
+            else 200
+            if path.is_file()
+            else 404
+        )
         self.send(code, path.read_bytes() if code == 200 else b"")
 
 
@@ -182,7 +193,9 @@ def test_credentials_reach_git_by_its_environment_and_stay_in_no_file(
     fetch(**named)
     assert work.subjects() == ["one", "two"]
     kept = b"".join(p.read_bytes() for p in work.folder.rglob("*") if p.is_file())
-    assert b"0pen-sesame" not in kept and basic("ada", "0pen-sesame").split()[1].encode() not in kept
+    assert (
+        b"0pen-sesame" not in kept and basic("ada", "0pen-sesame").split()[1].encode() not in kept
+    )
 
 
 def test_a_remote_that_says_nothing_ends_with_the_time_limit(fetch: Fetch, tmp_path: Path):

@@ -14,14 +14,24 @@ from dagster_project.config.source_settings import HttpRemote
 from dagster_project.remotes.http_archives import archives, is_due, mbox_ending
 from dagster_project.remotes.source_remotes import SourceRemotes
 from tests.archives import Workspace, discussion, mbox
-from tests.http_loopback import Archives, basic, broken_after, login_page, served_archives, silent, status
+from tests.http_loopback import (
+    Archives,
+    basic,
+    broken_after,
+    login_page,
+    served_archives,
+    silent,
+    status,
+)
 from tests.lying_servers import Fetch
 from transforms.errors import FetchError, FetchInterruptedError
 from transforms.hashing import text_hash
 
 NOW = datetime(2004, 3, 20, 12, tzinfo=UTC)
 JANUARY, FEBRUARY, MARCH = (f"/dev.20040{n}" for n in (1, 2, 3))
-MAILS = {p: mbox(discussion(n * 100, 40, "compactor")) for n, p in enumerate((JANUARY, FEBRUARY, MARCH))}
+MAILS = {
+    p: mbox(discussion(n * 100, 40, "compactor")) for n, p in enumerate((JANUARY, FEBRUARY, MARCH))
+}
 
 
 @pytest.fixture
@@ -37,10 +47,16 @@ def fetch(tmp_path: Path, server: Archives, every_key: None) -> Fetch:
 
     def run(now: datetime = NOW, **changes: Any) -> Fetched:
         remote = {
-            "kind": "http", "url": f"{server.address}/{{list}}.{{year}}{{month:02}}", "since": "2004-01",
-        }  # fmt: skip
+            "kind": "http",
+            "url": f"{server.address}/{{list}}.{{year}}{{month:02}}",
+            "since": "2004-01",
+        }
         work = Workspace(tmp_path).configure(
-            {"name": "dev", "kind": "mbox", "fetch": {**remote, "requests_per_minute": 10_000, **changes}}
+            {
+                "name": "dev",
+                "kind": "mbox",
+                "fetch": {**remote, "requests_per_minute": 10_000, **changes},
+            }
         )
         return SourceRemotes(work.settings, lambda: now).fetch("dev")
 
@@ -117,9 +133,11 @@ def test_a_month_is_due_until_it_was_asked_for_after_its_end_and_then_every_thir
 
 def test_templates_name_lists_years_and_months():
     remote = HttpRemote(
-        kind="http", url="https://example.org/{list}/{year}-{month_name}.txt.gz", since="2003-12/2004-01",
+        kind="http",
+        url="https://example.org/{list}/{year}-{month_name}.txt.gz",
+        since="2003-12/2004-01",
         lists=("dev", "users"),
-    )  # fmt: skip
+    )
     assert [(a.stem, a.url) for a in archives(remote, "-", NOW)] == [
         ("dev.2004-01", "https://example.org/dev/2004-January.txt.gz"),
         ("users.2004-01", "https://example.org/users/2004-January.txt.gz"),
@@ -131,12 +149,16 @@ def test_templates_name_lists_years_and_months():
 @pytest.mark.parametrize(
     ("first", "ending"),
     [
-        (b"From a@b Mon Jan  5 10:00:00 2004\n", ".mbox"), (b"\n\r\nFrom a@b Mon\n", ".mbox"),
+        (b"From a@b Mon Jan  5 10:00:00 2004\n", ".mbox"),
+        (b"\n\r\nFrom a@b Mon\n", ".mbox"),
         (gzip.compress(b"From a@b Mon\n" * 5000, mtime=0)[:4096], ".mbox.gz"),
-        (gzip.compress(b"", mtime=0), ".mbox.gz"), (gzip.compress(b"<html>log in</html>", mtime=0), None),
-        (b"<!DOCTYPE html>", None), (b"\x1f\x8bno gzip at all", None), (b"{}", None),
+        (gzip.compress(b"", mtime=0), ".mbox.gz"),
+        (gzip.compress(b"<html>log in</html>", mtime=0), None),
+        (b"<!DOCTYPE html>", None),
+        (b"\x1f\x8bno gzip at all", None),
+        (b"{}", None),
     ],
-)  # fmt: skip
+)
 def test_an_mbox_is_known_by_its_first_bytes(first: bytes, ending: str | None):
     assert mbox_ending(first) == ending
 
@@ -154,7 +176,11 @@ def test_a_compressed_month_replaces_the_plain_one(
     memory.write_text(json.dumps(notes))
     server.files[MARCH] = gzip.compress(MAILS[MARCH], mtime=0)
     fetch()
-    assert sorted(files(tmp_path)) == ["dev.2004-01.mbox", "dev.2004-02.mbox", "dev.2004-03.mbox.gz"]
+    assert sorted(files(tmp_path)) == [
+        "dev.2004-01.mbox",
+        "dev.2004-02.mbox",
+        "dev.2004-03.mbox.gz",
+    ]
 
 
 def test_a_broken_download_goes_on_where_it_broke(tmp_path: Path, server: Archives, fetch: Fetch):
@@ -169,7 +195,9 @@ def test_a_broken_download_goes_on_where_it_broke(tmp_path: Path, server: Archiv
 
 
 @pytest.mark.exhaustive
-def test_a_file_that_changed_since_it_broke_starts_anew(tmp_path: Path, server: Archives, fetch: Fetch):
+def test_a_file_that_changed_since_it_broke_starts_anew(
+    tmp_path: Path, server: Archives, fetch: Fetch
+):
     server.plan[MARCH] = [broken_after(5000)]
     with pytest.raises(FetchInterruptedError):
         fetch()
@@ -302,7 +330,9 @@ def test_a_larger_file_than_allowed_is_refused(
 
 
 @pytest.mark.exhaustive
-def test_a_fetch_ends_with_its_time_limit_and_keeps_what_came(tmp_path: Path, server: Archives, fetch: Fetch):
+def test_a_fetch_ends_with_its_time_limit_and_keeps_what_came(
+    tmp_path: Path, server: Archives, fetch: Fetch
+):
     server.plan[JANUARY] = [silent]
     with pytest.raises(FetchError, match="the time limit of 3 s is over") as fault:
         fetch(time_limit_seconds=3)
@@ -320,7 +350,9 @@ def test_credentials_come_from_the_environment_and_are_nowhere_else(
         fetch(**named)
     monkeypatch.setenv("LIST_USER", "ada")
     monkeypatch.setenv("LIST_PASSWORD", "wrong")
-    with pytest.raises(FetchError, match="answers 401 Unauthorized; check LIST_USER and LIST_PASSWORD"):
+    with pytest.raises(
+        FetchError, match="answers 401 Unauthorized; check LIST_USER and LIST_PASSWORD"
+    ):
         fetch(**named)
     monkeypatch.setenv("LIST_PASSWORD", secret)
     fetch(**named)

@@ -29,18 +29,29 @@ def forms(secret: str) -> list[str]:
     """A secret as servers and libraries write it, alone and in the header of HTTP."""
     both = f"{USER}:{secret}".encode()
     return [
-        secret, quote(secret), quote(secret, safe="").lower(), base64.b64encode(secret.encode()).decode(),
-        base64.b64encode(both).decode(), base64.b64encode(b"\0" + both).decode()[4:], repr(secret.encode()),
-        secret.replace("w", "\x1b\x00w"), secret.replace("-", "\n-"), secret.upper(),
-    ]  # fmt: skip
+        secret,
+        quote(secret),
+        quote(secret, safe="").lower(),
+        base64.b64encode(secret.encode()).decode(),
+        base64.b64encode(both).decode(),
+        base64.b64encode(b"\0" + both).decode()[4:],
+        repr(secret.encode()),
+        secret.replace("w", "\x1b\x00w"),
+        secret.replace("-", "\n-"),
+        secret.upper(),
+    ]
 
 
 def leaks(text: str) -> list[str]:
     """Pieces of the secret or the user's name that a text shows."""
     pieces = (
-        SECRET[:9], SECRET[10:15], "rd 1", "example.org", "czNjcmV0",
+        SECRET[:9],
+        SECRET[10:15],
+        "rd 1",
+        "example.org",
+        "czNjcmV0",
         base64.b64encode(SECRET.encode()).decode()[4:16],
-    )  # fmt: skip
+    )
     return [piece for piece in pieces if piece.lower() in text.lower()]
 
 
@@ -67,10 +78,14 @@ def test_a_short_secret_is_masked_too(secret: str):
     assert Credentials("me").hidden("come, me") == "come, [secret]"
 
 
-def test_keys_in_addresses_proxies_and_the_environment_of_stores_are_masked(monkeypatch: pytest.MonkeyPatch):
+def test_keys_in_addresses_proxies_and_the_environment_of_stores_are_masked(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setenv("https_proxy", "http://proxy-user:pr0xy-word@127.0.0.1:3128")
     remote = HttpRemote(
-        kind="http", url="https://example.org/{year}-{month}?page=1&key=k3y-of-list", since="2004-01"
+        kind="http",
+        url="https://example.org/{year}-{month}?page=1&key=k3y-of-list",
+        since="2004-01",
     )
     told = Credentials.of(remote, "dev").hidden("page 1: k3y-of-list pr0xy-word")
     assert told == "page 1: [secret] [secret]"
@@ -80,18 +95,32 @@ def test_keys_in_addresses_proxies_and_the_environment_of_stores_are_masked(monk
 @pytest.mark.parametrize(
     "place", ["reason", "reason without breaks", "location", "type", "status line", "header"]
 )
-def test_http_echoes_are_masked(http: Fetch, server: Archives, place: str, caplog: pytest.LogCaptureFixture):
+def test_http_echoes_are_masked(
+    http: Fetch, server: Archives, place: str, caplog: pytest.LogCaptureFixture
+):
     caplog.set_level(logging.DEBUG)
     header = base64.b64encode(f"{USER}:{SECRET}".encode()).decode()
     echo = f"Basic {header} {quote(SECRET)} {USER}".encode()
-    server.plan["/2004-01"] = [raw({
-        "reason": b"HTTP/1.1 400 " + echo + b"\r\nContent-Length: 0\r\n\r\n",
-        "reason without breaks": b"HTTP/1.1 503 x" + header.encode() * 300 + b"\r\nContent-Length: 0\r\n\r\n",
-        "location": b"HTTP/1.1 302 x\r\nLocation: ftp://" + quote(SECRET).encode() + b"/" + header.encode() + b"\r\n\r\n",
-        "type": b"HTTP/1.1 200 OK\r\nContent-Type: " + echo + b"\r\nContent-Length: 3\r\n\r\nabc",
-        "status line": echo + b"\r\n\r\n",
-        "header": b"HTTP/1.1 200 OK\r\n" + echo + b"\r\n\r\n",
-    }[place])]  # fmt: skip
+    server.plan["/2004-01"] = [
+        raw(
+            {
+                "reason": b"HTTP/1.1 400 " + echo + b"\r\nContent-Length: 0\r\n\r\n",
+                "reason without breaks": b"HTTP/1.1 503 x"
+                + header.encode() * 300
+                + b"\r\nContent-Length: 0\r\n\r\n",
+                "location": b"HTTP/1.1 302 x\r\nLocation: ftp://"
+                + quote(SECRET).encode()
+                + b"/"
+                + header.encode()
+                + b"\r\n\r\n",
+                "type": b"HTTP/1.1 200 OK\r\nContent-Type: "
+                + echo
+                + b"\r\nContent-Length: 3\r\n\r\nabc",
+                "status line": echo + b"\r\n\r\n",
+                "header": b"HTTP/1.1 200 OK\r\n" + echo + b"\r\n\r\n",
+            }[place]
+        )
+    ]
     with pytest.raises(FetchError) as fault:
         http()
     assert not leaks(str(fault.value)) and len(str(fault.value)) < 2000
@@ -104,7 +133,11 @@ def test_an_echo_in_a_validator_is_not_kept_and_one_that_cannot_be_sent_does_no_
     http: Fetch, server: Archives, tmp_path: Path
 ):
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nETag: " % len(MAIL)
-    for etag in (base64.b64encode(f"{USER}:{SECRET}".encode()), b'"\xff\xe4"', b'"' + b"x" * 5000 + b'"'):
+    for etag in (
+        base64.b64encode(f"{USER}:{SECRET}".encode()),
+        b'"\xff\xe4"',
+        b'"' + b"x" * 5000 + b'"',
+    ):
         server.plan["/2004-01"] = [raw(head + etag + b"\r\n\r\n" + MAIL)]
         http()
         assert not leaks((tmp_path / "state/sources/.fetch/dev.json").read_text())
@@ -112,7 +145,10 @@ def test_an_echo_in_a_validator_is_not_kept_and_one_that_cannot_be_sent_does_no_
 
 
 def test_imap_echoes_are_masked(
-    imap: Fetch, script: dict[str, Answer], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    imap: Fetch,
+    script: dict[str, Answer],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     caplog.set_level(logging.DEBUG)
     script["LOGIN"] = says(f"TAG NO no {SECRET.encode()!r} {SECRET[:-1]}1 {USER}\r\n".encode())
@@ -133,12 +169,16 @@ def test_imap_echoes_are_masked(
 @pytest.mark.parametrize(
     "target", ["127.0.0.2", "169.254.169.254", "[::1]", "localhost", "10.0.0.1", "0.0.0.0"]
 )
-def test_a_redirect_of_a_private_host_leads_to_itself_alone(http: Fetch, server: Archives, target: str):
+def test_a_redirect_of_a_private_host_leads_to_itself_alone(
+    http: Fetch, server: Archives, target: str
+):
     with served_archives("127.0.0.2") as other:
         other.files["/2004-01"] = MAIL
         port = other.address.rpartition(":")[2]
         server.plan["/2004-01"] = [status(302, Location=f"http://{target}:{port}/2004-01")]
-        with pytest.raises(FetchError, match="another host than the private one that is configured"):
+        with pytest.raises(
+            FetchError, match="another host than the private one that is configured"
+        ):
             http(**dict.fromkeys(PASSWORD))
         assert other.asked == []
     server.plan["/2004-01"] = [status(302, Location="/elsewhere")]
@@ -186,7 +226,9 @@ def test_redirects_between_public_hosts_go_to_the_address_that_was_checked_witho
         {"X": "1", "Host": "lists.example:8443"},
         {"sni_hostname": "lists.example"},
     )
-    assert is_public("2606:4700::1111") and not is_public("fe80::1%eth0") and not is_public("ff02::1")
+    assert (
+        is_public("2606:4700::1111") and not is_public("fe80::1%eth0") and not is_public("ff02::1")
+    )
 
 
 def test_a_redirect_after_https_does_not_lead_back_to_http():
@@ -200,7 +242,9 @@ def test_git_follows_no_redirect(tmp_path: Path, server: Archives, every_key: No
             status(302, Location=f"{other.address}/0/info/refs?service=git-upload-pack")
         ]
         remote = {"kind": "git", "url": f"{server.address}/{{epoch}}", "timeout_seconds": 2}
-        work = Workspace(tmp_path).configure({"name": "lore", "kind": "public_inbox", "fetch": remote})
+        work = Workspace(tmp_path).configure(
+            {"name": "lore", "kind": "public_inbox", "fetch": remote}
+        )
         with pytest.raises(FetchError, match="redirects are not followed"):
             SourceRemotes(work.settings).fetch("lore")
         assert other.asked == []
@@ -209,7 +253,8 @@ def test_git_follows_no_redirect(tmp_path: Path, server: Archives, every_key: No
 def test_git_echoes_are_masked(tmp_path: Path, server: Archives):
     secret = base64.b64encode(f"{USER}:{SECRET}".encode())
     refs = b"001e# service=git-upload-pack\n0000" + b"".join(
-        b"%04x" % (len(line) + 4) + line for line in [b"ERR denied " + secret + b" " + quote(SECRET).encode()]
+        b"%04x" % (len(line) + 4) + line
+        for line in [b"ERR denied " + secret + b" " + quote(SECRET).encode()]
     )
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-git-upload-pack-advertisement\r\n\r\n"
     server.plan["/0/info/refs"] = [raw(head + refs)]
@@ -233,16 +278,22 @@ def test_an_object_store_follows_no_redirect_and_shows_no_key(tmp_path: Path, ev
             store.plan[path] = [raw(head + body)] * 20
         assert not leaks(fetch_store(tmp_path, store))
         for path in ("/lists", "/lists/"):
-            store.plan[path] = [raw(b"HTTP/1.1 200 OK\r\n\r\n<ListBucketResult><Contents><Size>x")] * 20
+            store.plan[path] = [
+                raw(b"HTTP/1.1 200 OK\r\n\r\n<ListBucketResult><Contents><Size>x")
+            ] * 20
         assert "s3://lists" in fetch_store(tmp_path, store)
 
 
 def fetch_store(folder: Path, store: Archives) -> str:
     """The fault of a fetch from a store."""
     remote = {
-        "kind": "objects", "url": "s3://lists", "endpoint": store.address, **PASSWORD,
-        "timeout_seconds": 1, "time_limit_seconds": 8,
-    }  # fmt: skip
+        "kind": "objects",
+        "url": "s3://lists",
+        "endpoint": store.address,
+        **PASSWORD,
+        "timeout_seconds": 1,
+        "time_limit_seconds": 8,
+    }
     work = Workspace(folder).configure({"name": "dev", "kind": "mbox", "fetch": remote})
     with pytest.raises(FetchError) as fault:
         SourceRemotes(work.settings).fetch("dev")
@@ -254,9 +305,10 @@ def test_a_webhook_follows_no_redirect_and_a_receiver_that_lies_fails_nothing(se
     with served_archives("127.0.0.2") as other:
         head = f"HTTP/1.1 302 Found\r\nLocation: {other.address}/x\r\nContent-Length: 0\r\n\r\n".encode()
         for answer, said in (
-            (head, "answered 302"), (b"not http at all\r\n\r\n", "cannot be reached: RemoteProtocolError"),
+            (head, "answered 302"),
+            (b"not http at all\r\n\r\n", "cannot be reached: RemoteProtocolError"),
             (b"HTTP/1.1 200 " + b"x" * 300_000, "cannot be reached: "),
-        ):  # fmt: skip
+        ):
             server.plan["/hook"] = [raw(answer)]
             assert (post(f"{server.address}/hook", b"{}", HUNG) or "").startswith(said)
         assert other.asked == []

@@ -27,34 +27,58 @@ from tests.timing import HUNG
 from transforms.settings.search import LensSettings
 
 LENSES = {
-    "public": "l:public", "secret": "source:secret", "notes": "source:notes", "open": "tag:open",
-    "mails": "kind:message -l:secret", "young": "d:2020..", "chats": "kind:conversation",
-    "nothing": "l:public kind:document", "clean": "source:desk sensitivity:public",
-    "calm": "source:desk -sensitivity:secret", "keys": "sensitivity:secret", "bugs": "source:bugs tag:back",
-}  # fmt: skip
+    "public": "l:public",
+    "secret": "source:secret",
+    "notes": "source:notes",
+    "open": "tag:open",
+    "mails": "kind:message -l:secret",
+    "young": "d:2020..",
+    "chats": "kind:conversation",
+    "nothing": "l:public kind:document",
+    "clean": "source:desk sensitivity:public",
+    "calm": "source:desk -sensitivity:secret",
+    "keys": "sensitivity:secret",
+    "bugs": "source:bugs tag:back",
+}
 SEEN = {
-    "public": {"pubone", "pubtwo", "crossmark"}, "secret": {"secone", "sectwo", "secreply", "crossmark"},
-    "notes": {"noteopen", "shutmark", "noteshut.md"}, "open": {"noteopen"},
-    "mails": {"pubone", "pubtwo", "crossmark"}, "young": {"chatword"}, "chats": {"chatword"},
-    "nothing": set(), "clean": {"deskclean"}, "calm": {"deskclean", "deskmail"}, "keys": {"deskkey"},
+    "public": {"pubone", "pubtwo", "crossmark"},
+    "secret": {"secone", "sectwo", "secreply", "crossmark"},
+    "notes": {"noteopen", "shutmark", "noteshut.md"},
+    "open": {"noteopen"},
+    "mails": {"pubone", "pubtwo", "crossmark"},
+    "young": {"chatword"},
+    "chats": {"chatword"},
+    "nothing": set(),
+    "clean": {"deskclean"},
+    "calm": {"deskclean", "deskmail"},
+    "keys": {"deskkey"},
     "bugs": {"buglater"},
-}  # fmt: skip
+}
 """The marks of what each lens shows; every text, subject and author has its own."""
 ALL = set.union(*SEEN.values())
 CROSS = Mail(
-    5, "The quorum of crossmark is shared.", "crossmark subject", sender="crossmark <crossmark@example.org>"
+    5,
+    "The quorum of crossmark is shared.",
+    "crossmark subject",
+    sender="crossmark <crossmark@example.org>",
 )
 
 
 def marked(number: int, mark: str, reply_to: int | None = None) -> Mail:
     body = f"The quorum of {mark} needs {mark}text and the ledger of {mark}s."
     body += f"\n\nSigned-off-by: {mark} person <{mark}@work.example>"
-    return Mail(number, body, f"{mark}subject quorum", reply_to, f"{mark} person <{mark}@example.org>")
+    return Mail(
+        number, body, f"{mark}subject quorum", reply_to, f"{mark} person <{mark}@example.org>"
+    )
 
 
 PUBLIC = [marked(1, "pubone"), marked(4, "pubtwo", reply_to=3), CROSS]
-SECRET = [marked(2, "secone", reply_to=1), marked(3, "sectwo", reply_to=2), CROSS,
-    Mail(6, "Yes, secreply.", "Re: secreply", 1, "secreply <secreply@example.org>")]  # fmt: skip
+SECRET = [
+    marked(2, "secone", reply_to=1),
+    marked(3, "sectwo", reply_to=2),
+    CROSS,
+    Mail(6, "Yes, secreply.", "Re: secreply", 1, "secreply <secreply@example.org>"),
+]
 LONG = "The quorum sits at the long table by the window, and nobody has moved it for years. " * 12
 DESK = {
     "deskclean": "",
@@ -63,19 +87,49 @@ DESK = {
 }
 """Notes by what they hold."""
 BUGS = [
-    {"number": n, "title": f"{mark} is slow", "body": f"The quorum of {mark} takes ages in 1.2.", "state": "open",
-     "created_at": f"2005-01-0{n}T10:00:00Z", "html_url": f"https://example.org/o/r/issues/{n}",
-     "user": {"login": "x"}, "labels": [{"name": label}]}
+    {
+        "number": n,
+        "title": f"{mark} is slow",
+        "body": f"The quorum of {mark} takes ages in 1.2.",
+        "state": "open",
+        "created_at": f"2005-01-0{n}T10:00:00Z",
+        "html_url": f"https://example.org/o/r/issues/{n}",
+        "user": {"login": "x"},
+        "labels": [{"name": label}],
+    }
     for n, mark, label in ((1, "bugfirst", "front"), (2, "buglater", "back"))
-]  # fmt: skip
-TABLES = ("messages", "chunks", "terms", "threads", "links", "memberships", "manifest", "duckdb_tables()")
-EVERY_TABLE = " UNION ALL ".join(f"SELECT left(string_agg(t::VARCHAR, ' '), 9000) FROM {t} t" for t in TABLES)
+]
+TABLES = (
+    "messages",
+    "chunks",
+    "terms",
+    "threads",
+    "links",
+    "memberships",
+    "manifest",
+    "duckdb_tables()",
+)
+EVERY_TABLE = " UNION ALL ".join(
+    f"SELECT left(string_agg(t::VARCHAR, ' '), 9000) FROM {t} t" for t in TABLES
+)
 """One statement, as each has a process of its own."""
 QUERIES = (
-    "quorum", "the ledger", "quorum of secone", "shutmark", "chatword", "secont", "f:sectwo", "l:secret",
-    "tag:shut", '"quorum of"', "m1@example.org", "m3@example.org", "notes:noteshut.md", "sensitivity:secret",
+    "quorum",
+    "the ledger",
+    "quorum of secone",
+    "shutmark",
+    "chatword",
+    "secont",
+    "f:sectwo",
+    "l:secret",
+    "tag:shut",
+    '"quorum of"',
+    "m1@example.org",
+    "m3@example.org",
+    "notes:noteshut.md",
+    "sensitivity:secret",
     "desk:deskkey.md",
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -92,18 +146,26 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     made.put("notes/twin.md", "---\ntags: [shut]\n---\n# Near\n\nTwo of them.\n")
     made.put("notes/.hidden/note.md", "# Hidden\n")
     made.put("notes/noteshut.md", "---\ntags: [shut]\n---\n# noteshut\n\nThe quorum of shutmark.\n")
-    lines = [{"timestamp": "2024-01-05T10:00:00", "author": "chatword", "message": "The quorum of chatword."}]
+    lines = [
+        {
+            "timestamp": "2024-01-05T10:00:00",
+            "author": "chatword",
+            "message": "The quorum of chatword.",
+        }
+    ]
     made.put("chats/chatword.jsonl", "\n".join(map(json.dumps, lines)) + "\n")
     for mark, text in DESK.items():
         made.put(f"desk/{mark}.md", f"# {mark}\n\nThe quorum of {mark}. {text}\n")
     made.put("bugs/issues.json", json.dumps(BUGS))
     made.configure(
-        {"name": "desk", "kind": "tree", "path": "desk"}, {"name": "bugs", "kind": "issues", "path": "bugs"},
+        {"name": "desk", "kind": "tree", "path": "desk"},
+        {"name": "bugs", "kind": "issues", "path": "bugs"},
         {"name": "public", "kind": "mbox", "path": "mail/public.mbox", "list_id": "public"},
         {"name": "secret", "kind": "mbox", "path": "mail/secret.mbox", "list_id": "secret"},
         {"name": "notes", "kind": "vault", "path": "notes"},
-        {"name": "chat", "kind": "conversation", "path": "chats/*.jsonl", "pseudonyms": False}, lenses=LENSES,
-    )  # fmt: skip
+        {"name": "chat", "kind": "conversation", "path": "chats/*.jsonl", "pseudonyms": False},
+        lenses=LENSES,
+    )
     made.build()
     return made
 
@@ -113,11 +175,20 @@ def served(work: Workspace, lens: str, queries: Sequence[str]) -> Iterator[str]:
     calls: list[Call] = [("list_sources", {})]
     for query in queries:
         calls += [
-            ("search", {"query": query}), ("context", {"text": f"What of {query}? And the quorum?"}),
+            ("search", {"query": query}),
+            ("context", {"text": f"What of {query}? And the quorum?"}),
             *((name, {"id": query}) for name in ("get", "similar", "thread")),
-            ("search", {"query": query, "options": {"expand": ["parent", "section", "links"], "weak": True}}),
-        ]  # fmt: skip
-    calls += [(f"weft://{kind}/{query}", {}) for kind in ("document", "thread") for query in queries]
+            (
+                "search",
+                {
+                    "query": query,
+                    "options": {"expand": ["parent", "section", "links"], "weak": True},
+                },
+            ),
+        ]
+    calls += [
+        (f"weft://{kind}/{query}", {}) for kind in ("document", "thread") for query in queries
+    ]
     calls += [("sql", {"statement": EVERY_TABLE})] if "quorum" in queries else []
     answers = called(work.settings, *calls, lens=lens)
     assert "quorum" not in queries or not answers[-1].is_error, answers[-1].content
@@ -145,7 +216,11 @@ def told(work: Workspace, lens: str, *queries: str) -> Iterator[str]:
     yield from served(work, lens, queries)
     under = ["--lens", lens, "--json", "--config", str(work.config)]
     for query in queries:
-        yield CliRunner().invoke(main, ["context", "--stdin", *under], input=f"The quorum of {query}").output
+        yield (
+            CliRunner()
+            .invoke(main, ["context", "--stdin", *under], input=f"The quorum of {query}")
+            .output
+        )
     if "triage" in COMMANDS:
         yield CliRunner().invoke(main, ["triage", *under]).output
         yield Receipts(work.settings.root).path.read_text().rpartition('"weft triage"')[2]
@@ -153,7 +228,13 @@ def told(work: Workspace, lens: str, *queries: str) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "lens",
-    ["public", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in ("notes", "clean", "calm", "bugs"))],
+    [
+        "public",
+        *(
+            pytest.param(n, marks=pytest.mark.exhaustive)
+            for n in ("notes", "clean", "calm", "bugs")
+        ),
+    ],
 )
 def test_a_lens_shows_what_it_names_and_nothing_else(work: Workspace, lens: str):
     everything = "".join(told(work, lens, "quorum", "m4@example.org"))
@@ -167,9 +248,14 @@ def test_a_lens_shows_what_it_names_and_nothing_else(work: Workspace, lens: str)
 def test_nothing_outside_a_lens_is_in_any_answer(work: Workspace, lens: str, query: str):
     # What was asked is repeated in answers, so of a mark in the query what it is joined to is looked for.
     hidden = {
-        name for mark in ALL - SEEN[lens] for name in (
-        [f"{mark}{end}" for end in ("subject", "text", " person", "@")] if mark in query else [mark])
-    }  # fmt: skip
+        name
+        for mark in ALL - SEEN[lens]
+        for name in (
+            [f"{mark}{end}" for end in ("subject", "text", " person", "@")]
+            if mark in query
+            else [mark]
+        )
+    }
     for said in told(work, lens, query):
         assert not {name for name in hidden if name in said}
 
@@ -179,31 +265,53 @@ def test_a_lens_is_like_an_index_of_nothing_else(work: Workspace):
     """Words, frequencies, threads, people and scores are those of an index that was built of the list alone."""
     alone = Workspace(work.folder.parent / "alone")
     alone.write("public.mbox", PUBLIC)
-    alone.configure({"name": "public", "kind": "mbox", "path": "mail/public.mbox", "list_id": "public"})
+    alone.configure(
+        {"name": "public", "kind": "mbox", "path": "mail/public.mbox", "list_id": "public"}
+    )
     alone.build()
-    tables = ("SELECT term, df FROM terms", "SELECT * EXCLUDE (bucket) FROM thread_tree", "FROM people",
-        "SELECT * EXCLUDE (bucket) FROM threads", "FROM patch_series", "FROM links", "SELECT chunk_id, chunk_no FROM chunks",
-        "SELECT form, chunk_count FROM term_forms", "SELECT list_id, source FROM memberships")  # fmt: skip
+    tables = (
+        "SELECT term, df FROM terms",
+        "SELECT * EXCLUDE (bucket) FROM thread_tree",
+        "FROM people",
+        "SELECT * EXCLUDE (bucket) FROM threads",
+        "FROM patch_series",
+        "FROM links",
+        "SELECT chunk_id, chunk_no FROM chunks",
+        "SELECT form, chunk_count FROM term_forms",
+        "SELECT list_id, source FROM memberships",
+    )
     shown = ["chunk_id", "score", "citation"]
     with (
         closing(open_index(work.settings, lens="public")) as narrowed,
         closing(open_index(alone.settings)) as whole,
     ):
         for statement in tables:
-            rows = [sorted(i.connection.execute(statement).fetchall(), key=str) for i in (narrowed, whole)]
+            rows = [
+                sorted(i.connection.execute(statement).fetchall(), key=str)
+                for i in (narrowed, whole)
+            ]
             assert rows[0] == rows[1]
-        found = [i.search(["quorum of pubtwo", "ledger"]).hits.select(shown) for i in (narrowed, whole)]
+        found = [
+            i.search(["quorum of pubtwo", "ledger"]).hits.select(shown) for i in (narrowed, whole)
+        ]
     assert found[0].to_pylist() == found[1].to_pylist()
 
 
 @pytest.mark.parametrize("lens", [None, "notes"])
-def test_every_answer_says_what_was_searched_and_under_a_lens_of_it_alone(work: Workspace, lens: str | None):
-    calls = (("search", {"query": "quorum"}), ("similar", {"id": "notes:noteshut.md"}),
-        ("context", {"text": "The quorum of noteopen?"}))  # fmt: skip
+def test_every_answer_says_what_was_searched_and_under_a_lens_of_it_alone(
+    work: Workspace, lens: str | None
+):
+    calls = (
+        ("search", {"query": "quorum"}),
+        ("similar", {"id": "notes:noteshut.md"}),
+        ("context", {"text": "The quorum of noteopen?"}),
+    )
     answers, under = called(work.settings, *calls, lens=lens), ["--config", str(work.config)]
     said = [answer.structured_content["completeness"] for answer in answers]
     context = ["context", "--stdin", "--json", *under, *(["--lens", lens] if lens else [])]
-    said.append(json.loads(CliRunner().invoke(main, context, input="quorum").output)["completeness"])
+    said.append(
+        json.loads(CliRunner().invoke(main, context, input="quorum").output)["completeness"]
+    )
     if lens is None:
         found = CliRunner().invoke(main, ["search", "--json", "quorum", *under]).output
         said.append(json.loads(found)["completeness"])
@@ -212,12 +320,21 @@ def test_every_answer_says_what_was_searched_and_under_a_lens_of_it_alone(work: 
             for asked in ("search?q=quorum", "context?text=quorum"):
                 said.append(client.get(f"/api/{asked}").json()["completeness"])
             shown = client.get("/", params={"q": "quorum"}).text
-            assert f"searchable: {said[0]['mails']} mails, {said[0]['documents']} documents" in shown
+            assert (
+                f"searchable: {said[0]['mails']} mails, {said[0]['documents']} documents" in shown
+            )
     assert all(statement == said[0] for statement in said)
     names = (
-        "mails", "documents", "turns", "held", "without_text", "set_aside", "unread", "not_seen",
+        "mails",
+        "documents",
+        "turns",
+        "held",
+        "without_text",
+        "set_aside",
+        "unread",
+        "not_seen",
         "missing_legs",
-    )  # fmt: skip
+    )
     held = dict(zip(names, (0, 4, 0) if lens else (6, 9, 1), strict=False))
     expected = (*held.values(), held, 0, {} if lens else {"hidden": 1}, {}, {}, [])
     assert tuple(said[0][name] for name in names) == expected
@@ -233,11 +350,21 @@ def test_every_answer_says_what_was_searched_and_under_a_lens_of_it_alone(work: 
         ({"public": "b:quorum"}, "public", "conditions alone"),
         ({"public": "l:public -s:quorum"}, "public", "would show all"),
         ({"public": "l:publik"}, "public", "holds no l:publik"),
-        ({"public": "source:publik OR kind:message -source:publik"}, "public", "holds no source:publik"),
-        ({"public": "kind:message -source:publik source:notthere"}, "public", "holds no source:notthere:"),
+        (
+            {"public": "source:publik OR kind:message -source:publik"},
+            "public",
+            "holds no source:publik",
+        ),
+        (
+            {"public": "kind:message -source:publik source:notthere"},
+            "public",
+            "holds no source:notthere:",
+        ),
     ],
 )
-def test_a_lens_that_is_none_opens_nothing(work: Workspace, lenses: dict[str, str], name: str, why: str):
+def test_a_lens_that_is_none_opens_nothing(
+    work: Workspace, lenses: dict[str, str], name: str, why: str
+):
     named = {lens: LensSettings.model_validate(where) for lens, where in lenses.items()}
     changed = work.settings.model_copy(update={"lenses": named})
     with pytest.raises(Exception, match=why):
@@ -254,13 +381,17 @@ def test_to_exclude_what_the_index_does_not_hold_excludes_nothing(work: Workspac
 
 def _narrow_until(event: str, settings: Settings) -> None:
     """Open a lens, and die when its file is ready: as it gets its name, or as what it is narrowed from goes."""
-    sys.addaudithook(lambda name, what: os._exit(9) if name == event and "lens" in str(what) else None)
+    sys.addaudithook(
+        lambda name, what: os._exit(9) if name == event and "lens" in str(what) else None
+    )
     open_index(settings, lens="narrow").close()
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("event", ["os.rename", "shutil.rmtree"])
-def test_a_narrowing_that_was_killed_leaves_nothing_after_the_next_sweep(work: Workspace, event: str):
+def test_a_narrowing_that_was_killed_leaves_nothing_after_the_next_sweep(
+    work: Workspace, event: str
+):
     named = {"narrow": LensSettings(where=f"source:desk sensitivity:public -l:{event}")}
     settings = work.settings.model_copy(update={"lenses": named})
     before = set(settings.root.rglob("*"))
@@ -278,7 +409,9 @@ def _open_at_once(settings: Settings) -> None:
 
 
 @pytest.mark.exhaustive
-def test_lenses_that_are_opened_at_once_for_the_first_time_do_not_wait_for_each_other(work: Workspace):
+def test_lenses_that_are_opened_at_once_for_the_first_time_do_not_wait_for_each_other(
+    work: Workspace,
+):
     named = {f"one of many {n}": LensSettings(where="l:public") for n in range(16)}
     process = forked(_open_at_once, work.settings.model_copy(update={"lenses": named}))
     process.start()
@@ -287,21 +420,36 @@ def test_lenses_that_are_opened_at_once_for_the_first_time_do_not_wait_for_each_
     assert process.exitcode == 0
 
 
-@pytest.mark.parametrize(("lens", "target"), [("notes", "notes:twin.md"), ("open", "notes:far/away/twin.md")])
-def test_a_link_that_several_notes_answer_leads_to_one_that_is_shown(work: Workspace, lens: str, target: str):
+@pytest.mark.parametrize(
+    ("lens", "target"), [("notes", "notes:twin.md"), ("open", "notes:far/away/twin.md")]
+)
+def test_a_link_that_several_notes_answer_leads_to_one_that_is_shown(
+    work: Workspace, lens: str, target: str
+):
     with closing(open_index(work.settings, lens=lens)) as index:
         links = index.connection.execute(
             "SELECT target, to_id FROM links WHERE from_id LIKE '%noteopen%'"
         ).fetchall()
-    assert dict(links) == {"noteshut": None if lens == "open" else "notes:noteshut.md", "twin": target}
+    assert dict(links) == {
+        "noteshut": None if lens == "open" else "notes:noteshut.md",
+        "twin": target,
+    }
 
 
 @pytest.mark.parametrize("place", ["public", "secret"])
-def test_a_mail_is_found_in_each_place_that_holds_a_copy_and_names_that_place(work: Workspace, place: str):
+def test_a_mail_is_found_in_each_place_that_holds_a_copy_and_names_that_place(
+    work: Workspace, place: str
+):
     with closing(open_index(work.settings)) as index:
-        queries = [f"crossmark source:{place}", f"crossmark l:{place}", f"source:{place} l:{place} s:crossmark"]  # fmt: skip
+        queries = [
+            f"crossmark source:{place}",
+            f"crossmark l:{place}",
+            f"source:{place} l:{place} s:crossmark",
+        ]
         hits = index.search(queries).hits.to_pylist()
-    found = {(h["query"], h["source"], h["list_id"]) for h in hits if h["doc_id"] == CROSS.message_id}
+    found = {
+        (h["query"], h["source"], h["list_id"]) for h in hits if h["doc_id"] == CROSS.message_id
+    }
     assert found == {(query, place, place) for query in range(3)}
 
 
@@ -321,7 +469,9 @@ def test_faults_and_state_under_a_lens_name_no_path_and_no_other_source(
         with pages(copy.settings, lens="public") as client:
             paths = ("/", "/?q=quorum", "/m/m9", "/api/search?q=quorum")
             answers += "".join(client.get(path).text for path in paths)
-    assert not [name for name in ("secret", str(tmp_path), ".duckdb", "sources changed") if name in answers]
+    assert not [
+        name for name in ("secret", str(tmp_path), ".duckdb", "sources changed") if name in answers
+    ]
     assert ("there is no answer now" in answers) is is_damaged
 
 

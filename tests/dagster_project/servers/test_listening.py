@@ -95,7 +95,9 @@ def test_a_body_that_does_not_end_is_not_waited_for(served: Served):
     assert answer.startswith(b"HTTP/1.1 408") and b'"outcome":"ERROR"' in answer
 
 
-def test_a_sender_that_goes_away_leaves_no_traceback(served: Served, caplog: pytest.LogCaptureFixture):
+def test_a_sender_that_goes_away_leaves_no_traceback(
+    served: Served, caplog: pytest.LogCaptureFixture
+):
     head = f"POST /api/context HTTP/1.1\r\nHOST{KNOWN}Content-Length: 100\r\n\r\n"
     with caplog.at_level(logging.WARNING):
         for _ in range(5):
@@ -107,10 +109,17 @@ def test_a_sender_that_goes_away_leaves_no_traceback(served: Served, caplog: pyt
 
 def test_no_private_page_is_stored(served: Served):
     for path in (
-        "/", "/api/sources", "/m/m0@example.org", "/raw/m0@example.org", "/nowhere", "/feed?q=compactor",
-    ):  # fmt: skip
+        "/",
+        "/api/sources",
+        "/m/m0@example.org",
+        "/raw/m0@example.org",
+        "/nowhere",
+        "/feed?q=compactor",
+    ):
         assert served.status(TOKEN, path=path)[1]["cache-control"] == "no-store", path
-    assert "no-store" not in served.status(TOKEN, path="/static/weft.css")[1].get("cache-control", "")
+    assert "no-store" not in served.status(TOKEN, path="/static/weft.css")[1].get(
+        "cache-control", ""
+    )
     assert served.status("wrong")[1]["cache-control"] == "no-store"
 
 
@@ -122,7 +131,9 @@ def test_guesses_of_the_token_are_braked_and_the_owner_is_not_locked_out(served:
     assert served.status(TOKEN, "127.0.0.2")[0] == 200, "of another address nobody is braked"
     until(lambda: served.status(TOKEN, "127.0.0.3")[0] == 200, "the brake ends by itself")
     assert {served.status("guess", "127.0.0.2")[0] for _ in range(30)} == {401}
-    assert served.status(TOKEN, "127.0.0.2")[0] == 200, "who is known is let in, whoever guesses beside"
+    assert served.status(TOKEN, "127.0.0.2")[0] == 200, (
+        "who is known is let in, whoever guesses beside"
+    )
 
 
 def test_all_addresses_of_a_network_of_ipv6_are_one_guesser():
@@ -140,7 +151,10 @@ def test_a_port_in_use_ends_every_server(served: Served, built_once: Workspace):
     for command, option in (("serve", "--port"), ("mcp", "--http"), ("ui", "--port")):
         arguments = [command, "--config", str(built_once.config), option, str(served.port)]
         result = CliRunner().invoke(main, arguments)
-        assert result.exit_code == 2 and f"127.0.0.1:{served.port}: Address already in use" in result.output
+        assert (
+            result.exit_code == 2
+            and f"127.0.0.1:{served.port}: Address already in use" in result.output
+        )
 
 
 _UNREAD = """

@@ -29,12 +29,19 @@ from tests.timing import HUNG
 from transforms.settings.search import LensSettings
 
 ENDLESS = "SELECT sum(hash(a.range, b.range) % 7) FROM range(10_000_000) a, range(10_000_000) b"
-SOURCES = ({"name": "dev", "kind": "mbox", "path": "mail/*.mbox", "list_id": "dev"},
-    {"name": "notes", "kind": "vault", "path": "notes"})  # fmt: skip
+SOURCES = (
+    {"name": "dev", "kind": "mbox", "path": "mail/*.mbox", "list_id": "dev"},
+    {"name": "notes", "kind": "vault", "path": "notes"},
+)
 SECRETS = (
-    "AKIAIOSFODNN7EXAMPLE", "ghp_" + "a1B2" * 9, "eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.c2lnbmF0dXJl",
-    "MIIEpAIBAAKCAQEAabcdefghijklmnopqrstuvwxyz012345", "hunter2hunter2", "ann.other@example.org", "+49 30 5551234",
-)  # fmt: skip
+    "AKIAIOSFODNN7EXAMPLE",
+    "ghp_" + "a1B2" * 9,
+    "eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.c2lnbmF0dXJl",
+    "MIIEpAIBAAKCAQEAabcdefghijklmnopqrstuvwxyz012345",
+    "hunter2hunter2",
+    "ann.other@example.org",
+    "+49 30 5551234",
+)
 TEXT = f"""The compactor of the office uploads with these:
 
 key {SECRETS[0]} and token {SECRETS[1]}
@@ -57,20 +64,35 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     work.put("notes/engine.md", f"---\ntags: [engine, {SECRETS[0]}]\n---\n# Engine\n\nIt runs.\n")
     work.configure(*SOURCES)
     work.put("mail/.keep", "")
-    work.write("dev.mbox", [Mail(1, TEXT, "Compactor keys"), Mail(2, FORGED, "Re: Compactor keys", reply_to=1)])  # fmt: skip
+    work.write(
+        "dev.mbox",
+        [Mail(1, TEXT, "Compactor keys"), Mail(2, FORGED, "Re: Compactor keys", reply_to=1)],
+    )
     work.build()
     return work
 
 
 CALLS: tuple[Call, ...] = (
-    ("search", {"query": "compactor keys token"}), ("search", {"query": "ann.other@example.org"}),
-    ("get", {"id": "m1@example.org"}), ("get", {"id": "notes:compactor.md", "byte_start": 60}),
+    ("search", {"query": "compactor keys token"}),
+    ("search", {"query": "ann.other@example.org"}),
+    ("get", {"id": "m1@example.org"}),
+    ("get", {"id": "notes:compactor.md", "byte_start": 60}),
     ("context", {"text": "The compactor of the office uploads with these keys"}),
-    ("similar", {"id": "m2@example.org"}), ("thread", {"id": "m2@example.org"}),
-    ("search", {"query": "compactor works again", "options": {"expand": ["parent", "section", "neighbours"]}}),
-    ("sql", {"statement": "SELECT message_id, body AS id, from_addr FROM messages ORDER BY message_id"}),
+    ("similar", {"id": "m2@example.org"}),
+    ("thread", {"id": "m2@example.org"}),
+    (
+        "search",
+        {
+            "query": "compactor works again",
+            "options": {"expand": ["parent", "section", "neighbours"]},
+        },
+    ),
+    (
+        "sql",
+        {"statement": "SELECT message_id, body AS id, from_addr FROM messages ORDER BY message_id"},
+    ),
     ("list_sources", {}),
-)  # fmt: skip
+)
 
 
 def test_no_tool_shows_a_secret_in_clear_and_each_answer_leaves_a_receipt(office: Workspace):
@@ -84,11 +106,17 @@ def test_no_tool_shows_a_secret_in_clear_and_each_answer_leaves_a_receipt(office
     assert [receipt["tool"] for receipt in kept] == [name for name, _ in CALLS]
     assert all(receipt["passages"] for receipt in kept[:-1])
     for receipt in (kept[0], kept[4]):  # a search and a context
-        assert all(re.search(r" bytes \d+-\d+$", passage["place"]) for passage in receipt["passages"])
+        assert all(
+            re.search(r" bytes \d+-\d+$", passage["place"]) for passage in receipt["passages"]
+        )
     kinds = {"cloud_key", "access_token", "jwt", "private_key", "url_password", "phone"}
     assert kept[2]["masked"].keys() >= kinds
     log = Receipts(office.settings.root).path.read_text()
-    assert "uploads" not in log and "with these keys" not in log and not [s for s in SECRETS if s in log]
+    assert (
+        "uploads" not in log
+        and "with these keys" not in log
+        and not [s for s in SECRETS if s in log]
+    )
 
 
 def test_a_skill_names_the_tools_and_what_no_results_mean(tmp_path: Path):
@@ -104,8 +132,14 @@ def test_a_skill_names_the_tools_and_what_no_results_mean(tmp_path: Path):
 
 
 @pytest.mark.parametrize("lens", [None, "all"])
-def test_a_command_a_tool_and_a_page_give_the_same_block(office: Workspace, tmp_path: Path, lens: str | None):
-    work, text, named = office.copied(tmp_path / "w"), CALLS[4][1]["text"], ("--lens", lens) if lens else ()
+def test_a_command_a_tool_and_a_page_give_the_same_block(
+    office: Workspace, tmp_path: Path, lens: str | None
+):
+    work, text, named = (
+        office.copied(tmp_path / "w"),
+        CALLS[4][1]["text"],
+        ("--lens", lens) if lens else (),
+    )
     of_lens = {"lenses.all": {"where": "source:dev OR source:notes", "emails": ["*@EXAMPLE.org"]}}
     work.configure(*SOURCES, context={"budget_tokens": 300}, **(of_lens if lens else {}))
     said = json.loads(work.weft("context", "--stdin", "--json", *named, input=text).stdout)
@@ -119,70 +153,134 @@ def test_a_command_a_tool_and_a_page_give_the_same_block(office: Workspace, tmp_
 
 
 @pytest.mark.parametrize("before", ["", "From ann@example.org Mon Jan  5 10:00:00 2026\n"])
-def test_a_mail_that_somebody_hands_over_does_not_find_itself(office: Workspace, tmp_path: Path, before: str):
+def test_a_mail_that_somebody_hands_over_does_not_find_itself(
+    office: Workspace, tmp_path: Path, before: str
+):
     mail = before + Mail(1, TEXT, "Compactor keys").text()
     head, body = mail.split("\n\n", 1)
     coded = f"{head}\nContent-Transfer-Encoding: base64\n\n{b64encode(body.encode()).decode()}\n"
     (tmp_path / "one.eml").write_text(coded)
     file = json.loads(office.weft("context", "--json", str(tmp_path / "one.eml")).stdout)
     piped = json.loads(office.weft("context", "--stdin", "--json", input=mail).stdout)
-    (tool,), (pasted,) = (called(office.settings, ("context", {"text": text})) for text in (mail, body))
-    assert file["block"] == piped["block"] == tool.structured_content["block"] and "notes:" in file["block"]
-    assert "m1@example.org" not in file["block"] and "m1@example.org" in pasted.structured_content["block"]
+    (tool,), (pasted,) = (
+        called(office.settings, ("context", {"text": text})) for text in (mail, body)
+    )
+    assert (
+        file["block"] == piped["block"] == tool.structured_content["block"]
+        and "notes:" in file["block"]
+    )
+    assert (
+        "m1@example.org" not in file["block"]
+        and "m1@example.org" in pasted.structured_content["block"]
+    )
 
 
-def test_answers_to_programs_leave_receipts_and_under_a_lens_pages_do(office: Workspace, tmp_path: Path):
+def test_answers_to_programs_leave_receipts_and_under_a_lens_pages_do(
+    office: Workspace, tmp_path: Path
+):
     work = office.copied(tmp_path / "work")
-    work.configure(*SOURCES, safety={"outputs": "mask"}, lenses={"all": "source:dev OR source:notes"})
+    work.configure(
+        *SOURCES, safety={"outputs": "mask"}, lenses={"all": "source:dev OR source:notes"}
+    )
     before = len(list(Receipts(work.settings.root).read()))
     with pages(work.settings) as client:
-        for path in (*(path for path in PAGES if path.startswith("/api/")), "/api/sources", "/?q=compactor"):
+        for path in (
+            *(path for path in PAGES if path.startswith("/api/")),
+            "/api/sources",
+            "/?q=compactor",
+        ):
             assert client.get(path).is_success, path
     kept = list(Receipts(work.settings.root).read())[before:]
     assert [r["tool"] for r in kept] == [
-        "/api/search", "/api/get", "/api/get", "/api/context", "/api/thread", "/api/sources",
-    ]  # fmt: skip
+        "/api/search",
+        "/api/get",
+        "/api/get",
+        "/api/context",
+        "/api/thread",
+        "/api/sources",
+    ]
     assert all(r["passages"] and r["masked"] for r in kept[:-1])
-    paths = ["/", "/?q=compactor", "/feed?q=compactor", "/m/m1@example.org", "/raw/m1@example.org",
-        "/d/notes:compactor.md", "/corpus", "/open/m1@example.org"]  # fmt: skip
+    paths = [
+        "/",
+        "/?q=compactor",
+        "/feed?q=compactor",
+        "/m/m1@example.org",
+        "/raw/m1@example.org",
+        "/d/notes:compactor.md",
+        "/corpus",
+        "/open/m1@example.org",
+    ]
     with pages(work.settings, lens="all") as client:
         for path in paths:
             assert client.get(path, follow_redirects=False).status_code in (200, 302), path
         assert client.get("/m/nobody").status_code == 404
     left = list(Receipts(work.settings.root).read())[before + len(kept) :]
     assert [r["tool"] for r in left] == [
-        "page /", "page /", "page /feed", "page /m", "page /raw", "page /d", "page /corpus", "page /open",
-    ]  # fmt: skip
-    assert [bool(r["passages"]) for r in left] == [True] * 7 + [False] and {r["lens"] for r in left} == {"all"}  # fmt: skip
+        "page /",
+        "page /",
+        "page /feed",
+        "page /m",
+        "page /raw",
+        "page /d",
+        "page /corpus",
+        "page /open",
+    ]
+    assert [bool(r["passages"]) for r in left] == [True] * 7 + [False] and {
+        r["lens"] for r in left
+    } == {"all"}
     assert all(left[n]["masked"]["cloud_key"] for n in (3, 4, 5))
 
 
 def test_a_search_takes_the_options_of_the_command_line(office: Workspace):
     options = {"profile": "lexical", "weak": True, "per_document": 1}
     plain, asked, wrong = called(
-        office.settings, ("search", {"query": "zeppelin mooring"}),
+        office.settings,
+        ("search", {"query": "zeppelin mooring"}),
         ("search", {"query": "compactor zeppelin mooring", "options": options}),
         ("search", {"query": "compactor", "options": {"profile": "nosuch"}}),
-    )  # fmt: skip
+    )
     assert plain.structured_content["hits"] == []
     assert asked.structured_content["hits"]
     assert wrong.is_error and "no profile is called 'nosuch'" in wrong.content[0].text
 
 
 PAGES = (
-    "/", "/?q=compactor", "/?q=RSA+PRIVATE+KEY", "/?q=hunter2hunter3", "/why?q=compactor&id=m1@example.org",
-    "/m/m1@example.org", "/raw/m1@example.org", "/t/{thread}", "/t/{thread}?view=tree",
-    "/d/notes:compactor.md", "/corpus", "/feed?q=compactor", "/api/search?q=compactor+token",
-    "/api/get?id=m1@example.org", "/api/get?id=notes:compactor.md+bytes+70-200",
-    "/api/context?text=The+compactor+of+the+office+uploads+with+these+keys", "/api/thread?id=m1@example.org",
-)  # fmt: skip
+    "/",
+    "/?q=compactor",
+    "/?q=RSA+PRIVATE+KEY",
+    "/?q=hunter2hunter3",
+    "/why?q=compactor&id=m1@example.org",
+    "/m/m1@example.org",
+    "/raw/m1@example.org",
+    "/t/{thread}",
+    "/t/{thread}?view=tree",
+    "/d/notes:compactor.md",
+    "/corpus",
+    "/feed?q=compactor",
+    "/api/search?q=compactor+token",
+    "/api/get?id=m1@example.org",
+    "/api/get?id=notes:compactor.md+bytes+70-200",
+    "/api/context?text=The+compactor+of+the+office+uploads+with+these+keys",
+    "/api/thread?id=m1@example.org",
+)
 COMMANDS = (
     ("search", "compactor keys token", "--more"),
-    ("search", "the end of the RSA PRIVATE KEY", "--json", "--expand", "section", "--expand", "neighbours"),
+    (
+        "search",
+        "the end of the RSA PRIVATE KEY",
+        "--json",
+        "--expand",
+        "section",
+        "--expand",
+        "neighbours",
+    ),
     ("search", "session and postgres", "--weak", "--json", "--expand", "parent"),
-    ("search", "hunter2hunter3"), ("similar", "m2@example.org", "--json"), ("get", "m1@example.org"),
-    ("get", "notes:compactor.md bytes 70-200", "--json"), ("search", "compactor", "--stages"),
-)  # fmt: skip
+    ("search", "hunter2hunter3"),
+    ("similar", "m2@example.org", "--json"),
+    ("get", "m1@example.org"),
+    ("get", "notes:compactor.md bytes 70-200", "--json"),
+    ("search", "compactor", "--stages"),
+)
 
 
 @pytest.mark.exhaustive
@@ -193,21 +291,29 @@ def test_nothing_shows_a_secret_in_clear_where_people_get_texts_masked(
     work = office.copied(tmp_path / "work").configure(*SOURCES, safety={"outputs": action})
     note = work.put("question.txt", "The compactor of the office uploads with these keys")
     said = {arguments: work.weft(*arguments) for arguments in (*COMMANDS, ("context", str(note)))}
-    assert {a: result.exit_code for a, result in said.items() if result.exit_code not in (0, 3)} == {}
+    assert {
+        a: result.exit_code for a, result in said.items() if result.exit_code not in (0, 3)
+    } == {}
     shown: dict[object, str] = {arguments: result.output for arguments, result in said.items()}
     with pages(work.settings) as client:
         thread = client.get("/api/thread?id=m1@example.org").json()["thread_id"]
         answers = {page: client.get(page.format(thread=thread)) for page in PAGES}
     assert {page: a.status_code for page, a in answers.items() if not a.is_success} == {}
     shown |= {page: answer.text for page, answer in answers.items()}
-    clear = [(where, secret) for where, text in shown.items() for secret in SECRETS
-        if secret in html.unescape(text)]  # fmt: skip
+    clear = [
+        (where, secret)
+        for where, text in shown.items()
+        for secret in SECRETS
+        if secret in html.unescape(text)
+    ]
     assert not clear
     marks = "[cloud_key]" if action == "mask" else "[held back: "
     assert all(marks in shown[where] for where in (COMMANDS[5], "/api/get?id=m1@example.org"))
 
 
-def test_a_block_is_masked_as_for_assistants_unless_the_owner_wants_it(office: Workspace, tmp_path: Path):
+def test_a_block_is_masked_as_for_assistants_unless_the_owner_wants_it(
+    office: Workspace, tmp_path: Path
+):
     note, manifest = tmp_path / "question.txt", tmp_path / "manifest.json"
     note.write_text("The compactor of the office uploads with these keys")
     masked = office.weft("context", str(note), "--manifest", str(manifest)).stdout
@@ -222,16 +328,25 @@ def test_a_block_is_masked_as_for_assistants_unless_the_owner_wants_it(office: W
 @pytest.mark.parametrize("method", ["get", "post"])
 def test_a_block_of_the_pages_is_masked_likewise(office: Workspace, method: str):
     asked = {"text": "The compactor of the office uploads with these keys"}
-    keyed = office.settings.model_copy(update={"lenses": {"notes": LensSettings(where="source:notes")}})
+    keyed = office.settings.model_copy(
+        update={"lenses": {"notes": LensSettings(where="source:notes")}}
+    )
     with pages(keyed, lens="notes") as under_lens, pages(office.settings) as client:
 
         def block(of: TestClient, **unmasked: str) -> dict[str, Any]:
             given = asked | unmasked
-            answer = (of.get("/api/context", params=given) if method == "get"
-                else of.post("/api/context", json=given))  # fmt: skip
+            answer = (
+                of.get("/api/context", params=given)
+                if method == "get"
+                else of.post("/api/context", json=given)
+            )
             return dict(answer.json())
 
-        masked, clear, refused = block(client), block(client, unmasked="1"), block(under_lens, unmasked="1")
+        masked, clear, refused = (
+            block(client),
+            block(client, unmasked="1"),
+            block(under_lens, unmasked="1"),
+        )
         hits = client.get("/api/search", params={"q": "compactor keys"}).text
     assert "[cloud_key]" in masked["block"]
     assert [s for s in SECRETS if s in masked["block"]] == []
@@ -254,13 +369,18 @@ def test_what_is_masked_leaves_places_as_they_are(office: Workspace):
 
 def test_the_thread_and_the_sources_are_listed(office: Workspace):
     thread, cut, rest, sources, document = called(
-        office.settings, ("thread", {"id": "m1@example.org"}), ("thread", {"id": "m1@example.org", "limit": 1}),
-        ("thread", {"id": "m1@example.org", "start": 1}), ("list_sources", {}),
+        office.settings,
+        ("thread", {"id": "m1@example.org"}),
+        ("thread", {"id": "m1@example.org", "limit": 1}),
+        ("thread", {"id": "m1@example.org", "start": 1}),
+        ("list_sources", {}),
         ("thread", {"id": "notes:compactor.md"}),
-    )  # fmt: skip
+    )
     mails = thread.structured_content["mails"]
-    assert [(m["message_id"], m["parent_id"], m["depth"]) for m in mails] == [("m1@example.org", None, 0),
-        ("m2@example.org", "m1@example.org", 1)]  # fmt: skip
+    assert [(m["message_id"], m["parent_id"], m["depth"]) for m in mails] == [
+        ("m1@example.org", None, 0),
+        ("m2@example.org", "m1@example.org", 1),
+    ]
     assert cut.structured_content["is_cut"] and not thread.structured_content["is_cut"]
     assert cut.structured_content["next"] == 1
     assert rest.structured_content["mails"] == mails[1:] and rest.structured_content["next"] is None
@@ -273,13 +393,23 @@ def test_the_thread_and_the_sources_are_listed(office: Workspace):
 @pytest.mark.parametrize(
     ("name", "arguments", "why"),
     [
-        ("search", {"query": "compactor", "sources": ["dev"]},
-            "search has no argument sources; it takes query, limit"),
-        ("search", {"query": "compactor", "kind": "mails"},
-            "'message', 'attachment', 'document' or 'conversation'"),
+        (
+            "search",
+            {"query": "compactor", "sources": ["dev"]},
+            "search has no argument sources; it takes query, limit",
+        ),
+        (
+            "search",
+            {"query": "compactor", "kind": "mails"},
+            "'message', 'attachment', 'document' or 'conversation'",
+        ),
         ("search", {"query": "compactor", "limit": 0}, "greater than or equal to 1"),
         *(
-            (name, {**arguments, limit: 100_001}, f"{limit} is 100001, and this server gives {most} at most")
+            (
+                name,
+                {**arguments, limit: 100_001},
+                f"{limit} is 100001, and this server gives {most} at most",
+            )
             for name, arguments, limit, most in (
                 ("search", {"query": "compactor"}, "limit", 50),
                 ("similar", {"id": "m1@example.org"}, "limit", 50),
@@ -289,15 +419,27 @@ def test_the_thread_and_the_sources_are_listed(office: Workspace):
                 ("context", {"text": "compactor"}, "budget_tokens", 25_000),
             )
         ),
-        ("search", {"query": "compactor", "list_id": "nowhere"}, "no mailing list is called 'nowhere'"),
+        (
+            "search",
+            {"query": "compactor", "list_id": "nowhere"},
+            "no mailing list is called 'nowhere'",
+        ),
         ("search", {"query": "x" * 20_001}, "at most 20000 characters"),
         ("get", {"id": ""}, "at least 1 character"),
         ("get", {"id": "qqqq"}, "; `search` finds ids by words"),
         ("context", {"text": "compactor", "where": "just words"}, "conditions alone"),
-        ("context", {"text": "compactor", "where": "foo:bar"}, "character 1 of the query: no field is called foo:"),
-        ("search", {"query": "tag:machine"}, "the index holds engine, or have the query taken as plain text\n"),
+        (
+            "context",
+            {"text": "compactor", "where": "foo:bar"},
+            "character 1 of the query: no field is called foo:",
+        ),
+        (
+            "search",
+            {"query": "tag:machine"},
+            "the index holds engine, or have the query taken as plain text\n",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_call_that_cannot_be_answered_says_why(
     office: Workspace, name: str, arguments: dict[str, Any], why: str
 ):
@@ -305,20 +447,32 @@ def test_a_call_that_cannot_be_answered_says_why(
     assert answer.is_error and why in json.loads(answer.content[0].text)["error"]
 
 
-def test_sql_is_read_only_bounded_and_there_for_those_alone_who_ask_for_it(office: Workspace, tmp_path: Path):
+def test_sql_is_read_only_bounded_and_there_for_those_alone_who_ask_for_it(
+    office: Workspace, tmp_path: Path
+):
     outside = tmp_path / "secret.csv"
     outside.write_text("word\nabracadabra\n")
     few = office.copied(tmp_path / "work")
     cut, written, read, attached = called(
         few.settings,
-        ("sql", {"statement": "SELECT range AS n, 0.5 AS half, NULL AS nothing, [n] AS l FROM range(90)"}),
+        (
+            "sql",
+            {
+                "statement": "SELECT range AS n, 0.5 AS half, NULL AS nothing, [n] AS l FROM range(90)"
+            },
+        ),
         ("sql", {"statement": "DELETE FROM messages"}),
         ("sql", {"statement": f"FROM read_csv('{outside}')"}),
         ("sql", {"statement": f"ATTACH '{tmp_path / 'new.duckdb'}'"}),
-    )  # fmt: skip
-    assert cut.structured_content == {"columns": ["n", "half", "nothing", "l"],
-        "rows": [[n, "0.5", None, f"[{n}]"] for n in range(50)], "is_cut": True}  # fmt: skip
-    assert written.is_error and read.is_error and attached.is_error and "abracadabra" not in str(read)
+    )
+    assert cut.structured_content == {
+        "columns": ["n", "half", "nothing", "l"],
+        "rows": [[n, "0.5", None, f"[{n}]"] for n in range(50)],
+        "is_cut": True,
+    }
+    assert (
+        written.is_error and read.is_error and attached.is_error and "abracadabra" not in str(read)
+    )
     hasty = few.configure(*SOURCES, mcp={"max_seconds": 0.2})
     (endless,) = called(hasty.settings, ("sql", {"statement": ENDLESS}))
     assert endless.is_error and "no answer in 0.2 s" in endless.content[0].text
@@ -332,18 +486,25 @@ def test_sql_is_read_only_bounded_and_there_for_those_alone_who_ask_for_it(offic
 
 def test_no_cell_is_read_before_it_is_measured(office: Workspace):
     file = (office.index / "CURRENT").resolve()
-    rows = bounded_rows(file, "SELECT 1 AS a, repeat('x', 9_000) AS a, [repeat('y', 9_000)] AS l -- end", 5, 99)  # fmt: skip
+    rows = bounded_rows(
+        file, "SELECT 1 AS a, repeat('x', 9_000) AS a, [repeat('y', 9_000)] AS l -- end", 5, 99
+    )
     assert rows.column_names == ["a", "a", "l"]
     assert [len(str(column.to_pylist()[0])) for column in rows.columns] == [1, 100, 100]
     rows = bounded_rows(file, "SELECT i FROM range(9_000) t(i) ORDER BY i DESC;", 3, 99)
     assert rows.column("i").to_pylist() == [8_999, 8_998, 8_997]
     long, several, described = called(
-        office.settings, ("sql", {"statement": "SELECT 1 AS n, repeat('x', 200_000) AS t"}),
+        office.settings,
+        ("sql", {"statement": "SELECT 1 AS n, repeat('x', 200_000) AS t"}),
         ("sql", {"statement": "SELECT repeat('x', 60_000) AS t FROM range(3)"}),
         ("sql", {"statement": "DESCRIBE messages"}),
-    )  # fmt: skip
+    )
     assert long.structured_content == {"columns": ["n", "t"], "rows": [], "is_cut": True}
-    assert several.structured_content == {"columns": ["t"], "rows": [["x" * 60_000]], "is_cut": True}
+    assert several.structured_content == {
+        "columns": ["t"],
+        "rows": [["x" * 60_000]],
+        "is_cut": True,
+    }
     assert ["message_id", "VARCHAR"] in [row[:2] for row in described.structured_content["rows"]]
 
 
@@ -362,14 +523,21 @@ def test_a_fault_of_sql_shows_neither_a_path_nor_a_row(office: Workspace, statem
     (fault,) = called(office.settings, ("sql", {"statement": statement}))
     text = fault.content[0].text
     assert fault.is_error and why in text
-    assert not [hidden for hidden in (*SECRETS, "compactor", "Pay now", str(office.folder)) if hidden in text]
+    assert not [
+        hidden
+        for hidden in (*SECRETS, "compactor", "Pay now", str(office.folder))
+        if hidden in text
+    ]
 
 
 def test_a_value_that_is_made_takes_no_more_memory_than_its_process_may(office: Workspace):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     made = ["repeat('x', 2_000_000_000)", "list_sum(range(1_000_000_000))"]
-    *giants, small = called(office.settings, *(("sql", {"statement": f"SELECT length({value}::VARCHAR)"}) for value in made),
-        ("sql", {"statement": "SELECT DISTINCT database_name FROM duckdb_tables()"}))  # fmt: skip
+    *giants, small = called(
+        office.settings,
+        *(("sql", {"statement": f"SELECT length({value}::VARCHAR)"}) for value in made),
+        ("sql", {"statement": "SELECT DISTINCT database_name FROM duckdb_tables()"}),
+    )
     for giant in giants:
         assert giant.is_error and "MemoryLimitError" in giant.content[0].text
     assert small.structured_content["rows"] == [["weft"]], "the file has one name in every version"
@@ -394,7 +562,9 @@ def test_what_a_client_gives_up_frees_the_index(office: Workspace, tmp_path: Pat
 def test_documents_and_threads_are_resources(office: Workspace):
     async def run() -> list[str]:
         async with Client(mcp_server(office.settings)) as client:
-            return [t.uri_template for t in (await client.list_resource_templates()).resource_templates]
+            return [
+                t.uri_template for t in (await client.list_resource_templates()).resource_templates
+            ]
 
     before = len(list(Receipts(office.settings.root).read()))
     (found,) = called(office.settings, ("search", {"query": "compactor", "kind": "message"}))
@@ -445,8 +615,12 @@ def test_nothing_is_answered_where_no_receipt_can_be_written(
     office: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     work = office.copied(tmp_path / "work")
-    with monkeypatch.context() as patch:  # it is not enough that the receipt waits in memory to be written
-        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, "disk error")))
+    with (
+        monkeypatch.context() as patch
+    ):  # it is not enough that the receipt waits in memory to be written
+        patch.setattr(
+            os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.EIO, "disk error"))
+        )
         (late,) = called(work.settings, CALLS[0])
     folder = Receipts(work.settings.root).path.parent
     shutil.rmtree(folder, ignore_errors=True)

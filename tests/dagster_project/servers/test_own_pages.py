@@ -23,7 +23,9 @@ FRIEND = "https://friend.example"
 ASKED = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
 CLIENT = {"name": "test", "version": "1"}
 ACCEPT = {"Accept": "application/json, text/event-stream"}
-INITIALIZE = ASKED | {"params": {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": CLIENT}}
+INITIALIZE = ASKED | {
+    "params": {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": CLIENT}
+}
 
 
 @contextmanager
@@ -62,19 +64,28 @@ def assistants(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.mark.parametrize(
     ("host", "origin", "expected"),
     [
-        ("127.0.0.1:PORT", None, 200), ("localhost:PORT", "http://localhost:PORT", 200),
-        ("rebound.example:PORT", None, 421), ("rebound.example:PORT", "http://rebound.example:PORT", 421),
-        ("127.0.0.1:1", None, 421), ("127.0.0.1:PORT", "https://elsewhere.example", 403),
-        ("127.0.0.1:PORT", "http://localhost:1", 403), ("127.0.0.1:PORT", "null", 403),
+        ("127.0.0.1:PORT", None, 200),
+        ("localhost:PORT", "http://localhost:PORT", 200),
+        ("rebound.example:PORT", None, 421),
+        ("rebound.example:PORT", "http://rebound.example:PORT", 421),
+        ("127.0.0.1:1", None, 421),
+        ("127.0.0.1:PORT", "https://elsewhere.example", 403),
+        ("127.0.0.1:PORT", "http://localhost:1", 403),
+        ("127.0.0.1:PORT", "null", 403),
     ],
-)  # fmt: skip
+)
 def test_assistants_are_answered_and_pages_are_not(
     assistants: int, host: str, origin: str | None, expected: int
 ):
     headers = (
-        ACCEPT | {"Host": host, "Content-Type": "application/json"} | ({"Origin": origin} if origin else {})
+        ACCEPT
+        | {"Host": host, "Content-Type": "application/json"}
+        | ({"Origin": origin} if origin else {})
     )
-    assert status(assistants, "POST", "/mcp", [*headers.items()], json.dumps(INITIALIZE)) == (expected, "")
+    assert status(assistants, "POST", "/mcp", [*headers.items()], json.dumps(INITIALIZE)) == (
+        expected,
+        "",
+    )
 
 
 @pytest.mark.parametrize("transport", ["http", pytest.param("pipes", marks=pytest.mark.exhaustive)])
@@ -96,13 +107,20 @@ def test_clients_of_each_revision_of_the_protocol_are_answered(
 
 def test_a_request_without_a_session_is_answered_by_itself(built_once: Workspace):
     meta = {"protocolVersion": "2026-07-28", "clientCapabilities": {}}
-    values = {"name": "list_sources", "arguments": {},
-        "_meta": {f"io.modelcontextprotocol/{name}": value for name, value in meta.items()}}  # fmt: skip
-    with TestClient(mcp_app(mcp_server(built_once.settings), 8000, None), "http://127.0.0.1:8000") as client:
+    values = {
+        "name": "list_sources",
+        "arguments": {},
+        "_meta": {f"io.modelcontextprotocol/{name}": value for name, value in meta.items()},
+    }
+    with TestClient(
+        mcp_app(mcp_server(built_once.settings), 8000, None), "http://127.0.0.1:8000"
+    ) as client:
         for method, name in (("server/discover", None), ("tools/call", "list_sources")):
             headers = ACCEPT | {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method}
             headers |= {"Mcp-Name": name} if name else {}
-            answer = client.post("/mcp", json=ASKED | {"method": method, "params": values}, headers=headers)
+            answer = client.post(
+                "/mcp", json=ASKED | {"method": method, "params": values}, headers=headers
+            )
             assert answer.status_code == 200 and "Mcp-Session-Id" not in answer.headers, answer.text
     assert '"dev"' in answer.text
 
@@ -117,7 +135,10 @@ def test_pages_of_other_origins_need_a_token(workspace: Workspace):
 def test_pages_of_the_settings_may_ask_assistants_by_the_token_and_no_others(built_once: Workspace):
     app = mcp_app(mcp_server(built_once.settings), 8000, "a-token-nobody-guesses", [FRIEND])
     headers = ACCEPT | {"Authorization": "Bearer a-token-nobody-guesses"}
-    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    asks = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization",
+    }
     with TestClient(app, "http://127.0.0.1:8000", headers=headers) as client:
         assert client.post("/mcp", json=INITIALIZE).status_code == 200
         for wrong in ("Bearer another", ""):
@@ -127,4 +148,6 @@ def test_pages_of_the_settings_may_ask_assistants_by_the_token_and_no_others(bui
             answer = client.post("/mcp", json=INITIALIZE, headers={"Origin": origin})
             assert answer.status_code == expected
             allowed = client.options("/mcp", headers={"Origin": origin, **asks})
-            assert (allowed.headers.get("Access-Control-Allow-Origin") == FRIEND) == (expected == 200)
+            assert (allowed.headers.get("Access-Control-Allow-Origin") == FRIEND) == (
+                expected == 200
+            )

@@ -26,7 +26,13 @@ WHATSAPP = (
 )
 FILE = {"id": "F1", "name": "plan.pdf", "mimetype": "application/pdf"}
 SLACK = json.dumps([{"ts": "1736937000.1", "user": "U1", "text": "see", "files": [FILE]}]).encode()
-SENT = {"id": 1, "type": "message", "date_unixtime": "1736937000", "from": "Ada", "file": "files/weir.docx"}
+SENT = {
+    "id": 1,
+    "type": "message",
+    "date_unixtime": "1736937000",
+    "from": "Ada",
+    "file": "files/weir.docx",
+}
 TELEGRAM = json.dumps({"type": "personal_chat", "messages": [SENT]}).encode()
 SHARED = {"fileName": "plan.pdf", "url": "g_Files/plan-1.pdf"}
 POST = {
@@ -36,8 +42,11 @@ POST = {
 }
 DISCORD = json.dumps({"channel": {"name": "general"}, "messages": [POST]}).encode()
 TRIP = {
-    "trip/_chat.txt": WHATSAPP, "trip/Plan.pdf": PLAN, "trip/IMG-1.jpg": b"\xff\xd8\xff", "outside.pdf": PLAN,
-}  # fmt: skip
+    "trip/_chat.txt": WHATSAPP,
+    "trip/Plan.pdf": PLAN,
+    "trip/IMG-1.jpg": b"\xff\xd8\xff",
+    "outside.pdf": PLAN,
+}
 READ, NO_FILE = "2 pages", "missing"
 
 
@@ -81,20 +90,35 @@ def files_of(folder: Path) -> dict[str, str]:
             {"Plan.pdf": READ, "IMG-1.jpg": NO_FILE, "gone.pdf": NO_FILE},
         ),
         (
-            {"s/users.json": b"[]", "s/general/2025-01-15.json": SLACK, "s/__uploads/F1/plan.pdf": PLAN},
+            {
+                "s/users.json": b"[]",
+                "s/general/2025-01-15.json": SLACK,
+                "s/__uploads/F1/plan.pdf": PLAN,
+            },
             {"plan.pdf": READ},
         ),
         (
-            {"s.zip": zipped({"s/users.json": b"[]", "s/a/2025-01-15.json": SLACK, "s/a/attachments/F1-plan.pdf": PLAN})},
+            {
+                "s.zip": zipped(
+                    {
+                        "s/users.json": b"[]",
+                        "s/a/2025-01-15.json": SLACK,
+                        "s/a/attachments/F1-plan.pdf": PLAN,
+                    }
+                )
+            },
             {"plan.pdf": READ},
         ),
         ({"s/users.json": b"[]", "s/general/2025-01-15.json": SLACK}, {"plan.pdf": NO_FILE}),
         ({"t/result.json": TELEGRAM, "t/files/weir.docx": WORD}, {"weir.docx": "0 pages"}),
         ({"d/g.json": DISCORD, "d/g_Files/plan-1.pdf": PLAN}, {"plan.pdf": READ}),
-        ({"d/g.json": DISCORD, "d/g_Files/plan-1.pdf": b"%PDF-1.7 broken"}, {"plan.pdf": "unreadable"}),
+        (
+            {"d/g.json": DISCORD, "d/g_Files/plan-1.pdf": b"%PDF-1.7 broken"},
+            {"plan.pdf": "unreadable"},
+        ),
     ],
     ids=["whatsapp", "zip", "slack", "slack zip", "slack alone", "telegram", "discord", "broken"],
-)  # fmt: skip
+)
 def test_a_file_is_read_where_the_export_holds_it(
     tmp_path: Path, members: Mapping[str, bytes], found: Mapping[str, str]
 ):
@@ -117,10 +141,15 @@ def test_a_file_that_comes_later_makes_its_window_anew_and_no_other(tmp_path: Pa
 def test_a_pdf_in_a_chat_is_found_with_its_page(tmp_path: Path):
     work = Workspace(tmp_path / "work")
     configure(work, CHAT)
-    for name, data in {**TRIP, "trip/_chat.txt": WHATSAPP + b"27.03.25, 18:09 - Ada: at last\n"}.items():
+    for name, data in {
+        **TRIP,
+        "trip/_chat.txt": WHATSAPP + b"27.03.25, 18:09 - Ada: at last\n",
+    }.items():
         write(work, f"chats/{name}", data)
     work.build()
-    hit = json.loads(work.weft("search", "sluice opens noon", "--json").output)["queries"][0]["hits"][0]
+    hit = json.loads(work.weft("search", "sluice opens noon", "--json").output)["queries"][0][
+        "hits"
+    ][0]
     assert (hit["source_kind"], hit["filename"], hit["page"]) == ("attachment", "Plan.pdf", 2)
     assert "attached file Plan.pdf" in work.weft("search", "sluice opens noon").output
     assert "sluice" in work.weft("get", hit["citation"]).output

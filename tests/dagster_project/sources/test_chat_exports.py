@@ -21,8 +21,10 @@ WHATSAPP = b"27.03.25, 18:02 - Ada: from WhatsApp\n"
 USERS = json.dumps([{"id": "U1", "real_name": "Ada Lovelace"}]).encode()
 DAY = json.dumps([{"ts": "1736937000.1", "user": "U1", "text": "from Slack"}]).encode()
 CHANNEL = {
-    "timestamp": "2025-01-15T10:30:00+00:00", "author": {"id": "1", "name": "ada"}, "content": "from Discord",
-}  # fmt: skip
+    "timestamp": "2025-01-15T10:30:00+00:00",
+    "author": {"id": "1", "name": "ada"},
+    "content": "from Discord",
+}
 DISCORD = json.dumps({"channel": {"name": "general"}, "messages": [CHANNEL]}).encode()
 CSV = b"timestamp,author,message\n2025-01-15 10:30,ada,from a table\n"
 CAPS = ConversationSettings(max_chat_bytes=20 << 20)
@@ -55,10 +57,14 @@ def chats(place: Path, format_: str = "auto") -> list[Chat]:
     source = ConversationSourceSettings.model_validate(
         {"name": "chat", "kind": "conversation", "path": str(place), "format": format_}
     )
-    found = [(str(p.relative_to(place.parent)), f, files) for p, f, files in exports_at(place, source)]
+    found = [
+        (str(p.relative_to(place.parent)), f, files) for p, f, files in exports_at(place, source)
+    ]
     names = chat_names([(name, f) for name, f, _ in found])
     reader = ExportReader(CAPS, MailSettings(), ThreadSettings())
-    exports = [Export(source, n, c, f, files, "") for c, (n, f, files) in zip(names, found, strict=True)]
+    exports = [
+        Export(source, n, c, f, files, "") for c, (n, f, files) in zip(names, found, strict=True)
+    ]
     return [chat for export in exports for chat in reader.chats(export)]
 
 
@@ -68,35 +74,61 @@ def faults(place: Path) -> dict[str, str]:
 
 
 SLACK = {
-    "users.json": USERS, "channels.json": b"[]", "general/2025-01-15.json": DAY, "random/2025-01-15.json": DAY,
-}  # fmt: skip
+    "users.json": USERS,
+    "channels.json": b"[]",
+    "general/2025-01-15.json": DAY,
+    "random/2025-01-15.json": DAY,
+}
 
 
 @pytest.mark.parametrize(
     ("members", "format_", "said"),
     [
         ({"_chat.txt": WHATSAPP, "IMG-1.jpg": b"x"}, "auto", {"x": "from WhatsApp"}),
-        ({"__MACOSX/._chat.txt": b"\x00\x05", "_chat.txt": WHATSAPP}, "auto", {"x": "from WhatsApp"}),
-        ({"WhatsApp Chat with Ada.txt": WHATSAPP, "a.txt": b"a note", "a.json": b"{}"}, "auto", {"x": "from WhatsApp"}),
+        (
+            {"__MACOSX/._chat.txt": b"\x00\x05", "_chat.txt": WHATSAPP},
+            "auto",
+            {"x": "from WhatsApp"},
+        ),
+        (
+            {"WhatsApp Chat with Ada.txt": WHATSAPP, "a.txt": b"a note", "a.json": b"{}"},
+            "auto",
+            {"x": "from WhatsApp"},
+        ),
         (SLACK, "auto", {"x/general": "from Slack", "x/random": "from Slack"}),
-        ({f"Acme export/{n}": d for n, d in SLACK.items()}, "slack", {"x/general": "from Slack", "x/random": "from Slack"}),
-        ({"general/2025-01-15.json": DAY, "channels.json": b"[]"}, "auto", {"x/general": "from Slack"}),
-        ({"one.json": DISCORD, "sub/two.json": DISCORD}, "auto", {"x/one": "from Discord", "x/sub/two": "from Discord"}),
+        (
+            {f"Acme export/{n}": d for n, d in SLACK.items()},
+            "slack",
+            {"x/general": "from Slack", "x/random": "from Slack"},
+        ),
+        (
+            {"general/2025-01-15.json": DAY, "channels.json": b"[]"},
+            "auto",
+            {"x/general": "from Slack"},
+        ),
+        (
+            {"one.json": DISCORD, "sub/two.json": DISCORD},
+            "auto",
+            {"x/one": "from Discord", "x/sub/two": "from Discord"},
+        ),
         ({"one.json": DISCORD, "rows.csv": CSV}, "table", {"x/rows": "from a table"}),
         ({"rows.csv": CSV}, "auto", {"x/rows": "from a table"}),
     ],
-)  # fmt: skip
+)
 def test_a_zip_is_what_its_members_say(
     tmp_path: Path, members: dict[str, bytes], format_: str, said: dict[str, str]
 ):
     written(tmp_path / "in", {"x.zip": zipped(members)})
-    assert {c.name.removeprefix("in/"): c.entries[0].text for c in chats(tmp_path / "in", format_)} == said
+    assert {
+        c.name.removeprefix("in/"): c.entries[0].text for c in chats(tmp_path / "in", format_)
+    } == said
 
 
 @pytest.mark.parametrize(
     ("data", "format_", "reason"),
     [
-        (b"PK no zip at all", "auto", "no_zip"), (zipped({"_chat.txt": WHATSAPP})[:-30], "auto", "no_zip"),
+        (b"PK no zip at all", "auto", "no_zip"),
+        (zipped({"_chat.txt": WHATSAPP})[:-30], "auto", "no_zip"),
         (damaged(zipped({"_chat.txt": WHATSAPP * 99})), "auto", "no_zip"),
         (zipped({"../../etc/evil.txt": WHATSAPP}), "auto", "path_traversal"),
         (zipped({"_chat.txt": WHATSAPP, "/etc/passwd": b"x"}), "auto", "path_traversal"),
@@ -104,11 +136,12 @@ def test_a_zip_is_what_its_members_say(
         (zipped({"c:\\evil.json": DISCORD}), "auto", "path_traversal"),
         (encrypted(zipped({"_chat.txt": WHATSAPP})), "auto", "encrypted"),
         (zipped({"_chat.txt": bytes(19 << 20)}), "auto", "too_large"),
-        (zipped({"picture.jpg": b"x"}), "auto", "no_chat"), (zipped({}), "auto", "no_chat"),
+        (zipped({"picture.jpg": b"x"}), "auto", "no_chat"),
+        (zipped({}), "auto", "no_chat"),
         (zipped({"one.json": DISCORD}), "slack", "no_chat"),
         (zipped({"inner.zip": zipped({"_chat.txt": WHATSAPP})}), "auto", "no_chat"),
     ],
-)  # fmt: skip
+)
 def test_a_zip_that_is_no_export_is_refused_with_the_reason(
     tmp_path: Path, data: bytes, format_: str, reason: str
 ):
@@ -127,7 +160,11 @@ def test_a_zip_reads_as_the_folder_it_was_made_of(tmp_path: Path):
 
 
 def test_no_two_exports_of_a_source_make_one_chat(tmp_path: Path):
-    files = {f"{n}{suffix}": WHATSAPP for n in ("x", "WhatsApp Chat with x") for suffix in (".txt", ".text")}
+    files = {
+        f"{n}{suffix}": WHATSAPP
+        for n in ("x", "WhatsApp Chat with x")
+        for suffix in (".txt", ".text")
+    }
     zips = {"x.zip": zipped({"_chat.txt": WHATSAPP}), "export.zip": zipped(SLACK)}
     written(tmp_path / "in", files | zips | {f"export/{n}": d for n, d in SLACK.items()})
     names = [c.name for c in chats(tmp_path / "in")]
@@ -137,17 +174,23 @@ def test_no_two_exports_of_a_source_make_one_chat(tmp_path: Path):
 @pytest.mark.parametrize(
     ("configured", "asked", "shown"),
     [
-        (None, None, "18:02"), (None, "Asia/Tokyo", "09:02"), ("America/New_York", None, "22:02"),
+        (None, None, "18:02"),
+        (None, "Asia/Tokyo", "09:02"),
+        ("America/New_York", None, "22:02"),
         ("America/New_York", "Asia/Tokyo", "09:02"),
     ],
-)  # fmt: skip
+)
 def test_times_are_in_the_zone_asked_for_else_in_that_of_the_source(
     tmp_path: Path, configured: str | None, asked: str | None, shown: str
 ):
     written(tmp_path / "chats", {"x.txt": WHATSAPP})
     source = {
-        "name": "chat", "kind": "conversation", "path": "chats", "timezone": configured, "pseudonyms": False,
-    }  # fmt: skip
+        "name": "chat",
+        "kind": "conversation",
+        "path": "chats",
+        "timezone": configured,
+        "pseudonyms": False,
+    }
     settings = Settings.model_validate({"sources": [source] if configured else []}).model_copy(
         update={"base": tmp_path}
     )
@@ -176,7 +219,8 @@ def test_one_broken_file_of_a_slack_export_costs_no_other(
 
 
 @pytest.mark.parametrize(
-    "name", ["x.rs", "Makefile", "notes.rst", "page.html", "package.json", "x.jsonl", "x.csv", "x.mbox"]
+    "name",
+    ["x.rs", "Makefile", "notes.rst", "page.html", "package.json", "x.jsonl", "x.csv", "x.mbox"],
 )
 def test_any_text_wants_context_as_it_stands(tmp_path: Path, name: str):
     text = "// Where is the lock?\nfn main() {}\n"
@@ -193,7 +237,9 @@ def test_a_file_that_is_neither_text_nor_export_is_refused(tmp_path: Path, name:
 
 
 @pytest.mark.parametrize(("first", "reason"), [(DISCORD, "duplicate"), (b"{", "no_chat")])
-def test_a_file_of_a_zip_that_is_not_read_leaves_the_others(tmp_path: Path, first: bytes, reason: str):
+def test_a_file_of_a_zip_that_is_not_read_leaves_the_others(
+    tmp_path: Path, first: bytes, reason: str
+):
     name = b"one.json" if reason == "duplicate" else b"two.json"
     data = zipped({"one.json": first, "two.json": DISCORD}).replace(b"two.json", name)
     written(tmp_path / "in", {"x.zip": data})
@@ -205,10 +251,15 @@ def test_a_file_of_a_zip_that_is_not_read_leaves_the_others(tmp_path: Path, firs
 @pytest.mark.parametrize(
     "change",
     [
-        {"author": "ada"}, {"mentions": [1, None, {"id": []}]}, {"mentions": "all"}, {"type": {}},
-        {"content": [1]}, {"timestamp": "0001-01-01T00:00:00+14:00"}, {"timestamp": 1e300},
+        {"author": "ada"},
+        {"mentions": [1, None, {"id": []}]},
+        {"mentions": "all"},
+        {"type": {}},
+        {"content": [1]},
+        {"timestamp": "0001-01-01T00:00:00+14:00"},
+        {"timestamp": 1e300},
     ],
-)  # fmt: skip
+)
 def test_a_message_in_another_form_costs_no_other(tmp_path: Path, change: dict[str, object]):
     data = json.dumps({"channel": ["x"], "messages": [CHANNEL, {**CHANNEL, **change}]}).encode()
     written(tmp_path / "in", {"one.json": data})
@@ -218,7 +269,9 @@ def test_a_message_in_another_form_costs_no_other(tmp_path: Path, change: dict[s
 
 
 def test_a_name_that_is_only_a_prefix_and_a_dot_stops_nothing():
-    assert chat_names([("in/WhatsApp Chat with ..zip", "zip"), ("in/a.txt", "whatsapp")])[1] == "in/a"
+    assert (
+        chat_names([("in/WhatsApp Chat with ..zip", "zip"), ("in/a.txt", "whatsapp")])[1] == "in/a"
+    )
 
 
 @pytest.mark.exhaustive

@@ -41,7 +41,9 @@ def opened(tmp_path: Path) -> Iterator[Open]:
     all_opened: list[DocumentReaders] = []
 
     def open_readers(**settings: object) -> DocumentReaders:
-        all_opened.append(DocumentReaders(DocumentSettings.model_validate(settings), tmp_path / "kept"))
+        all_opened.append(
+            DocumentReaders(DocumentSettings.model_validate(settings), tmp_path / "kept")
+        )
         return all_opened[-1]
 
     yield open_readers
@@ -56,9 +58,13 @@ def readers(opened: Open) -> DocumentReaders:
 
 def test_a_process_ends_by_the_processor_time_of_a_file_though_nobody_ends_it() -> None:
     file = made.docx(paragraph("x") * 100_000)
-    request = json.dumps({"kind": "docx", "bytes": len(file), "ocr": None, "seen_pixels": None, "seconds": 1})
+    request = json.dumps(
+        {"kind": "docx", "bytes": len(file), "ocr": None, "seen_pixels": None, "seconds": 1}
+    )
     command = [sys.executable, "-m", "dagster_project.sources.reader_process", str(4 << 30)]
-    done = subprocess.run(command, input=request.encode() + b"\n" + file, capture_output=True, check=False)
+    done = subprocess.run(
+        command, input=request.encode() + b"\n" + file, capture_output=True, check=False
+    )
     assert done.returncode == -signal.SIGXCPU
 
 
@@ -67,15 +73,15 @@ def shared_strings(length: int, cells: int) -> bytes:
     main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
     with zipfile.ZipFile(io.BytesIO(made.xlsx({"a": [["x"]]}))) as plain:
         members: dict[str, str | bytes] = {name: plain.read(name) for name in plain.namelist()}
-    rows = "".join(f'<row r="{n}"><c r="A{n}" t="s"><v>0</v></c></row>' for n in range(1, cells + 1))
+    rows = "".join(
+        f'<row r="{n}"><c r="A{n}" t="s"><v>0</v></c></row>' for n in range(1, cells + 1)
+    )
     members["xl/worksheets/sheet1.xml"] = (
         f'<worksheet xmlns="{main}"><sheetData>{rows}</sheetData></worksheet>'
     )
     members["xl/sharedStrings.xml"] = f'<sst xmlns="{main}"><si><t>{"x " * length}</t></si></sst>'
     related = bytes(members["xl/_rels/workbook.xml.rels"]).decode()
-    target = (
-        '<Relationship Id="rId9" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/'
-    )
+    target = '<Relationship Id="rId9" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/'
     target += 'sharedStrings" Target="sharedStrings.xml"/></Relationships>'
     members["xl/_rels/workbook.xml.rels"] = related.replace("</Relationships>", target)
     return made.zipped(members)
@@ -98,7 +104,10 @@ def repeated_cells(count: int, times: int) -> bytes:
 RUN = "<w:r><w:rPr><w:b/></w:rPr><w:t>x </w:t></w:r>"
 SMALL: dict[str, tuple[str, Callable[[], bytes]]] = {
     "tables in tables": (
-        "docx", lambda: made.docx("<w:tbl><w:tr><w:tc>" * 2_000 + paragraph("x") + "</w:tc></w:tr></w:tbl>" * 2_000)
+        "docx",
+        lambda: made.docx(
+            "<w:tbl><w:tr><w:tc>" * 2_000 + paragraph("x") + "</w:tc></w:tr></w:tbl>" * 2_000
+        ),
     ),
     "runs of a paragraph": ("docx", lambda: made.docx(f"<w:p>{RUN * 300_000}</w:p>")),
     "styles": ("docx", lambda: made.docx("".join(paragraph("x", f"S{n}") for n in range(80_000)))),
@@ -109,13 +118,22 @@ SMALL: dict[str, tuple[str, Callable[[], bytes]]] = {
     "slides": ("pptx", lambda: made.pptx([("x", "y")] * 9_000)),
     "chapters": ("epub", lambda: made.epub({f"{n}.xhtml": "<p>x</p>" for n in range(15_000)})),
     "lists in lists": (
-        "opendocument", lambda: made.opendocument(f"<office:text>{'<text:list><text:list-item>' * 3_000}<text:p>x</text:p>"
-        f"{'</text:list-item></text:list>' * 3_000}</office:text>")
+        "opendocument",
+        lambda: made.opendocument(
+            f"<office:text>{'<text:list><text:list-item>' * 3_000}<text:p>x</text:p>"
+            f"{'</text:list-item></text:list>' * 3_000}</office:text>"
+        ),
     ),
     "cells of a notebook": ("notebook", lambda: made.notebook(*[("markdown", "x")] * 60_000)),
-}  # fmt: skip
+}
 """Files of Office, books and notebooks that are small and say much: by name their kind, and what makes them."""
-OUTCOMES = ("too_slow: ", "too_large: ", "out_of_memory: ", "ended: ", "unreadable: its parts nest too deep")
+OUTCOMES = (
+    "too_slow: ",
+    "too_large: ",
+    "out_of_memory: ",
+    "ended: ",
+    "unreadable: its parts nest too deep",
+)
 CAP = 2
 """Seconds of the processor that a file may take."""
 
@@ -156,11 +174,15 @@ def bomb_png(side: int) -> bytes:
     """A black picture of that many pixels a side, a bit each."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     rows = zlib.compress(bytes((side // 8 + 1) * side), 9)
     header = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    )
 
 
 def reason(readers: DocumentReaders, data: bytes, kind: str) -> str:
@@ -187,20 +209,28 @@ def test_a_page_of_millions_of_texts_ends_with_a_reason_and_the_next_file_is_rea
     assert reason(tight, endless, "pdf").startswith(
         "too_slow: " if seconds == 1 else ("ended: ", "out_of_memory: ")
     )
-    next_ = tight if seconds == HUNG else opened()  # a second may be too short for a process to start
+    next_ = (
+        tight if seconds == HUNG else opened()
+    )  # a second may be too short for a process to start
     assert next_.read(pdf([[Text("Still here")]]), "pdf").text == "Still here\n\n"
 
 
 def test_a_file_that_takes_too_long_is_ended_with_its_process(opened: Open):
     slow = opened(read_seconds=0.05)
-    assert reason(slow, pdf([[Text("x")]]), "pdf") == ("too_slow: reading it takes more than 0.05 seconds")
+    assert reason(slow, pdf([[Text("x")]]), "pdf") == (
+        "too_slow: reading it takes more than 0.05 seconds"
+    )
     assert slow._idle == []
 
 
 def test_text_over_the_cap_is_not_taken(opened: Open):
     small = opened(max_document_bytes=1000)
-    assert reason(small, made.docx(paragraph("abc " * 1000)), "docx").startswith("too_large: its text")
-    assert reason(small, made.docx(paragraph("abc " * 100_000)), "docx").startswith("too_large: its text")
+    assert reason(small, made.docx(paragraph("abc " * 1000)), "docx").startswith(
+        "too_large: its text"
+    )
+    assert reason(small, made.docx(paragraph("abc " * 100_000)), "docx").startswith(
+        "too_large: its text"
+    )
     assert small.read(made.docx(paragraph("abc")), "docx").text.strip() == "abc"
 
 

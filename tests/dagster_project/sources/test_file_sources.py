@@ -43,7 +43,8 @@ def test_a_file_of_exactly_as_many_bytes_as_may_be_read_is_read(tmp_path: Path):
         ("lkml.2004-01.mbox", "month", "dev/lkml.2004-01", "lkml"),
         ("lkml-200401.mbox.gz", "month", "dev/lkml.2004-01", "lkml"),
         ("lkml_2004_01", "month", "dev/lkml.2004-01", "lkml"),
-        ("2004-01.mbox", "month", "dev/2004-01", "dev"), ("dev.2004-01.mbox", "month", "dev/2004-01", "dev"),
+        ("2004-01.mbox", "month", "dev/2004-01", "dev"),
+        ("dev.2004-01.mbox", "month", "dev/2004-01", "dev"),
         ("developers.2004-01.mbox", "month", "dev/developers.2004-01", "developers"),
         ("lkml.2004-01.mbox", "year", "dev/lkml.2004", "lkml"),
         ("lkml.2004-01.mbox", "auto", "dev/lkml.2004-01", "lkml"),
@@ -52,9 +53,10 @@ def test_a_file_of_exactly_as_many_bytes_as_may_be_read_is_read(tmp_path: Path):
         ("lkml.2004-13.mbox", "month", "dev/lkml.2004-13", "dev"),
         ("lkml.20040115.mbox", "month", "dev/lkml.20040115", "dev"),
         ("caf\u00e9 [old] 100%.mbox", "month", "dev/caf%c3%a9%20%5bold%5d%20100%25", "dev"),
-        ("a..b.mbox", "month", "dev/a.%2eb", "dev"), ("'; DROP.mbox", "month", "dev/%27%3b%20DROP", "dev"),
+        ("a..b.mbox", "month", "dev/a.%2eb", "dev"),
+        ("'; DROP.mbox", "month", "dev/%27%3b%20DROP", "dev"),
     ],
-)  # fmt: skip
+)
 def test_the_name_of_an_archive_gives_its_partition_and_its_list(
     workspace: Workspace, name: str, grain: str, partition: str, list_id: str
 ):
@@ -69,19 +71,34 @@ def test_a_file_name_that_is_no_utf8_makes_a_partition(workspace: Workspace):
     assert mails(workspace, "dev/caf%5cxe9")[0].place.startswith("caf\\xe9.mbox")
 
 
-@pytest.mark.parametrize(("given", "names", "expected"), [
-    ({"list_id": "linux-kernel"}, "lkml.2004-01.mbox other.mbox", {"2004-01": "linux-kernel", "other": "linux-kernel"}),
-    ({}, "lkml.2004-01.mbox lkml-2004-01.mbox.1.mbox lkml_200401.mbox",
-     {"lkml-2004-01.mbox.1": "dev", "lkml.2004-01": "lkml"}),
-    ({"grain": "archive"}, "dev.2004-01.mbox dev-2004-01.mbox 2004-02.mbox dev-2004-03.mbox",
-     {"dev.2004-01": "dev", "dev-2004-01": "dev", "2004-02": "dev", "2004-03": "dev"}),
-    ({"path": "mail/*/archive.mbox"}, "a/archive.mbox b/archive.mbox", {"archive": "dev"}),
-    ({"path": "{folder}/mail/*.mbox"}, "dev.2004-01.mbox", {"2004-01": "dev"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "names", "expected"),
+    [
+        (
+            {"list_id": "linux-kernel"},
+            "lkml.2004-01.mbox other.mbox",
+            {"2004-01": "linux-kernel", "other": "linux-kernel"},
+        ),
+        (
+            {},
+            "lkml.2004-01.mbox lkml-2004-01.mbox.1.mbox lkml_200401.mbox",
+            {"lkml-2004-01.mbox.1": "dev", "lkml.2004-01": "lkml"},
+        ),
+        (
+            {"grain": "archive"},
+            "dev.2004-01.mbox dev-2004-01.mbox 2004-02.mbox dev-2004-03.mbox",
+            {"dev.2004-01": "dev", "dev-2004-01": "dev", "2004-02": "dev", "2004-03": "dev"},
+        ),
+        ({"path": "mail/*/archive.mbox"}, "a/archive.mbox b/archive.mbox", {"archive": "dev"}),
+        ({"path": "{folder}/mail/*.mbox"}, "dev.2004-01.mbox", {"2004-01": "dev"}),
+    ],
+)
 def test_archives_share_a_partition_by_list_and_month(
     workspace: Workspace, given: dict[str, str], names: str, expected: dict[str, str]
 ):
-    workspace.configure(source(**{key: v.format(folder=workspace.folder) for key, v in given.items()}))
+    workspace.configure(
+        source(**{key: v.format(folder=workspace.folder) for key, v in given.items()})
+    )
     for number, name in enumerate(names.split()):
         workspace.write(name, [Mail(number)])
     assert partitions(workspace) == {f"dev/{name}": list_id for name, list_id in expected.items()}
@@ -107,12 +124,16 @@ def test_signs_of_a_pattern_in_a_folder_name_are_taken_as_they_are(tmp_path: Pat
 
 def test_with_grain_auto_years_before_the_youngest_are_one_partition_each(workspace: Workspace):
     workspace.configure(source(grain="auto", path=f"{workspace.folder}/mail/*.mbox"))
-    for number, name in enumerate(("a.2002-03", "a.2003-02", "a.2003-12", "b.2003-12", "a.2004-01", "rest")):
+    for number, name in enumerate(
+        ("a.2002-03", "a.2003-02", "a.2003-12", "b.2003-12", "a.2004-01", "rest")
+    ):
         workspace.write(f"{name}.mbox", [Mail(number)])
     before = ["dev/a.2002", "dev/a.2003", "dev/b.2003"]
     assert sorted(partitions(workspace)) == sorted([*before, "dev/a.2004-01", "dev/rest"])
     workspace.write("a.2005-01.mbox", [Mail(9)])
-    assert sorted(partitions(workspace)) == sorted([*before, "dev/a.2004", "dev/a.2005-01", "dev/rest"])
+    assert sorted(partitions(workspace)) == sorted(
+        [*before, "dev/a.2004", "dev/a.2005-01", "dev/rest"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,7 +196,9 @@ def test_a_file_that_did_not_change_is_not_read_again(workspace: Workspace):
     assert partition.fingerprint != read.fingerprint
 
 
-@pytest.mark.parametrize("memory", [None, b"", b"{", b"[1]", b'{"a": 5}', b'{"a": [1, 2]}', b"\xff"])
+@pytest.mark.parametrize(
+    "memory", [None, b"", b"{", b"[1]", b'{"a": 5}', b'{"a": [1, 2]}', b"\xff"]
+)
 def test_the_memory_may_be_lost_or_damaged(workspace: Workspace, memory: bytes | None):
     workspace.write("dev.2004-01.mbox", [Mail(1)])
     before = make_sources(workspace.settings).discover()
@@ -250,10 +273,22 @@ def test_whatever_lies_where_mail_does_all_else_is_read(
         (lambda one, two: one + two[:-3], 2, "truncated_archive"),
         (lambda one, two: b"garbage" * 9, 0, "broken_archive"),
     ],
-    ids=["two members", "padded", "padded between", "garbage behind", "broken member", "cut", "garbage"],
+    ids=[
+        "two members",
+        "padded",
+        "padded between",
+        "garbage behind",
+        "broken member",
+        "cut",
+        "garbage",
+    ],
 )
 def test_what_stands_before_the_break_of_an_archive_is_read_and_the_rest_is_named(
-    workspace: Workspace, ending: str, damage: Callable[[bytes, bytes], bytes], read: int, reason: str | None
+    workspace: Workspace,
+    ending: str,
+    damage: Callable[[bytes, bytes], bytes],
+    read: int,
+    reason: str | None,
 ):
     one, two = (PACKERS[ending](mbox([Mail(number)])) for number in (1, 2))
     workspace.write(f"dev.2004-01.mbox{ending}", damage(one, two))
@@ -264,7 +299,9 @@ def test_what_stands_before_the_break_of_an_archive_is_read_and_the_rest_is_name
 
 def test_an_archive_of_xz_that_asks_for_gigabytes_is_named(workspace: Workspace):
     packed = lzma.compress(mbox([Mail(1)]), format=lzma.FORMAT_ALONE)
-    workspace.write("dev.2004-01.mbox.xz", packed[:1] + (1 << 30).to_bytes(4, "little") + packed[5:])
+    workspace.write(
+        "dev.2004-01.mbox.xz", packed[:1] + (1 << 30).to_bytes(4, "little") + packed[5:]
+    )
     (mail,) = mails(workspace)
     assert mail.fault == "broken_archive: Memory usage limit exceeded"
 
@@ -295,16 +332,22 @@ def test_folders_of_a_maildir_are_lists_and_loose_mails_are_read(workspace: Work
     workspace.write("box/dovecot-uidlist", b"3 V1 N2\n")
     workspace.write("box/.Sent/tmp/7", Mail(7).text().encode())
     assert lists(workspace) == {
-        "dev/2004-01": "dev: 2", "dev/Inbox.2004-01": "dev/Inbox: 1", "dev/Entw%c3%bcrfe.2004-01": "dev/Entwürfe: 1",
-        "dev/Nested%2fDeep.2004-01": "dev/Nested/Deep: 1", "dev/Nested.2004-01": "dev/Nested: 1",
-        "dev/Sent.2004-01": "dev/Sent: 1", "dev/Work%2fDoors.2004-01": "dev/Work/Doors: 1",
-    }  # fmt: skip
+        "dev/2004-01": "dev: 2",
+        "dev/Inbox.2004-01": "dev/Inbox: 1",
+        "dev/Entw%c3%bcrfe.2004-01": "dev/Entwürfe: 1",
+        "dev/Nested%2fDeep.2004-01": "dev/Nested/Deep: 1",
+        "dev/Nested.2004-01": "dev/Nested: 1",
+        "dev/Sent.2004-01": "dev/Sent: 1",
+        "dev/Work%2fDoors.2004-01": "dev/Work/Doors: 1",
+    }
 
 
 def test_folders_of_thunderbird_are_lists_and_deleted_mails_are_left_out(workspace: Workspace):
     workspace.configure(source(kind="mbox", path="mail/Local Folders"))
     inbox = workspace.write("Local Folders/Inbox", [Mail(1), Mail(2)])
-    inbox.write_bytes(inbox.read_bytes().replace(b"\nSubject:", b"\nX-Mozilla-Status: 0009\nSubject:", 1))
+    inbox.write_bytes(
+        inbox.read_bytes().replace(b"\nSubject:", b"\nX-Mozilla-Status: 0009\nSubject:", 1)
+    )
     workspace.write("Local Folders/Inbox.sbd/Doors", [Mail(3)])
     workspace.write("Local Folders/Inbox.msf", b"// <!-- <mdb:mork:z v=1.4/> -->")
     of_folders = {"dev/Inbox": "dev/Inbox: 1", "dev/Inbox%2fDoors": "dev/Inbox/Doors: 1"}
@@ -317,7 +360,9 @@ def test_mails_of_apple_mail_are_read_by_their_count(workspace: Workspace):
     workspace.configure(source(kind="eml", path="mail/V10"))
     mail = Mail(1).text().encode()
     plist = b'<?xml version="1.0" encoding="UTF-8"?>\n<plist version="1.0"><dict/></plist>\n'
-    workspace.write("V10/A1/INBOX.mbox/B2/Data/Messages/7.emlx", b"%d      \n" % len(mail) + mail + plist)
+    workspace.write(
+        "V10/A1/INBOX.mbox/B2/Data/Messages/7.emlx", b"%d      \n" % len(mail) + mail + plist
+    )
     found = make_sources(workspace.settings)
     (partition,) = found.discover()
     assert (partition.key, partition.list_id) == ("dev/INBOX.2004-01", "dev/INBOX")

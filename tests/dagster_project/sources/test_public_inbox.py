@@ -196,9 +196,12 @@ def emptied(path: Path, data: bytes | None) -> None:
 
 
 LOSSES = {
-    "missing": None, "empty": b"", "damaged": b"damaged", "sound, and another": zlib.compress(b"blob 5\0other"),
+    "missing": None,
+    "empty": b"",
+    "damaged": b"damaged",
+    "sound, and another": zlib.compress(b"blob 5\0other"),
     "of another length": zlib.compress(b"blob 9999\0x"),
-}  # fmt: skip
+}
 """What an object of a repository may hold instead of its bytes."""
 
 
@@ -264,14 +267,18 @@ def test_a_mail_that_is_there_again_is_read_again(workspace: Workspace, epoch: E
 def test_a_shallow_clone_says_where_it_begins(workspace: Workspace, five: Epoch):
     origin = five.folder.rename(workspace.folder / "origin.git")
     url = f"file://{origin}"
-    subprocess.run(["git", "clone", "--quiet", "--mirror", "--depth=2", url, str(five.folder)], check=True)
+    subprocess.run(
+        ["git", "clone", "--quiet", "--mirror", "--depth=2", url, str(five.folder)], check=True
+    )
     mails, faults = read(workspace)
     assert mails == {mail(4), mail(5)}
     assert list(faults.values()) == ["missing_history"]
 
 
 @pytest.mark.parametrize("filter_", ["blob:none", "tree:0"])
-def test_a_partial_clone_is_named_and_nothing_is_fetched(workspace: Workspace, five: Epoch, filter_: str):
+def test_a_partial_clone_is_named_and_nothing_is_fetched(
+    workspace: Workspace, five: Epoch, filter_: str
+):
     origin = five.folder.rename(workspace.folder / "origin.git")
     Epoch.git(five, "--git-dir", str(origin), "config", "uploadpack.allowFilter", "true")
     Epoch.git(five, "--git-dir", str(origin), "config", "uploadpack.allowAnySHA1InWant", "true")
@@ -283,7 +290,9 @@ def test_a_partial_clone_is_named_and_nothing_is_fetched(workspace: Workspace, f
         read(workspace)
     assert sorted(p.name for p in five.folder.rglob("*")) == before
     Epoch.git(five, "fetch", "--quiet", url, five_blob(origin))
-    mails, faults = read(workspace) if filter_ == "blob:none" else ({mail(5)}, {"": "missing_object"})
+    mails, faults = (
+        read(workspace) if filter_ == "blob:none" else ({mail(5)}, {"": "missing_object"})
+    )
     assert mails == {mail(5)}
     assert set(faults.values()) == {"missing_object"}
 
@@ -293,8 +302,12 @@ def five_blob(origin: Path) -> str:
     return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
 
 
-@pytest.mark.parametrize("head", ["ref: refs/heads/nowhere\n", "detached", "ref: refs/heads/master\n"])
-def test_a_head_to_nowhere_and_a_dangling_branch_lose_nothing(workspace: Workspace, five: Epoch, head: str):
+@pytest.mark.parametrize(
+    "head", ["ref: refs/heads/nowhere\n", "detached", "ref: refs/heads/master\n"]
+)
+def test_a_head_to_nowhere_and_a_dangling_branch_lose_nothing(
+    workspace: Workspace, five: Epoch, head: str
+):
     if head.startswith("ref: refs/heads/master"):
         (five.folder / "refs/heads/dangling").write_text("1234567890" * 4 + "\n")
     detached = five.git("rev-parse", "master~2") + "\n"
@@ -304,8 +317,17 @@ def test_a_head_to_nowhere_and_a_dangling_branch_lose_nothing(workspace: Workspa
 
 @pytest.mark.parametrize(
     "damage",
-    ["only blob", "newest commit", "all trees", "no branch", "damaged branch", "no objects", "no repository", "no folder"],
-)  # fmt: skip
+    [
+        "only blob",
+        "newest commit",
+        "all trees",
+        "no branch",
+        "damaged branch",
+        "no objects",
+        "no repository",
+        "no folder",
+    ],
+)
 def test_a_repository_that_gives_nothing_is_named(workspace: Workspace, epoch: Epoch, damage: str):
     epoch.add(1)
     if damage == "no folder":
@@ -322,13 +344,17 @@ def test_a_repository_that_gives_nothing_is_named(workspace: Workspace, epoch: E
         shutil.rmtree(epoch.folder / "objects")
         (epoch.folder / "objects").mkdir()
     else:
-        what = {"only blob": "master:m", "newest commit": "master", "all trees": "master^{tree}"}[damage]
+        what = {"only blob": "master:m", "newest commit": "master", "all trees": "master^{tree}"}[
+            damage
+        ]
         emptied(epoch.loose(what), None)
     with pytest.raises(SourceError, match=r"mail/(inbox/git/0\.git|elsewhere|plain)"):
         held(workspace)
 
 
-def test_git_that_is_missing_is_named(workspace: Workspace, epoch: Epoch, monkeypatch: pytest.MonkeyPatch):
+def test_git_that_is_missing_is_named(
+    workspace: Workspace, epoch: Epoch, monkeypatch: pytest.MonkeyPatch
+):
     epoch.add(1)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SourceError, match="install git"):

@@ -13,7 +13,12 @@ from tests.broken_files import FEBRUARY, Epoch
 from transforms.errors import SourceError
 from transforms.mail.messages import read_mail
 
-BODIES = ("One.\n", "Two.\n\n>From here it is quoted.\n", "Ünlike the others.\n" * 3_000, "From the start.\n")
+BODIES = (
+    "One.\n",
+    "Two.\n\n>From here it is quoted.\n",
+    "Ünlike the others.\n" * 3_000,
+    "From the start.\n",
+)
 MAILS = [Mail(number, body) for number, body in enumerate(BODIES)]
 
 
@@ -29,7 +34,9 @@ def raw_mails(work: Workspace) -> dict[str, dict[str, object]]:
             list_id=partition.list_id,
             settings=work.settings.mail,
         )
-        for row in tables.messages.select(["source", "place", "message_id", "raw_bytes"]).to_pylist():
+        for row in tables.messages.select(
+            ["source", "place", "message_id", "raw_bytes"]
+        ).to_pylist():
             assert source_mail(work.settings, **row) == mails[row["place"]]
             rows[row["message_id"]] = row
     return rows
@@ -73,7 +80,9 @@ def test_of_a_public_inbox(workspace: Workspace):
     rows = raw_mails(workspace)
     assert len(rows) == 3
     with pytest.raises(SourceError, match="no longer at"):
-        source_mail(workspace.settings, **next(iter(rows.values())) | {"place": "inbox/0.git:" + "0" * 40})
+        source_mail(
+            workspace.settings, **next(iter(rows.values())) | {"place": "inbox/0.git:" + "0" * 40}
+        )
 
 
 def test_a_mail_that_is_not_there_any_more_is_said(workspace: Workspace):

@@ -10,7 +10,9 @@ from tests.archives import Workspace
 from transforms.schemas.registry import REGISTRY
 
 
-def test_a_partition_waits_since_the_first_change_that_the_lake_lacks(workspace: Workspace, tmp_path: Path):
+def test_a_partition_waits_since_the_first_change_that_the_lake_lacks(
+    workspace: Workspace, tmp_path: Path
+):
     seen, looked = SeenPartitions(tmp_path / "seen.json"), tmp_path / "looked.json"
 
     def note(fingerprint: str, broken: tuple[str, ...] = ()) -> datetime:
@@ -29,4 +31,6 @@ def test_a_partition_waits_since_the_first_change_that_the_lake_lacks(workspace:
     assert note("two") == first and recall(looked)["dev"][0] == 0
     (_, before) = seen_times(looked)["dev"]
     assert note("three", broken=("dev",)) > first, "another text waits now"
-    assert seen_times(looked)["dev"] == ("0", before), "a source that cannot be read was not read now"
+    assert seen_times(looked)["dev"] == ("0", before), (
+        "a source that cannot be read was not read now"
+    )

@@ -15,7 +15,9 @@ from transforms.errors import SourceError
 
 
 def source(**given: object) -> DocumentSourceSettings:
-    return DocumentSourceSettings.model_validate({"name": "notes", "kind": "vault", "path": ".", **given})
+    return DocumentSourceSettings.model_validate(
+        {"name": "notes", "kind": "vault", "path": ".", **given}
+    )
 
 
 def found(root: Path, **given: object) -> dict[str, str | None]:
@@ -38,15 +40,21 @@ READ = {"Index.md": None, "b/Deep.md": None, "b/c/Deeper.MD": None, "plan.txt": 
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
-        (".obsidian/app.json", {".obsidian": "hidden"}), ("b/.draft.md", {"b/.draft.md": "hidden"}),
+        (".obsidian/app.json", {".obsidian": "hidden"}),
+        ("b/.draft.md", {"b/.draft.md": "hidden"}),
         ("node_modules/left-pad/README.md", {"node_modules": "excluded"}),
         ("b/node_modules/x/README.md", {"b/node_modules": "excluded"}),
-        ("All Tasks.md", {"All Tasks.md": "excluded"}), ("b/_chunks/x.md", {"b/_chunks": "excluded"}),
-        ("image.png", {"image.png": "needs_ocr"}), ("state/cache/note.md", {}),
-        ("b/entities.xml", {"b/entities.xml": "confluence_xml"}), ("_authority/x.md", {"_authority": "excluded"}),
+        ("All Tasks.md", {"All Tasks.md": "excluded"}),
+        ("b/_chunks/x.md", {"b/_chunks": "excluded"}),
+        ("image.png", {"image.png": "needs_ocr"}),
+        ("state/cache/note.md", {}),
+        ("b/entities.xml", {"b/entities.xml": "confluence_xml"}),
+        ("_authority/x.md", {"_authority": "excluded"}),
     ],
-)  # fmt: skip
-def test_files_are_in_order_and_what_is_not_read_has_its_reason(root: Path, name: str, fault: dict[str, str]):
+)
+def test_files_are_in_order_and_what_is_not_read_has_its_reason(
+    root: Path, name: str, fault: dict[str, str]
+):
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text("x")
     assert list(found(root).items()) == sorted({**READ, **fault}.items())
@@ -72,15 +80,20 @@ def test_patterns_choose_files(root: Path, given: dict[str, object], read: set[s
 
 
 @pytest.mark.parametrize(
-    ("given", "read"), [({}, False), ({"exclude": ["x.md"]}, False), ({"exclude": ["!_chunks/"]}, True)]
+    ("given", "read"),
+    [({}, False), ({"exclude": ["x.md"]}, False), ({"exclude": ["!_chunks/"]}, True)],
 )
-def test_patterns_of_exclude_are_beside_the_usual_ones(root: Path, given: dict[str, object], read: bool):
+def test_patterns_of_exclude_are_beside_the_usual_ones(
+    root: Path, given: dict[str, object], read: bool
+):
     (root / "_chunks").mkdir()
     (root / "_chunks" / "a.md").write_text("x")
     assert (found(root, **given).get("_chunks/a.md", "excluded") is None) == read
 
 
-def test_links_out_of_the_root_into_circles_and_to_nothing_are_not_followed(root: Path, tmp_path_factory):
+def test_links_out_of_the_root_into_circles_and_to_nothing_are_not_followed(
+    root: Path, tmp_path_factory
+):
     outside = tmp_path_factory.mktemp("outside")
     (outside / "secret.md").write_text("no")
     (root / "out.md").symlink_to(outside / "secret.md")
@@ -89,14 +102,19 @@ def test_links_out_of_the_root_into_circles_and_to_nothing_are_not_followed(root
     (root / "nothing.md").symlink_to(root / "gone.md")
     (root / "same.md").symlink_to(root / "Index.md")
     assert found(root) == {
-        **READ, "out.md": "outside_root", "folder": "outside_root", "nothing.md": "broken_link",
+        **READ,
+        "out.md": "outside_root",
+        "folder": "outside_root",
+        "nothing.md": "broken_link",
         "same.md": None,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("put", UNREADABLE)
 @pytest.mark.parametrize("name", ["odd.md", "b/odd.md", "odd", ".odd", "line\nbreak.md"])
-def test_whatever_lies_in_a_tree_all_else_is_read(root: Path, put: Callable[[Path], None], name: str):
+def test_whatever_lies_in_a_tree_all_else_is_read(
+    root: Path, put: Callable[[Path], None], name: str
+):
     put(root / name)
     entries = found(root)
     assert {n: f for n, f in entries.items() if n in READ} == READ
@@ -121,7 +139,10 @@ def test_a_name_that_is_no_utf8_is_written_with_escapes(root: Path):
     for name in (b"/x.\xe9", b"/caf\xe9.md"):
         os.close(os.open(bytes(root) + name, os.O_CREAT))
     faults = {f.name: f.fault for f in tree_files(source(include=["*"]), root, root / "state")}
-    assert faults["x.\\xe9"] == "no_format: files ending in .\\xe9 are not read" and "caf\\xe9.md" in faults
+    assert (
+        faults["x.\\xe9"] == "no_format: files ending in .\\xe9 are not read"
+        and "caf\\xe9.md" in faults
+    )
 
 
 def test_a_missing_root_and_one_without_files_are_errors(tmp_path: Path):
@@ -148,7 +169,9 @@ def test_a_file_a_hundred_times_as_deep_takes_little_more_time(tmp_path: Path):
 def listed(texts: int, slow: int) -> list[TreeFile]:
     """Files of a tree, one of which is not read."""
     names = [*(f"a/{n}.md" for n in range(texts)), *(f"a/{n}.pdf" for n in range(slow))]
-    return [TreeFile(Path(name), name) for name in names] + [TreeFile(Path("x.pdf"), "x.pdf", "hidden: x")]
+    return [TreeFile(Path(name), name) for name in names] + [
+        TreeFile(Path("x.pdf"), "x.pdf", "hidden: x")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +180,16 @@ def listed(texts: int, slow: int) -> list[TreeFile]:
         (3, 0, {"all": 4}),
         (0, 1, {"all": 1, "files": 1}),
         (499, 40, {"all": 500, "files": 40}),
-        (500, 41, {"part-000-of-2": 247, "part-001-of-2": 254, "files-000-of-2": 20, "files-001-of-2": 21}),
+        (
+            500,
+            41,
+            {
+                "part-000-of-2": 247,
+                "part-001-of-2": 254,
+                "files-000-of-2": 20,
+                "files-001-of-2": 21,
+            },
+        ),
     ],
 )
 def test_what_takes_long_is_apart_and_many_files_are_dealt_into_parts(

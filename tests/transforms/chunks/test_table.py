@@ -8,10 +8,19 @@ from transforms.hashing import text_hash
 from transforms.schemas.chunks import CHUNKS
 
 ROW = {
-    "chunk_id": "c", "source_kind": "document", "source": "s", "partition": "u", "doc_id": "d", "chunk_kind": "section",
-    "chunk_index": 0, "chunk_count": 1, "text_display": "Déjà", "text_embed": "T\n\nDéjà",
-    "spans": [{"byte_start": 0, "byte_end": 6, "role": "own"}], "chunker": "sections-1",
-}  # fmt: skip
+    "chunk_id": "c",
+    "source_kind": "document",
+    "source": "s",
+    "partition": "u",
+    "doc_id": "d",
+    "chunk_kind": "section",
+    "chunk_index": 0,
+    "chunk_count": 1,
+    "text_display": "Déjà",
+    "text_embed": "T\n\nDéjà",
+    "spans": [{"byte_start": 0, "byte_end": 6, "role": "own"}],
+    "chunker": "sections-1",
+}
 
 
 def test_what_a_chunker_does_not_fill_is_neutral_or_derived():

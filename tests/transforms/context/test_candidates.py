@@ -26,8 +26,16 @@ def found(rows: list[tuple[int, str, float]]) -> pl.DataFrame:
     [
         ([("a", "x", 0.9), ("b", "x", 0.85), ("c", "y", 0.88), ("d", "y", 0.82)], 1, ["a", "c"]),
         ([("a", "x", 0.8), ("b", "x", 0.9), ("c", "x", 0.85)], 2, ["b", "c"]),
-        ([("a", None, 0.5), ("b", None, 0.4), ("c", "x", None), ("d", "x", -0.3)], 1, ["a", "b", "d"]),
-        ([("a", None, 0.5), ("b", None, 0.4), ("c", "x", None), ("d", "x", -0.3)], 2, ["a", "b", "d", "c"]),
+        (
+            [("a", None, 0.5), ("b", None, 0.4), ("c", "x", None), ("d", "x", -0.3)],
+            1,
+            ["a", "b", "d"],
+        ),
+        (
+            [("a", None, 0.5), ("b", None, 0.4), ("c", "x", None), ("d", "x", -0.3)],
+            2,
+            ["a", "b", "d", "c"],
+        ),
         ([("a", "x", 0.7), ("a", "x", 0.9), ("b", "x", 0.5)], 2, ["a", "b"]),
     ],
 )
@@ -40,10 +48,16 @@ def test_what_is_left_of_each_document(rows: list[tuple], n: int, kept: list[str
 
 THREE_TOPICS = found(
     [
-        (0, "paris-1", 0.9), (0, "paris-2", 0.89), (0, "paris-3", 0.88),
-        (1, "paris-1", 0.5), (1, "bug-1", 0.6), (1, "bug-2", 0.5), (2, "recipe-1", 0.55), (2, "recipe-2", 0.5),
-    ]  # fmt: skip
-)  # fmt: skip
+        (0, "paris-1", 0.9),
+        (0, "paris-2", 0.89),
+        (0, "paris-3", 0.88),
+        (1, "paris-1", 0.5),
+        (1, "bug-1", 0.6),
+        (1, "bug-2", 0.5),
+        (2, "recipe-1", 0.55),
+        (2, "recipe-2", 0.5),
+    ]
+)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +67,9 @@ THREE_TOPICS = found(
 def test_who_comes_first_by_each_way_of_picking(pick: str, first: list[str]):
     settings = ContextSettings(pick=pick)  # type: ignore[arg-type]
     shuffled = THREE_TOPICS.sample(fraction=1.0, shuffle=True, seed=3)
-    made, other = (order_documents(rows, deduplicate(rows), settings) for rows in (THREE_TOPICS, shuffled))
+    made, other = (
+        order_documents(rows, deduplicate(rows), settings) for rows in (THREE_TOPICS, shuffled)
+    )
     assert made["chunk_id"].to_list()[:3] == first
     assert made["place"].to_list() == list(range(1, 8))
     assert made["chunk_id"].to_list() == other["chunk_id"].to_list()
@@ -62,12 +78,18 @@ def test_who_comes_first_by_each_way_of_picking(pick: str, first: list[str]):
 @pytest.mark.parametrize(
     ("strategy", "small", "large"),
     [
-        ("window", [-1], [-1]), ("chunks", [0, 1], [0, 1]), ("hybrid", [-1, 0, 1], [-1, 0, 1]),
-        ("adaptive", [-1], [0, 1]), ("adaptive_tokens", [-1], [0, 1]), ("off", [], []),
+        ("window", [-1], [-1]),
+        ("chunks", [0, 1], [0, 1]),
+        ("hybrid", [-1, 0, 1], [-1, 0, 1]),
+        ("adaptive", [-1], [0, 1]),
+        ("adaptive_tokens", [-1], [0, 1]),
+        ("off", [], []),
     ],
-)  # fmt: skip
+)
 def test_which_queries_a_window_makes(strategy: str, small: list[int], large: list[int]):
-    windows = pl.DataFrame({"doc_id": ["l", "s"], "message_count": [101, 100], "text": ["all", "all"]})
+    windows = pl.DataFrame(
+        {"doc_id": ["l", "s"], "message_count": [101, 100], "text": ["all", "all"]}
+    )
     counts = {"chunk_index": [0, 1, 0, 1], "token_count": [1800, 1, 1700, 100]}
     chunks = pl.DataFrame({"doc_id": list("llss"), "text": list("abcd"), **counts})
     made = strategy_queries(windows, chunks, ContextSettings(strategy=strategy))  # type: ignore[arg-type]
@@ -77,15 +99,20 @@ def test_which_queries_a_window_makes(strategy: str, small: list[int], large: li
 
 def test_telling_terms_are_frequent_here_and_rare_elsewhere():
     made = telling_terms(
-        ["the heron the heron the gauge level", ""], {"the": 990, "heron": 2, "gaug": 40, "level": 900}.__getitem__,
-        1000, 2, ["the"], TermSettings(),
-    )  # fmt: skip
+        ["the heron the heron the gauge level", ""],
+        {"the": 990, "heron": 2, "gaug": 40, "level": 900}.__getitem__,
+        1000,
+        2,
+        ["the"],
+        TermSettings(),
+    )
     assert made.rows() == [(0, "heron"), (0, "gaug")]
 
 
 def test_turns_that_answer_together_stand_above_a_single_one_and_bring_those_between():
     rows = [
-        ("chat", n, n, score, False, 0.0, 10 * n) for n, score in ((1, 0.8), (20, 0.7), (22, 0.7), (24, 0.7))
+        ("chat", n, n, score, False, 0.0, 10 * n)
+        for n, score in ((1, 0.8), (20, 0.7), (22, 0.7), (24, 0.7))
     ]
     rows += [("chat", 50, None, 0.9, True, 1.0, 150), ("page", 51, None, 0.6, False, 0.5, 0)]
     names = ["document_id", "chunk_no", "turn", "score", "is_segment", "near", "byte_start"]
@@ -102,12 +129,19 @@ def test_turns_that_answer_together_stand_above_a_single_one_and_bring_those_bet
 @pytest.mark.parametrize(
     ("searched", "evidence", "near"),
     [
-        (0, [0.42, 0.22, 0.2], [1, 0.5, 0]), (200, [0.41, 0.22, 0.2], [0, 0, 0]),
-        (2_000, [0.52, 0.43, 0.22, 0.2], [1, 1, 0.5, 0]), (20_000, [0.52, 0.43, 0.22, 0.2], [0] * 4),
-        (20_000, [0.6] * 9 + [0.22], [1] * 9 + [0.5]), (1_000_000, [0.5] * 8 + [0.2] * 9, [0] * 17),
+        (0, [0.42, 0.22, 0.2], [1, 0.5, 0]),
+        (200, [0.41, 0.22, 0.2], [0, 0, 0]),
+        (2_000, [0.52, 0.43, 0.22, 0.2], [1, 1, 0.5, 0]),
+        (20_000, [0.52, 0.43, 0.22, 0.2], [0] * 4),
+        (20_000, [0.6] * 9 + [0.22], [1] * 9 + [0.5]),
+        (1_000_000, [0.5] * 8 + [0.2] * 9, [0] * 17),
         (1_000_000, [0.65, 0.2], [1, 0]),
     ],
-)  # fmt: skip
-def test_the_more_chunks_were_searched_the_more_opens_a_query(searched: int, evidence: list, near: list):
+)
+def test_the_more_chunks_were_searched_the_more_opens_a_query(
+    searched: int, evidence: list, near: list
+):
     found = pl.DataFrame({"row": 1, "evidence": evidence})
-    assert borne_out(found, [7, searched], SearchSettings(label_weak=0.42))["near"].to_list() == near
+    assert (
+        borne_out(found, [7, searched], SearchSettings(label_weak=0.42))["near"].to_list() == near
+    )

@@ -11,16 +11,20 @@ from transforms.context.candidates import query_parts
     ("text", "expected"),
     [
         ("Why is the index bloated?", ["Why is the index bloated?"]),
-        ("We moved. Why is the index bloated? Which lock does a vacuum take? Thanks!",
-            ["We moved. Why is the index bloated?", "Which lock does a vacuum take?\nThanks!"]),
-        ("How does the log behave under load, and which run measured the compactor?",
-            ["How does the log behave under load", "and which run measured the compactor?"]),
+        (
+            "We moved. Why is the index bloated? Which lock does a vacuum take? Thanks!",
+            ["We moved. Why is the index bloated?", "Which lock does a vacuum take?\nThanks!"],
+        ),
+        (
+            "How does the log behave under load, and which run measured the compactor?",
+            ["How does the log behave under load", "and which run measured the compactor?"],
+        ),
         ("Right? Why is the index bloated?", ["Right?\nWhy is the index bloated?"]),
         (f"{'word ' * 30}\n\n{'other ' * 30}", [("word " * 30).strip(), ("other " * 30).strip()]),
         ("Short one.\n\nAnother short one.", ["Short one.\nAnother short one."]),
         (" \n ", []),
     ],
-)  # fmt: skip
+)
 def test_questions_and_paragraphs_are_parts(text: str, expected: list[str]):
     assert query_parts(text) == expected
 

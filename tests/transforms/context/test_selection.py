@@ -17,7 +17,10 @@ WINDOWS = pl.DataFrame(
     {
         "doc_id": ["chat@1", "chat@2"],
         "message_count": [2, 0],
-        "markdown": ["## Message 1\n**Author:** a\n**Timestamp:** 2025-01-15 10:30\n\nrye flour\n", ""],
+        "markdown": [
+            "## Message 1\n**Author:** a\n**Timestamp:** 2025-01-15 10:30\n\nrye flour\n",
+            "",
+        ],
     }
 )
 CHUNKS = pl.DataFrame(
@@ -39,7 +42,15 @@ def candidates(*rows: tuple[str, str | None, float]) -> pl.DataFrame:
     """Candidates of the first window: chunk, document and score."""
     always = {"window_id": "chat@1", "query": 0, "source_kind": "document", "lexical_score": 0.0}
     found = [
-        {**always, "rank": n, "chunk_id": c, "document_id": d, "similarity": s, "score": s, "fills": False}
+        {
+            **always,
+            "rank": n,
+            "chunk_id": c,
+            "document_id": d,
+            "similarity": s,
+            "score": s,
+            "fills": False,
+        }
         for n, (c, d, s) in enumerate(rows, start=1)
     ]
     return pl.DataFrame(CONVERSATION_CANDIDATES.from_rows(found))
@@ -50,7 +61,9 @@ def vectors(chunks: Sequence[str]) -> dict[str, np.ndarray]:
     return {c: np.array([1.0, 0.01 * len(c)] if c.startswith("a") else [0.0, 1.0]) for c in chunks}
 
 
-@pytest.mark.parametrize(("ask_with", "text"), [("said", "rye flour"), ("markdown", CHUNKS["text"][0])])
+@pytest.mark.parametrize(
+    ("ask_with", "text"), [("said", "rye flour"), ("markdown", CHUNKS["text"][0])]
+)
 def test_a_window_asks_with_what_was_said_or_with_its_markdown(ask_with: str, text: str):
     made = window_queries(WINDOWS, CHUNKS, ContextSettings(ask_with=ask_with))  # type: ignore[arg-type]
     assert made.rows() == [("chat@1", 0, text)]
@@ -59,11 +72,13 @@ def test_a_window_asks_with_what_was_said_or_with_its_markdown(ask_with: str, te
 @pytest.mark.parametrize(
     ("settings", "kept"),
     [
-        ({}, ["a", "b", "x", "aa", "aaa"]), ({"dedup_max_per_doc": 1}, ["a", "b", "x"]),
-        ({"dedup_max_per_doc": 2}, ["a", "aa", "b", "x"]), ({"dedup_strategy": "semantic"}, ["a", "b"]),
+        ({}, ["a", "b", "x", "aa", "aaa"]),
+        ({"dedup_max_per_doc": 1}, ["a", "b", "x"]),
+        ({"dedup_max_per_doc": 2}, ["a", "aa", "b", "x"]),
+        ({"dedup_strategy": "semantic"}, ["a", "b"]),
         ({"dedup_strategy": "none"}, ["a", "aa", "aaa", "b", "x"]),
     ],
-)  # fmt: skip
+)
 def test_what_each_way_of_dedup_keeps(settings: dict, kept: list[str]):
     found = candidates(
         ("a", "d1", 0.9), ("aa", "d1", 0.8), ("aaa", "d1", 0.7), ("b", "d2", 0.6), ("x", None, 0.5)
@@ -105,9 +120,13 @@ def test_every_window_has_a_row_and_one_without_hits_says_so():
 
 
 def test_each_turn_of_a_chat_counts_and_what_is_left_of_the_budget_is_filled():
-    found = candidates(("a", "chat", 0.9), ("mail", "m", 0.8), ("b", "chat", 0.7), ("more", "m", 0.6))
+    found = candidates(
+        ("a", "chat", 0.9), ("mail", "m", 0.8), ("b", "chat", 0.7), ("more", "m", 0.6)
+    )
     of_chat = (
-        pl.when(pl.col("document_id") == "chat").then(pl.lit("conversation")).otherwise(pl.lit("message"))
+        pl.when(pl.col("document_id") == "chat")
+        .then(pl.lit("conversation"))
+        .otherwise(pl.lit("message"))
     )
     found = found.with_columns(source_kind=of_chat)
     made = window_documents(found, ContextSettings(pick="score"), vectors)

@@ -21,16 +21,26 @@ NINE = datetime(2025, 3, 27, 9, tzinfo=UTC)
     ("line", "name", "text"),
     [
         ("27.03.25, 18:02 - Ada: Plan.pdf (file attached)", "Plan.pdf", ""),
-        ("27.03.25, 18:02 - Ada: \u200ePlan.pdf (archivo adjunto)\nthe weir", "Plan.pdf", "the weir"),
+        (
+            "27.03.25, 18:02 - Ada: \u200ePlan.pdf (archivo adjunto)\nthe weir",
+            "Plan.pdf",
+            "the weir",
+        ),
         ("[27/03/2025, 18:02:33] Ada: \u200e<Anhang: 00000012-Plan.pdf>", "00000012-Plan.pdf", ""),
-        ("[27/03/2025, 18:02:33] Ada: Plan.pdf \u2022 \u200e2 pages \u200e<attached: 00000012-Plan.pdf>",
-            "00000012-Plan.pdf", "Plan.pdf \u2022 \u200e2 pages"),
-        ("[27/03/2025, 18:02:33] Ada: \u200ePlan.pdf \u2022 \u200e2 pages \u200e<attached: 00000012-Plan.pdf>",
-            "00000012-Plan.pdf", "Plan.pdf \u2022 \u200e2 pages"),
+        (
+            "[27/03/2025, 18:02:33] Ada: Plan.pdf \u2022 \u200e2 pages \u200e<attached: 00000012-Plan.pdf>",
+            "00000012-Plan.pdf",
+            "Plan.pdf \u2022 \u200e2 pages",
+        ),
+        (
+            "[27/03/2025, 18:02:33] Ada: \u200ePlan.pdf \u2022 \u200e2 pages \u200e<attached: 00000012-Plan.pdf>",
+            "00000012-Plan.pdf",
+            "Plan.pdf \u2022 \u200e2 pages",
+        ),
         ("27.03.25, 18:02 - Ada: <Media omitted>", None, ""),
         ("27.03.25, 18:02 - Ada: I sent Plan.pdf", None, "I sent Plan.pdf"),
     ],
-)  # fmt: skip
+)
 def test_files_that_whatsapp_names(line: str, name: str | None, text: str):
     (entry,) = read_whatsapp(line, "chat", "UTC").entries
     assert [f.places for f in entry.files] == ([(name,)] if name else [])
@@ -51,19 +61,27 @@ def test_files_that_the_other_programs_name():
         {"fileName": "plan.pdf", "url": "general.json_Files\\plan%20b-1A2B.pdf"},
         {"fileName": "far.pdf", "url": "https://cdn.example/far.pdf"},
     ]
-    message = {"timestamp": "2025-01-15T10:30:00+00:00", "author": {"id": "1"}, "attachments": attached}
+    message = {
+        "timestamp": "2025-01-15T10:30:00+00:00",
+        "author": {"id": "1"},
+        "attachments": attached,
+    }
     ((discord,),) = (
-        c.entries for c in read_discord(json.dumps({"messages": [message]}).encode(), "general", "UTC")
+        c.entries
+        for c in read_discord(json.dumps({"messages": [message]}).encode(), "general", "UTC")
     )
     assert [f.places for f in discord.files] == [("general.json_Files/plan b-1A2B.pdf",), ()]
 
     rows = [
         {"id": 1, "type": "message", "date_unixtime": "1736937000", "file": "files/plan.pdf"},
         {
-            "id": 2, "type": "message", "date_unixtime": "1736937001", "file": "(File not included.)",
+            "id": 2,
+            "type": "message",
+            "date_unixtime": "1736937001",
+            "file": "(File not included.)",
             "file_name": "b.pdf",
         },
-    ]  # fmt: skip
+    ]
     (telegram,) = read_telegram(json.dumps({"messages": rows}).encode(), "chat", "UTC")
     assert [(f.name, f.places) for e in telegram.entries for f in e.files] == [
         ("plan.pdf", ("files/plan.pdf",)),
@@ -72,7 +90,10 @@ def test_files_that_the_other_programs_name():
 
 
 def test_a_document_has_pages_chunks_and_no_name_of_a_member():
-    files = (NamedFile("Ada Lovelace.pdf", ("a",), place="a", digest="1"), NamedFile("gone.pdf", ()))
+    files = (
+        NamedFile("Ada Lovelace.pdf", ("a",), place="a", digest="1"),
+        NamedFile("gone.pdf", ()),
+    )
     entry = Entry(NINE, "Ada Lovelace", "", "media", files=files)
     said = Entry(NINE, "Ada Lovelace", "see the plan", "message")
     chat = masked_chat(Chat("chat", [entry, said]), keyed_pseudonym(b"key"))

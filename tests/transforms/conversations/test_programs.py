@@ -13,26 +13,61 @@ from transforms.conversations.windows import conversation_messages, masked_chat,
 from transforms.schemas.mail import ATTACHMENTS
 from transforms.settings.conversations import ConversationSettings, WindowSettings
 
-USERS = [{"id": "U1", "name": "maud.e", "real_name": "Maud Eaves", "profile": {"display_name": "maudie"}}]
+USERS = [
+    {"id": "U1", "name": "maud.e", "real_name": "Maud Eaves", "profile": {"display_name": "maudie"}}
+]
 
 
 @pytest.mark.parametrize(
     ("row", "text"),
     [
-        ({"text": "see <https://example.org|the weir> &amp; <#C1|doors>"},
-            "see the weir (https://example.org) & #doors"),
+        (
+            {"text": "see <https://example.org|the weir> &amp; <#C1|doors>"},
+            "see the weir (https://example.org) & #doors",
+        ),
         ({"text": "<!here> until <!date^1392734382^{date}|Feb 18>"}, "@here until Feb 18"),
-        ({"text": "", "files": [{"title": "Plan of the weir", "name": "plan.pdf"}]}, "[Plan of the weir]"),
-        ({ "text": "", "attachments": [{"title": "Build 7", "title_link": "https://ci.example.org/7", "text": "failed"} ], },
-            "Build 7 (https://ci.example.org/7)\nfailed"),
+        (
+            {"text": "", "files": [{"title": "Plan of the weir", "name": "plan.pdf"}]},
+            "[Plan of the weir]",
+        ),
+        (
+            {
+                "text": "",
+                "attachments": [
+                    {"title": "Build 7", "title_link": "https://ci.example.org/7", "text": "failed"}
+                ],
+            },
+            "Build 7 (https://ci.example.org/7)\nfailed",
+        ),
         ({"attachments": [{"fields": [{"title": "Level", "value": "2.4 m"}]}]}, "Level: 2.4 m"),
-        ({"text": "", "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": "The *gate* opens"}}]},
-            "The *gate* opens"),
-        ({"text": "the gate opens", "blocks": [{"type": "rich_text", "elements": [
-            {"type": "rich_text_section", "elements": [{"type": "text", "text": "the gate opens"}]}]}]},
-            "the gate opens"),
+        (
+            {
+                "text": "",
+                "blocks": [
+                    {"type": "section", "text": {"type": "mrkdwn", "text": "The *gate* opens"}}
+                ],
+            },
+            "The *gate* opens",
+        ),
+        (
+            {
+                "text": "the gate opens",
+                "blocks": [
+                    {
+                        "type": "rich_text",
+                        "elements": [
+                            {
+                                "type": "rich_text_section",
+                                "elements": [{"type": "text", "text": "the gate opens"}],
+                            }
+                        ],
+                    }
+                ],
+            },
+            "the gate opens",
+        ),
     ],
-)  # fmt: skip
+)
 def test_messages_of_slack_have_the_text_that_people_saw(row: dict[str, object], text: str):
     data = json.dumps([{"ts": "1743098520.1", "user": "U1", **row}]).encode()
     chat = read_slack([("2025-03-27.json", data)], USERS, "doors")
@@ -43,25 +78,42 @@ def test_messages_of_slack_have_the_text_that_people_saw(row: dict[str, object],
 def test_a_message_of_slack_without_text_is_counted():
     data = json.dumps([{"ts": "1743098520.1", "user": "U1", "subtype": "new_kind"}]).encode()
     chat = read_slack([("2025-03-27.json", data)], USERS, "doors")
-    assert [f.reason for f in chat.faults] == ["no_text: a message of the subtype new_kind has no text"]
+    assert [f.reason for f in chat.faults] == [
+        "no_text: a message of the subtype new_kind has no text"
+    ]
 
 
 @pytest.mark.parametrize(
     ("row", "text"),
     [
-        ({ "embeds": [{"title": "Weir", "description": "open", "fields": [{"name": "Level", "value": "2"}]} ] },
-            "Weir\nopen\nLevel: 2"),
+        (
+            {
+                "embeds": [
+                    {
+                        "title": "Weir",
+                        "description": "open",
+                        "fields": [{"name": "Level", "value": "2"}],
+                    }
+                ]
+            },
+            "Weir\nopen\nLevel: 2",
+        ),
         ({"attachments": [{"fileName": "plan.pdf", "url": "x"}]}, "[plan.pdf]"),
         ({"forwardedMessage": {"content": "the gate opens"}}, "the gate opens"),
         ({"content": "hi <:weir:123>"}, "hi :weir:"),
-        ({"poll": {"question": {"text": "Open?"}, "answers": [{"pollMedia": {"text": "Yes"}}]}},
-            "Open?\n- Yes"),
+        (
+            {"poll": {"question": {"text": "Open?"}, "answers": [{"pollMedia": {"text": "Yes"}}]}},
+            "Open?\n- Yes",
+        ),
     ],
-)  # fmt: skip
+)
 def test_messages_of_discord_have_the_text_that_people_saw(row: dict[str, object], text: str):
     message = {
-        "timestamp": "2025-03-27T18:02:00+00:00", "type": "Default", "author": {"id": "1", "name": "Maud"}, **row,
-    }  # fmt: skip
+        "timestamp": "2025-03-27T18:02:00+00:00",
+        "type": "Default",
+        "author": {"id": "1", "name": "Maud"},
+        **row,
+    }
     (chat,) = read_discord(
         json.dumps({"channel": {"name": "doors"}, "messages": [message]}).encode(), "c", "UTC"
     )
@@ -70,26 +122,46 @@ def test_messages_of_discord_have_the_text_that_people_saw(row: dict[str, object
 
 def telegram(*messages: dict[str, object]) -> bytes:
     base = {
-        "type": "message", "date": "2025-03-27T18:02:00", "date_unixtime": "1743098520", "from": "Maud Eaves",
-    }  # fmt: skip
+        "type": "message",
+        "date": "2025-03-27T18:02:00",
+        "date_unixtime": "1743098520",
+        "from": "Maud Eaves",
+    }
     rows = [{"id": n, **base, **m} for n, m in enumerate(messages)]
-    return json.dumps({"name": "Weir watch", "type": "private_group", "id": 7, "messages": rows}).encode()
+    return json.dumps(
+        {"name": "Weir watch", "type": "private_group", "id": 7, "messages": rows}
+    ).encode()
 
 
 @pytest.mark.parametrize(
     ("row", "text", "kind"),
     [
         ({"text": "hi"}, "hi", "message"),
-        ({"text": ["see ", {"type": "text_link", "text": "the weir", "href": "https://example.org"}]},
-            "see the weir (https://example.org)", "message"),
+        (
+            {
+                "text": [
+                    "see ",
+                    {"type": "text_link", "text": "the weir", "href": "https://example.org"},
+                ]
+            },
+            "see the weir (https://example.org)",
+            "message",
+        ),
         ({"text": "", "media_type": "sticker", "sticker_emoji": "👍"}, "[👍]", "message"),
         ({"text": "", "file_name": "plan.pdf"}, "[plan.pdf]", "message"),
-        ({"text": "", "poll": {"question": "Open?", "answers": [{"text": "Yes"}]}}, "Open?\n- Yes",
-            "message"),
-        ({"text": "", "location_information": {"latitude": 1.5, "longitude": 2}}, "1.5, 2", "message"),
+        (
+            {"text": "", "poll": {"question": "Open?", "answers": [{"text": "Yes"}]}},
+            "Open?\n- Yes",
+            "message",
+        ),
+        (
+            {"text": "", "location_information": {"latitude": 1.5, "longitude": 2}},
+            "1.5, 2",
+            "message",
+        ),
         ({"text": "", "media_type": "voice_message"}, "", "media"),
     ],
-)  # fmt: skip
+)
 def test_messages_of_telegram(row: dict[str, object], text: str, kind: str):
     assert looks_like_telegram(telegram(row))
     (chat,) = read_telegram(telegram(row), "c", "UTC")
@@ -99,7 +171,9 @@ def test_messages_of_telegram(row: dict[str, object], text: str, kind: str):
 
 def test_an_account_of_telegram_holds_several_chats():
     one = json.loads(telegram({"text": "hi"}))
-    data = json.dumps({"about": "x", "chats": {"list": [one, one | {"id": 8, "name": "Doors"}]}}).encode()
+    data = json.dumps(
+        {"about": "x", "chats": {"list": [one, one | {"id": 8, "name": "Doors"}]}}
+    ).encode()
     assert [(c.name, c.title) for c in read_telegram(data, "me", "UTC")] == [
         ("me/7", "Weir watch"),
         ("me/8", "Doors"),
@@ -108,30 +182,61 @@ def test_an_account_of_telegram_holds_several_chats():
 
 def test_no_name_of_a_member_is_left_in_what_the_programs_write():
     service = {
-        "type": "service", "from": None, "actor": "Maud Eaves", "action": "invite_members",
+        "type": "service",
+        "from": None,
+        "actor": "Maud Eaves",
+        "action": "invite_members",
         "members": ["Jo Pires"],
-    }  # fmt: skip
+    }
     (chat,) = read_telegram(telegram(service, {"text": "welcome Jo Pires"}), "c", "UTC")
     joined = json.dumps(
-        [{"ts": "1", "user": "U1", "subtype": "channel_join", "text": "<@U1> joined, maudie to friends"}]
+        [
+            {
+                "ts": "1",
+                "user": "U1",
+                "subtype": "channel_join",
+                "text": "<@U1> joined, maudie to friends",
+            }
+        ]
     )
     slack = read_slack([("a.json", joined.encode())], USERS, "doors")
     for given in (chat, slack):
-        texts = " ".join(e.text + e.author for e in masked_chat(given, keyed_pseudonym(b"key")).entries)
+        texts = " ".join(
+            e.text + e.author for e in masked_chat(given, keyed_pseudonym(b"key")).entries
+        )
         assert not [name for name in ("Maud", "Eaves", "maudie", "Pires") if name in texts], texts
 
 
 def test_replies_threads_reactions_and_edits_of_each_program():
     slack = [
-        {"ts": "1.5", "thread_ts": "1.5", "user": "U1", "text": "doors?", "reactions": [{"name": "x", "count": 2}]},
+        {
+            "ts": "1.5",
+            "thread_ts": "1.5",
+            "user": "U1",
+            "text": "doors?",
+            "reactions": [{"name": "x", "count": 2}],
+        },
         {"ts": "2.5", "thread_ts": "1.5", "user": "U1", "text": "shut", "edited": {"ts": "3"}},
-    ]  # fmt: skip
+    ]
     discord = [
-        {"id": "1.5", "timestamp": "2025-03-27T18:02:00+00:00", "type": "Default", "author": {"id": "1", "name": "Maud"},
-         "content": "doors?", "reactions": [{"emoji": {}, "count": 2}]},
-        {"id": "2.5", "timestamp": "2025-03-27T18:03:00+00:00", "type": "Reply", "author": {"id": "1", "name": "Maud"},
-         "content": "shut", "reference": {"messageId": "1.5"}, "timestampEdited": "2025-03-27T18:04:00+00:00"},
-    ]  # fmt: skip
+        {
+            "id": "1.5",
+            "timestamp": "2025-03-27T18:02:00+00:00",
+            "type": "Default",
+            "author": {"id": "1", "name": "Maud"},
+            "content": "doors?",
+            "reactions": [{"emoji": {}, "count": 2}],
+        },
+        {
+            "id": "2.5",
+            "timestamp": "2025-03-27T18:03:00+00:00",
+            "type": "Reply",
+            "author": {"id": "1", "name": "Maud"},
+            "content": "shut",
+            "reference": {"messageId": "1.5"},
+            "timestampEdited": "2025-03-27T18:04:00+00:00",
+        },
+    ]
     messages = telegram(
         {"id": 1.5, "text": "doors?", "reactions": [{"type": "emoji", "count": 2}]},
         {"id": 2.5, "text": "shut", "reply_to_message_id": 1.5, "edited": "2025-03-27T18:04:00"},
@@ -167,7 +272,9 @@ def of_windows(rows: list[dict[str, str]], messages: int) -> list[tuple[pa.Table
     made = []
     for window in windows(chat, WindowSettings.model_validate({"messages": messages}), "UTC"):
         table = conversation_messages(chat, window, "chats", "chats/doors")
-        chunks = conversation_chunks(table, ATTACHMENTS.empty(), settings, lambda texts: [1 for _ in texts])
+        chunks = conversation_chunks(
+            table, ATTACHMENTS.empty(), settings, lambda texts: [1 for _ in texts]
+        )
         made.append((table, chunks.chunks.to_pylist()))
     return made
 

@@ -36,7 +36,9 @@ def test_one_giant_paragraph_is_split_under_the_limit():
 
 
 def test_no_text_makes_no_piece():
-    assert token_segments("", 1800, 150, COUNT) == [] == token_segments(" \n\n \n", 1800, 150, COUNT)
+    assert (
+        token_segments("", 1800, 150, COUNT) == [] == token_segments(" \n\n \n", 1800, 150, COUNT)
+    )
 
 
 @examples(60)
@@ -46,7 +48,9 @@ def test_no_piece_is_too_large_and_nothing_is_lost(paragraphs: list[str], limit:
     pieces = token_segments(text, limit, overlap, COUNT)
     assert all(p.tokens <= limit for p in pieces)
     assert [p.tokens for p in pieces] == COUNT([text[p.start : p.end] for p in pieces])
-    assert re.sub(r"\s", "", "".join(text[p.own : p.end] for p in pieces)) == re.sub(r"\s", "", text)
+    assert re.sub(r"\s", "", "".join(text[p.own : p.end] for p in pieces)) == re.sub(
+        r"\s", "", text
+    )
     assert all(p.start <= p.own < p.end for p in pieces)
 
 

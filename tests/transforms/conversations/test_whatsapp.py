@@ -28,7 +28,9 @@ def test_each_form_of_line_gives_time_author_and_text(line: str, time: list[int]
 
 
 def test_a_message_keeps_all_its_lines():
-    text = "27.03.25, 18:02 - Maud: one\n\n  two: three\n- four\n27.03.25, 18:03 - Jo\u00e3o: next\n"
+    text = (
+        "27.03.25, 18:02 - Maud: one\n\n  two: three\n- four\n27.03.25, 18:03 - Jo\u00e3o: next\n"
+    )
     first, second = read_whatsapp(text, "chat", "UTC").entries
     assert first.text == "one\n\n  two: three\n- four"
     assert (second.author, second.text) == ("Jo\u00e3o", "next")
@@ -59,7 +61,9 @@ def test_the_date_order_is_the_one_in_which_time_runs_forward():
 
 
 MIXED = [
-    form.format(day) for form in ("{}/3/25, 10:00 - A: x", "3/{}/25, 10:00 - A: x") for day in range(13, 25)
+    form.format(day)
+    for form in ("{}/3/25, 10:00 - A: x", "3/{}/25, 10:00 - A: x")
+    for day in range(13, 25)
 ]
 
 
@@ -70,7 +74,9 @@ MIXED = [
         (["Dear all,", "hello: world"], "no_messages"),
     ],
 )
-def test_two_date_orders_and_no_messages_are_an_error_that_names_the_remedy(lines: list[str], fault: str):
+def test_two_date_orders_and_no_messages_are_an_error_that_names_the_remedy(
+    lines: list[str], fault: str
+):
     with pytest.raises(ChatFormatError, match=fault):
         read_whatsapp("\n".join(lines), "chat", "UTC")
 
@@ -87,7 +93,9 @@ def test_text_before_the_first_message_is_set_aside():
 
 @given(
     st.lists(
-        st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1), min_size=1, max_size=8
+        st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1),
+        min_size=1,
+        max_size=8,
     )
 )
 def test_no_text_of_a_message_is_lost(texts: list[str]):
@@ -101,7 +109,9 @@ SAID_BY_THE_PROGRAM: list[str] = LINES["cases"]["by_the_program"]
 
 
 @pytest.mark.parametrize("said", SAID_BY_THE_PROGRAM)
-@pytest.mark.parametrize("form", ["27.03.25, 18:02 - {}\n", "[27.03.25, 18:02:33] Weir watch: \u200e{}\n"])
+@pytest.mark.parametrize(
+    "form", ["27.03.25, 18:02 - {}\n", "[27.03.25, 18:02:33] Weir watch: \u200e{}\n"]
+)
 def test_no_name_of_a_member_is_left_in_lines_of_the_program(said: str, form: str):
     text = form.format(said) + "27.03.25, 18:03 - Eve: I met Jo Pires\n"
     if form.startswith("["):
@@ -116,18 +126,24 @@ def test_no_name_of_a_member_is_left_in_lines_of_the_program(said: str, form: st
 
 def test_the_bytes_of_all_tables_have_no_name_of_a_member():
     said = "".join(f"27.03.25, 18:{n:02d} - {line}\n" for n, line in enumerate(SAID_BY_THE_PROGRAM))
-    spoken = (
-        "27.03.25, 19:00 - Maud: @\u2068Eve Lamb\u2069 and @491701234567 know JO PIRES, +49 170 1234567 too\n"
-    )
+    spoken = "27.03.25, 19:00 - Maud: @\u2068Eve Lamb\u2069 and @491701234567 know JO PIRES, +49 170 1234567 too\n"
     chat = windows.masked_chat(
         read_whatsapp(said + spoken, "WhatsApp Chat with Jo Pires", "UTC"), keyed_pseudonym(b"key")
     )
     (window,) = windows.windows(chat, WindowSettings(by="day"), "UTC")
     messages = windows.conversation_messages(chat, window, "s", "p")
     chunks = conversation_chunks(
-        messages, ATTACHMENTS.empty(), ConversationSettings(), lambda texts: [len(t.split()) for t in texts]
+        messages,
+        ATTACHMENTS.empty(),
+        ConversationSettings(),
+        lambda texts: [len(t.split()) for t in texts],
     )
-    for table in (messages, windows.conversation_markdown(messages), chunks.chunks, chunks.exclusions):
+    for table in (
+        messages,
+        windows.conversation_markdown(messages),
+        chunks.chunks,
+        chunks.exclusions,
+    ):
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, table.schema) as file:
             file.write_table(table)
@@ -151,5 +167,9 @@ def test_marks_of_direction_in_a_poll_and_of_an_edited_message_are_no_text():
 
 
 def test_lines_of_the_program_that_are_not_understood_are_counted():
-    chat = read_whatsapp("27.03.25, 18:02 - Maud qrsw zumbo\n27.03.25, 18:03 - Maud: hi\n", "chat", "UTC")
-    assert [f.reason.split(",")[0] for f in chat.faults] == ["not_understood: 1 lines of the program"]
+    chat = read_whatsapp(
+        "27.03.25, 18:02 - Maud qrsw zumbo\n27.03.25, 18:03 - Maud: hi\n", "chat", "UTC"
+    )
+    assert [f.reason.split(",")[0] for f in chat.faults] == [
+        "not_understood: 1 lines of the program"
+    ]

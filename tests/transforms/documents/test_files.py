@@ -37,18 +37,30 @@ TITLES = [
     ("dot file", ".md", None, None),
     ("html site", "n.html", "<title>B &amp; c - T</title><h1>T</h1><h1>B &amp; c</h1>", "B & c"),
     ("html title", "n.htm", "<html><head><title>T\n x</title></head><p>a", "T x"),
-    ("html with the title of its manual", "n.html", "<title>B c (The M)</title><h3>2.1 B c</h3>x", "B c"),
+    (
+        "html with the title of its manual",
+        "n.html",
+        "<title>B c (The M)</title><h3>2.1 B c</h3>x",
+        "B c",
+    ),
     ("html with the title of its site", "n.html", "<title>The C</title><h1>2 B</h1>x", "2 B"),
     ("html with its name", "n.html", "<title>n.html</title><h2>B</h2>x", "B"),
     ("rst title", "n.rst", ".. sectnum::\n\nB\n=\n\nx\n", "B"),
     ("rst field", "n.rst", "B\n=\n\n:Title: A b\n\nx\n", "A b"),
-    ("rst PEP", "n.rst", "PEP: 1\nTitle: A b\nX:\n\n\nAbstract\n========\n\nx\n\nB\n=\n\ny\n", "A b"),
+    (
+        "rst PEP",
+        "n.rst",
+        "PEP: 1\nTitle: A b\nX:\n\n\nAbstract\n========\n\nx\n\nB\n=\n\ny\n",
+        "A b",
+    ),
     ("rst sections", "n.rst", "Abstract\n========\n\nx\n\nB\n=\n\ny\n", "n"),
     ("html book", "n.html", "<title>B - The C</title><h1>The C</h1>x", "B"),
 ]
 
 
-@pytest.mark.parametrize(("path", "text", "title"), [c[1:] for c in TITLES], ids=[c[0] for c in TITLES])
+@pytest.mark.parametrize(
+    ("path", "text", "title"), [c[1:] for c in TITLES], ids=[c[0] for c in TITLES]
+)
 def test_title(path: str, text: str | None, title: str | None):
     if text is None:
         assert file_name(path) == path
@@ -57,8 +69,14 @@ def test_title(path: str, text: str | None, title: str | None):
 
 
 def test_fields_at_the_top_of_restructuredtext_are_properties_and_stay_text():
-    proposal = row("n.rst", "PEP: 1\nStatus: Final\nCreated: 05-Jul-2001\n\n\nMotives\n=======\n\nx\n")
-    assert json.loads(proposal["frontmatter"]) == {"PEP": "1", "Status": "Final", "Created": "05-Jul-2001"}
+    proposal = row(
+        "n.rst", "PEP: 1\nStatus: Final\nCreated: 05-Jul-2001\n\n\nMotives\n=======\n\nx\n"
+    )
+    assert json.loads(proposal["frontmatter"]) == {
+        "PEP": "1",
+        "Status": "Final",
+        "Created": "05-Jul-2001",
+    }
     assert proposal["created_at"] == datetime(2001, 7, 5, tzinfo=UTC)
     assert proposal["text"].startswith("PEP: 1\nStatus: Final\nCreated: 05-Jul-2001\n\n# Motives")
     page = row("n.rst", "B\n=\n\n:Author: Ann *b*\n:Date: 2020-01-02\n\nx\n")
@@ -67,14 +85,22 @@ def test_fields_at_the_top_of_restructuredtext_are_properties_and_stay_text():
 
 
 TAGS = [
-    ("list", "---\ntags: [a, '#b', a, A]\n---\n", ["a", "b"]), ("commas", "---\ntags: a, b c,\n---\n", ["a", "b c"]),
-    ("marks", "---\ntags: '#a #b'\n---\n", ["a", "b"]), ("one, and a number", "---\nTag: 2024\n---\n", ["2024"]),
-    ("nothing", "---\ntags:\n---\n", []), ( "in the text", "#one and (#no) x#no #two/three, #four-4\n- #fünf",
-    ["one", "two/three", "four-4", "fünf"], ), ("digits alone", "see #123, #1a #2024/05", ["1a"]),
+    ("list", "---\ntags: [a, '#b', a, A]\n---\n", ["a", "b"]),
+    ("commas", "---\ntags: a, b c,\n---\n", ["a", "b c"]),
+    ("marks", "---\ntags: '#a #b'\n---\n", ["a", "b"]),
+    ("one, and a number", "---\nTag: 2024\n---\n", ["2024"]),
+    ("nothing", "---\ntags:\n---\n", []),
+    (
+        "in the text",
+        "#one and (#no) x#no #two/three, #four-4\n- #fünf",
+        ["one", "two/three", "four-4", "fünf"],
+    ),
+    ("digits alone", "see #123, #1a #2024/05", ["1a"]),
     ("not in code", "`#no` \n```\n#no\n```\n\n    #no\n\n#yes", ["yes"]),
     ("not in comments, links, html", "%%#no%% [a #no](b#no) <!-- #no --> [[x #no]] #yes", ["yes"]),
-    ("headings are none", "# no\n#\n##no\n#yes", ["yes"]), ("both", "---\ntags: [A]\n---\n#a #b", ["A", "b"]),
-]  # fmt: skip
+    ("headings are none", "# no\n#\n##no\n#yes", ["yes"]),
+    ("both", "---\ntags: [A]\n---\n#a #b", ["A", "b"]),
+]
 
 
 @pytest.mark.parametrize(("text", "tags"), [c[1:] for c in TAGS], ids=[c[0] for c in TAGS])
@@ -83,7 +109,12 @@ def test_tags(text: str, tags: list[str]):
 
 
 def test_only_markdown_has_tags_in_its_text():
-    assert [row(f"n.{end}", "a #b\n")["tags"] for end in ("md", "txt", "html", "rst")] == [["b"], [], [], []]
+    assert [row(f"n.{end}", "a #b\n")["tags"] for end in ("md", "txt", "html", "rst")] == [
+        ["b"],
+        [],
+        [],
+        [],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -101,11 +132,21 @@ def test_only_markdown_has_tags_in_its_text():
         ("created: 2024-03-01", "created_at", datetime(2024, 3, 1, tzinfo=UTC)),
         ("date: 2024-03-01T10:20", "created_at", datetime(2024, 3, 1, 10, 20, tzinfo=UTC)),
         ("date: 2024/03/01", "created_at", datetime(2024, 3, 1, tzinfo=UTC)),
-        ("Modified: 2024-03-01 10:20:30 +02:00", "modified_at", datetime(2024, 3, 1, 8, 20, 30, tzinfo=UTC)),
-        ("updated: 2024-03-01T10:20:30Z", "modified_at", datetime(2024, 3, 1, 10, 20, 30, tzinfo=UTC)),
+        (
+            "Modified: 2024-03-01 10:20:30 +02:00",
+            "modified_at",
+            datetime(2024, 3, 1, 8, 20, 30, tzinfo=UTC),
+        ),
+        (
+            "updated: 2024-03-01T10:20:30Z",
+            "modified_at",
+            datetime(2024, 3, 1, 10, 20, 30, tzinfo=UTC),
+        ),
     ],
 )
-def test_fields_of_the_frontmatter_and_times_without_zone_are_utc(line: str, column: str, expected: object):
+def test_fields_of_the_frontmatter_and_times_without_zone_are_utc(
+    line: str, column: str, expected: object
+):
     made = row("n.md", f"---\n{line}\n---\nx")
     assert (made[column], made["defects"]) == (expected, [])
 
@@ -113,12 +154,17 @@ def test_fields_of_the_frontmatter_and_times_without_zone_are_utc(line: str, col
 @pytest.mark.parametrize(
     ("path", "front", "day"),
     [
-        ("Daily/2025-04-20.md", "", (2025, 4, 20)), ("journals/2025_04_20.md", "", (2025, 4, 20)),
-        ("2025-04-20 Call with the roofer.txt", "", (2025, 4, 20)), ("20250420.md", "", (2025, 4, 20)),
-        ("2025-04-20.md", "created: 2024-01-02", (2024, 1, 2)), ("2025-02-31.md", "", None),
-        ("202504201215 Zettel.md", "", None), ("192.168.10.20.md", "", None), ("2025-04.md", "", None),
+        ("Daily/2025-04-20.md", "", (2025, 4, 20)),
+        ("journals/2025_04_20.md", "", (2025, 4, 20)),
+        ("2025-04-20 Call with the roofer.txt", "", (2025, 4, 20)),
+        ("20250420.md", "", (2025, 4, 20)),
+        ("2025-04-20.md", "created: 2024-01-02", (2024, 1, 2)),
+        ("2025-02-31.md", "", None),
+        ("202504201215 Zettel.md", "", None),
+        ("192.168.10.20.md", "", None),
+        ("2025-04.md", "", None),
     ],
-)  # fmt: skip
+)
 def test_a_file_without_a_time_has_the_day_that_its_name_begins_with(path, front, day):
     made = row(path, f"---\n{front}\n---\nx" if front else "x")
     assert made["created_at"] == (day and datetime(*day, tzinfo=UTC))
@@ -144,10 +190,13 @@ def test_the_other_fields():
 @pytest.mark.parametrize(
     "content",
     [
-        "\ufeff---\r\ntitle: é\r\n---\r\n# A\r\n\tb\r\n", "a\rb", "no line end", "%%hidden%% shown",
+        "\ufeff---\r\ntitle: é\r\n---\r\n# A\r\n\tb\r\n",
+        "a\rb",
+        "no line end",
+        "%%hidden%% shown",
         " \n\nx\n\n",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("path", ["n.md", "n.txt"])
 def test_markdown_and_plain_text_are_stored_as_they_are(path: str, content: str):
     made = row(path, content)
@@ -168,10 +217,12 @@ CHARSETS = [
     ("latin", GERMAN.encode("cp1252"), GERMAN, "charset_detected"),
     ("utf-16", "\ufeffé x".encode("utf-16-le"), "é x", "charset_detected:utf-16"),
     ("utf-16 big-endian", "\ufeffé x".encode("utf-16-be"), "é x", "charset_detected:utf-16"),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize(("data", "text", "defect"), [c[1:] for c in CHARSETS], ids=[c[0] for c in CHARSETS])
+@pytest.mark.parametrize(
+    ("data", "text", "defect"), [c[1:] for c in CHARSETS], ids=[c[0] for c in CHARSETS]
+)
 def test_charsets(data: bytes, text: str, defect: str | None):
     made = row("n.md", data)
     assert made["text"] == text
@@ -184,10 +235,12 @@ def test_an_html_page_may_say_its_charset():
 
 
 FAULTS = [
-    ("empty", "n.md", b"", {}, "empty"), ("blank", "n.txt", b"\xef\xbb\xbf \r\n\t\n", {}, "empty"),
+    ("empty", "n.md", b"", {}, "empty"),
+    ("blank", "n.txt", b"\xef\xbb\xbf \r\n\t\n", {}, "empty"),
     ("NUL", "n.md", b"a\0b", {}, "binary"),
     ("control characters", "n.md", b"\x01\x02\xff\xfe\x03 abc", {}, "binary"),
-    ("half a UTF-16", "n.md", b"\xff\xfea", {}, "binary"), ("program", "n.exe", b"MZ", {}, "unknown_format"),
+    ("half a UTF-16", "n.md", b"\xff\xfea", {}, "binary"),
+    ("program", "n.exe", b"MZ", {}, "unknown_format"),
     ("no extension", "Makefile", b"a", {}, "unknown_format"),
     ("a name like an extension", "x.md/md", b"a", {}, "unknown_format"),
     ("large", "n.md", b"abc", {"max_document_bytes": 2}, "too_large"),
@@ -196,7 +249,7 @@ FAULTS = [
     ("page without text", "n.html", b"<script>x</script>", {}, "empty"),
     ("rst with an endless line", "n.rst", b"a " * 6000, {}, "unreadable"),
     ("rst nested to death", "n.rst", b"- " * 2000 + b"a", {}, "unreadable"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +260,11 @@ def test_what_is_no_document_says_why(path: str, data: bytes, settings: dict, co
 
 
 def test_a_fault_of_the_source_and_a_second_copy_are_set_aside():
-    files = [RawFile("a.md", b"x", "excluded: by a pattern"), RawFile("b.md", b"x"), RawFile("b.md", b"x")]
+    files = [
+        RawFile("a.md", b"x", "excluded: by a pattern"),
+        RawFile("b.md", b"x"),
+        RawFile("b.md", b"x"),
+    ]
     made = read_documents(files, source="s", partition="u", settings=DocumentSettings())
     assert made.documents["path"].to_pylist() == ["b.md"]
     assert made.quarantine["reason"].to_pylist() == [
@@ -218,7 +275,9 @@ def test_a_fault_of_the_source_and_a_second_copy_are_set_aside():
 
 
 def test_every_file_ends_in_one_table_whatever_the_order():
-    files = {f"{name}.{end}": name * n for n, name in enumerate("abcdef") for end in ("md", "txt", "bin")}
+    files = {
+        f"{name}.{end}": name * n for n, name in enumerate("abcdef") for end in ("md", "txt", "bin")
+    }
     one, other = read(files), read(dict(reversed(files.items())))
     assert one.documents.equals(other.documents) and one.quarantine.equals(other.quarantine)
     ends = [*one.documents["path"].to_pylist(), *one.quarantine["place"].to_pylist()]
@@ -230,7 +289,10 @@ def test_the_text_of_a_page_is_markdown():
         "<nav>menu</nav><h1>A</h1><p>b <b>c</b> <a href='d.html#e'>f</a>"
         "<pre><code class=language-py>g # h</code></pre><h2>I</h2>j"
     )
-    assert row("n.html", page)["text"] == "# A\n\nb **c** [f](d.html#e)\n\n```py\ng # h\n```\n\n## I\n\nj\n"
+    assert (
+        row("n.html", page)["text"]
+        == "# A\n\nb **c** [f](d.html#e)\n\n```py\ng # h\n```\n\n## I\n\nj\n"
+    )
 
 
 def test_a_page_of_confluence_is_its_content_and_the_frame_is_properties():
@@ -255,7 +317,14 @@ def test_the_text_of_restructured_text_is_markdown_and_keeps_what_docutils_does_
     )
     made = row("n.rst", text)["text"]
     known = ("# A\n", "`c`", "`d`", "*f*", "## J", "h = 1")
-    for piece in (*known, "versionadded:: 1", "G", "include:: /etc/passwd", "<b>i</b>", "undefined_"):
+    for piece in (
+        *known,
+        "versionadded:: 1",
+        "G",
+        "include:: /etc/passwd",
+        "<b>i</b>",
+        "undefined_",
+    ):
         assert piece in made
     assert "root:" not in made and "System Message" not in made
 
@@ -268,17 +337,35 @@ def test_text_that_is_very_deep_in_a_page_stays():
 @pytest.mark.parametrize(
     ("text", "title", "expected"),
     [
-        ("# One\n\n# Two\n\nof a book\n", "Book", "Book"), ("# One\n\nof a book\n", "Book", "Book"),
-        ("# One\n", "Logo", "One"), ("# Name\n\n# Two\n", None, "a"), ("ab\n\n## Slide\n", None, "a"),
-        ("## NAME\n\n## Two\n", None, "a"), ("## Slide\n", None, "Slide"), ("# One\n\n# Two\n", None, "One"),
+        ("# One\n\n# Two\n\nof a book\n", "Book", "Book"),
+        ("# One\n\nof a book\n", "Book", "Book"),
+        ("# One\n", "Logo", "One"),
+        ("# Name\n\n# Two\n", None, "a"),
+        ("ab\n\n## Slide\n", None, "a"),
+        ("## NAME\n\n## Two\n", None, "a"),
+        ("## Slide\n", None, "Slide"),
+        ("# One\n\n# Two\n", None, "One"),
     ],
-)  # fmt: skip
+)
 def test_a_converted_file_has_title_times_and_pages(text: str, title: str | None, expected: str):
-    converted = Converted(text, ["x"], title, [0, 3], created="2024-05-06T07:08:09+02:00", modified="no time")
+    converted = Converted(
+        text, ["x"], title, [0, 3], created="2024-05-06T07:08:09+02:00", modified="no time"
+    )
     made = read_documents(
-        [RawFile("a.pdf", b"", converted=converted)], source="s", partition="u", settings=DocumentSettings()
+        [RawFile("a.pdf", b"", converted=converted)],
+        source="s",
+        partition="u",
+        settings=DocumentSettings(),
     )
     (row,) = made.documents.to_pylist()
-    assert (row["title"], row["text"], row["page_starts"], row["format"]) == (expected, text, [0, 3], "pdf")
-    assert row["created_at"] == datetime(2024, 5, 6, 5, 8, 9, tzinfo=UTC) and row["modified_at"] is None
+    assert (row["title"], row["text"], row["page_starts"], row["format"]) == (
+        expected,
+        text,
+        [0, 3],
+        "pdf",
+    )
+    assert (
+        row["created_at"] == datetime(2024, 5, 6, 5, 8, 9, tzinfo=UTC)
+        and row["modified_at"] is None
+    )
     assert row["defects"] == ["x", "time_unreadable: modified"]

@@ -13,35 +13,68 @@ from transforms.documents.nodes import document_nodes
 from transforms.settings.documents import DocumentSettings
 
 GITHUB: dict[str, Any] = {
-    "url": "https://api.github.com/repos/o/r/issues/12", "html_url": "https://github.com/o/r/issues/12", "number": 12,
-    "title": "Crash on start", "body": "It crashes.\r\n\r\n## Steps\r\nStart it.", "user": {"login": "ann"}, "state": "open",
-    "comments": 1, "labels": [{"name": "bug"}], "created_at": "2025-01-02T10:00:00Z", "updated_at": "2025-01-03T10:00:00Z",
-}  # fmt: skip
+    "url": "https://api.github.com/repos/o/r/issues/12",
+    "html_url": "https://github.com/o/r/issues/12",
+    "number": 12,
+    "title": "Crash on start",
+    "body": "It crashes.\r\n\r\n## Steps\r\nStart it.",
+    "user": {"login": "ann"},
+    "state": "open",
+    "comments": 1,
+    "labels": [{"name": "bug"}],
+    "created_at": "2025-01-02T10:00:00Z",
+    "updated_at": "2025-01-03T10:00:00Z",
+}
 COMMENT = {
-    "id": 5, "issue_url": "https://api.github.com/repos/o/r/issues/12", "body": "Me too.", "user": {"login": "bob"},
+    "id": 5,
+    "issue_url": "https://api.github.com/repos/o/r/issues/12",
+    "body": "Me too.",
+    "user": {"login": "bob"},
     "created_at": "2025-01-02T11:00:00Z",
-}  # fmt: skip
+}
 GH = {
-    "author": {"login": "ann"}, "body": "It crashes.", "comments": [{"author": {"login": "bob"}, "body": "Me too.",
-    "createdAt": "2025-01-02T11:00:00Z"}], "createdAt": "2025-01-02T10:00:00Z", "labels": [{"name": "bug"}], "number": 12,
-    "state": "OPEN", "title": "Crash on start", "url": "https://github.com/o/r/issues/12",
-}  # fmt: skip
+    "author": {"login": "ann"},
+    "body": "It crashes.",
+    "comments": [
+        {"author": {"login": "bob"}, "body": "Me too.", "createdAt": "2025-01-02T11:00:00Z"}
+    ],
+    "createdAt": "2025-01-02T10:00:00Z",
+    "labels": [{"name": "bug"}],
+    "number": 12,
+    "state": "OPEN",
+    "title": "Crash on start",
+    "url": "https://github.com/o/r/issues/12",
+}
 GITLAB = {
-    "id": 901, "iid": 12, "project_id": 8, "title": "Crash on start", "description": "It crashes.", "state": "opened",
-    "author": {"username": "ann"}, "labels": ["bug"], "created_at": "2025-01-02T10:00:00Z",
+    "id": 901,
+    "iid": 12,
+    "project_id": 8,
+    "title": "Crash on start",
+    "description": "It crashes.",
+    "state": "opened",
+    "author": {"username": "ann"},
+    "labels": ["bug"],
+    "created_at": "2025-01-02T10:00:00Z",
     "web_url": "https://gitlab.example/o/r/-/issues/12",
-}  # fmt: skip
+}
 NOTE = {
-    "id": 7, "noteable_iid": 12, "project_id": 8, "body": "Me too.", "author": {"username": "bob"}, "system": False,
+    "id": 7,
+    "noteable_iid": 12,
+    "project_id": 8,
+    "body": "Me too.",
+    "author": {"username": "bob"},
+    "system": False,
     "created_at": "2025-01-02T11:00:00Z",
-}  # fmt: skip
+}
 SYSTEM = NOTE | {"system": True, "body": "changed the description"}
 
 
 def read(**files: Any) -> list[RawFile]:
     """The files that exports become; a name ends with its format behind a `_`."""
     raw = [
-        RawFile(name.replace("_", "."), data if isinstance(data, bytes) else json.dumps(data).encode())
+        RawFile(
+            name.replace("_", "."), data if isinstance(data, bytes) else json.dumps(data).encode()
+        )
         for name, data in files.items()
     ]
     return list(issue_files(raw))
@@ -56,12 +89,16 @@ EXPORTS = {
     "GitHub, comments apart": {"issues_json": [GITHUB], "comments_json": [COMMENT]},
     "GitHub, pages in one file": {"all_json": pages([GITHUB], [COMMENT], [])},
     "GitHub, pages in a list": {"all_json": [[GITHUB], [COMMENT]]},
-    "GitHub, a search": {"found_json": {"total_count": 1, "items": [GITHUB]}, "comments_json": [COMMENT]},
-    "gh issue list --json": {"gh_json": [GH]}, "JSON lines": {"gh_jsonl": pages(GH)},
+    "GitHub, a search": {
+        "found_json": {"total_count": 1, "items": [GITHUB]},
+        "comments_json": [COMMENT],
+    },
+    "gh issue list --json": {"gh_json": [GH]},
+    "JSON lines": {"gh_jsonl": pages(GH)},
     "GitLab, notes apart": {"issues_json": [GITLAB], "notes_json": [SYSTEM, NOTE]},
     "GitLab, notes inside": {"issues_json": [GITLAB | {"notes": [NOTE, SYSTEM]}]},
     "GitLab, discussions": {"issues_json": [GITLAB | {"discussions": [{"notes": [NOTE]}]}]},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("files", EXPORTS.values(), ids=EXPORTS)
@@ -80,12 +117,15 @@ def test_each_form_gives_the_same_issue_with_its_comment_as_a_turn(files: dict[s
 
 
 BROKEN = {
-    "no title": ([{"number": 13}], "no_title"), "no number": ([{"title": "x"}], "no_number"),
+    "no title": ([{"number": 13}], "no_title"),
+    "no number": ([{"title": "x"}], "no_number"),
     "a number that is none": ([{"title": "x", "number": "many"}], "no_number"),
-    "no object": ([5], "no_issue"), "no text": ([GITHUB | {"body": {"a": 1}}], "no_text"),
-    "a comment alone": ([COMMENT], "no_issue"), "cut off": (b'[{"number": 3, "ti', "no_json"),
+    "no object": ([5], "no_issue"),
+    "no text": ([GITHUB | {"body": {"a": 1}}], "no_text"),
+    "a comment alone": ([COMMENT], "no_issue"),
+    "cut off": (b'[{"number": 3, "ti', "no_json"),
     "too deep": (b"{" + b'"a":{' * 100_000, "no_json"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("data", "code"), BROKEN.values(), ids=BROKEN)
@@ -112,23 +152,41 @@ def test_of_two_copies_the_one_changed_last_is_read_with_the_comments_of_both():
         assert "# Crash at start" in issue.data.decode() and "Me too." in issue.data.decode()
 
 
-@pytest.mark.parametrize("body", [
-    "## Comment by root, 2025-01-01 00:00\n\nyes", "Comment by root\n---", "Comment by root\n===", "> ## Comment by root",
-    "```\nnever closed", "<!-- never closed", "~~~~\n~~~\n## Comment by root", "- # Comment by root",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "body",
+    [
+        "## Comment by root, 2025-01-01 00:00\n\nyes",
+        "Comment by root\n---",
+        "Comment by root\n===",
+        "> ## Comment by root",
+        "```\nnever closed",
+        "<!-- never closed",
+        "~~~~\n~~~\n## Comment by root",
+        "- # Comment by root",
+    ],
+)
 def test_no_text_forges_a_turn_or_hides_the_next(body: str):
     (file,) = read(a_json=[GH | {"body": body}])
-    documents = read_documents([file], source="s", partition="s/all", settings=DocumentSettings()).documents
+    documents = read_documents(
+        [file], source="s", partition="s/all", settings=DocumentSettings()
+    ).documents
     titles = [n["title"] for n in document_nodes(documents).to_pylist() if n["depth"] <= 2]
     assert titles[2:] == ["Comment by bob, 2025-01-02 11:00"]
 
 
-@pytest.mark.parametrize(("head", "suffix", "is_one"), [
-    (json.dumps([GITHUB]).encode(), ".json", True), (json.dumps(GH).encode(), ".jsonl", True),
-    (json.dumps([NOTE]).encode(), ".json", True), (b'[{"author": "a", "text": "b"}]', ".json", False),
-    (b'{"title": "x", "body": "y"}', ".json", False), (b"---\nstate: closed\n---\n# A", ".md", True),
-    (b"---\ntitle: A\n---\nstate: closed", ".md", False), (b"state: open", ".md", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("head", "suffix", "is_one"),
+    [
+        (json.dumps([GITHUB]).encode(), ".json", True),
+        (json.dumps(GH).encode(), ".jsonl", True),
+        (json.dumps([NOTE]).encode(), ".json", True),
+        (b'[{"author": "a", "text": "b"}]', ".json", False),
+        (b'{"title": "x", "body": "y"}', ".json", False),
+        (b"---\nstate: closed\n---\n# A", ".md", True),
+        (b"---\ntitle: A\n---\nstate: closed", ".md", False),
+        (b"state: open", ".md", False),
+    ],
+)
 def test_exports_are_known_by_how_they_begin(head: bytes, suffix: str, is_one: bool):
     assert looks_like_issues(head, suffix) == is_one
 
@@ -138,7 +196,9 @@ VALUES = st.recursive(
     | st.integers()
     | st.floats()
     | st.text(max_size=30),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 RECORDS = st.sampled_from([GITHUB, COMMENT, GH, GITLAB, NOTE]).flatmap(

@@ -29,11 +29,12 @@ class Corpus:
 
 
 STAGES: dict[str, Callable[[Corpus], object]] = {
-    "read_documents": lambda c: read(c.files), "document_nodes": lambda c: document_nodes(c.documents),
+    "read_documents": lambda c: read(c.files),
+    "document_nodes": lambda c: document_nodes(c.documents),
     "document_references": lambda c: document_references(c.documents),
     "document_links": lambda c: document_links(c.references, c.documents, c.nodes),
     "tree_chunks": lambda c: tree_chunks(c.documents, c.nodes),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["many documents", "one document"])
@@ -69,7 +70,9 @@ def test_ten_megabytes():
 
 def test_a_name_that_everybody_has_is_still_looked_up_fast():
     def seconds_of(count: int) -> float:
-        files: dict[str, str | bytes] = {f"{n}/README.md": f"[[README]] [[{n}/README]]" for n in range(count)}
+        files: dict[str, str | bytes] = {
+            f"{n}/README.md": f"[[README]] [[{n}/README]]" for n in range(count)
+        }
         made = read(files).documents
         nodes, references = document_nodes(made), document_references(made)
         links = document_links(references, made, nodes)

@@ -17,13 +17,22 @@ from transforms.schemas.relations import LINKS
 VAULT = {
     "Home.md": "---\ntitle: Start Page\naliases: [Hub, 'Größe']\n---\n# Top\nx\n",
     "Note.md": "# Note\nlead\n## Sub Heading\ntext ^blk\n\n- item ^Item-2\n## C++ & `more`\nx\n## Sub Heading\ny\n",
-    "sub/Note Two.md": "# Two\na\n## Part\nb\n", "sub/index.md": "# Index\nx\n", "sub/page.md": "# Page\nx\n",
-    "sub/deep/Twin.md": "x\n", "other/Twin.md": "x\n", "other/README.md": "x\n", "other/v1.2 notes.md": "x\n",
-    "other/plain.txt": "x\n", "a b/Ünï.md": "# Ünï cödé\nx\n", "a b/c/Twin.md": "x\n",
-}  # fmt: skip
+    "sub/Note Two.md": "# Two\na\n## Part\nb\n",
+    "sub/index.md": "# Index\nx\n",
+    "sub/page.md": "# Page\nx\n",
+    "sub/deep/Twin.md": "x\n",
+    "other/Twin.md": "x\n",
+    "other/README.md": "x\n",
+    "other/v1.2 notes.md": "x\n",
+    "other/plain.txt": "x\n",
+    "a b/Ünï.md": "# Ünï cödé\nx\n",
+    "a b/c/Twin.md": "x\n",
+}
 
 
-def leads(text: str, path: str = "here.md", message_ids: frozenset[str] = frozenset()) -> list[tuple]:
+def leads(
+    text: str, path: str = "here.md", message_ids: frozenset[str] = frozenset()
+) -> list[tuple]:
     """Kind, target and end of every link of a document in the vault."""
     made = read({**VAULT, path: text}).documents
     references = document_references(made)
@@ -35,20 +44,38 @@ def leads(text: str, path: str = "here.md", message_ids: frozenset[str] = frozen
 
 
 WIKI = [
-    ("[[Note]]", "Note.md"), ("[[note]]", "Note.md"), ("[[Note.md]]", "Note.md"),
-    ("[[Note|alias]]", "Note.md"), ("[[ Note ]]", "Note.md"), ("[[Note#Sub Heading]]", "Note.md#sub-heading"),
-    ("[[Note#sub heading|alias]]", "Note.md#sub-heading"), ("[[Note#sub-heading]]", "Note.md#sub-heading"),
-    ("[[Note#sub-heading-1]]", "Note.md#sub-heading-1"), ("[[Note#Note#Sub Heading]]", "Note.md#sub-heading"),
-    ("[[Note#C++ & more]]", "Note.md#c-more"), ("[[Note#gone]]", "Note.md"),
-    ("[[Note^blk]]", "Note.md#sub-heading"), ("[[Note#^blk]]", "Note.md#sub-heading"),
-    ("[[Note#^item-2]]", "Note.md#sub-heading"), ("[[Note#^gone]]", "Note.md"), ("[[Start page]]", "Home.md"),
-    ("[[hub]]", "Home.md"), ("[[GRÖSSE]]", "Home.md"), ("[[Gro\u0308ße]]", "Home.md"),
-    ("[[sub/Note Two]]", "sub/Note Two.md"), ("[[deep/Twin]]", "sub/deep/Twin.md"),
-    ("[[/other/Twin]]", "other/Twin.md"), ("[[./sub/page]]", "sub/page.md"), ("[[../Note]]", None),
-    ("[[v1.2 notes]]", "other/v1.2 notes.md"), ("[[plain]]", "other/plain.txt"),
-    ("[[plain.txt]]", "other/plain.txt"), ("[[Nobody]]", None), ("[[wrong/Note]]", None),
+    ("[[Note]]", "Note.md"),
+    ("[[note]]", "Note.md"),
+    ("[[Note.md]]", "Note.md"),
+    ("[[Note|alias]]", "Note.md"),
+    ("[[ Note ]]", "Note.md"),
+    ("[[Note#Sub Heading]]", "Note.md#sub-heading"),
+    ("[[Note#sub heading|alias]]", "Note.md#sub-heading"),
+    ("[[Note#sub-heading]]", "Note.md#sub-heading"),
+    ("[[Note#sub-heading-1]]", "Note.md#sub-heading-1"),
+    ("[[Note#Note#Sub Heading]]", "Note.md#sub-heading"),
+    ("[[Note#C++ & more]]", "Note.md#c-more"),
+    ("[[Note#gone]]", "Note.md"),
+    ("[[Note^blk]]", "Note.md#sub-heading"),
+    ("[[Note#^blk]]", "Note.md#sub-heading"),
+    ("[[Note#^item-2]]", "Note.md#sub-heading"),
+    ("[[Note#^gone]]", "Note.md"),
+    ("[[Start page]]", "Home.md"),
+    ("[[hub]]", "Home.md"),
+    ("[[GRÖSSE]]", "Home.md"),
+    ("[[Gro\u0308ße]]", "Home.md"),
+    ("[[sub/Note Two]]", "sub/Note Two.md"),
+    ("[[deep/Twin]]", "sub/deep/Twin.md"),
+    ("[[/other/Twin]]", "other/Twin.md"),
+    ("[[./sub/page]]", "sub/page.md"),
+    ("[[../Note]]", None),
+    ("[[v1.2 notes]]", "other/v1.2 notes.md"),
+    ("[[plain]]", "other/plain.txt"),
+    ("[[plain.txt]]", "other/plain.txt"),
+    ("[[Nobody]]", None),
+    ("[[wrong/Note]]", None),
     ("| [[Note\\|alias]] |\n|---|", "Note.md"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "to_id"), WIKI, ids=[case[0] for case in WIKI])
@@ -59,26 +86,41 @@ def test_wiki_links_lead_to_documents_and_nodes(text: str, to_id: str | None):
 @pytest.mark.parametrize(
     ("path", "to_id"),
     [
-        ("sub/x.md", "sub/deep/Twin.md"), ("sub/deep/x.md", "sub/deep/Twin.md"),
-        ("other/x.md", "other/Twin.md"), ("other/far/x.md", "other/Twin.md"), ("x.md", "other/Twin.md"),
+        ("sub/x.md", "sub/deep/Twin.md"),
+        ("sub/deep/x.md", "sub/deep/Twin.md"),
+        ("other/x.md", "other/Twin.md"),
+        ("other/far/x.md", "other/Twin.md"),
+        ("x.md", "other/Twin.md"),
         ("a b/x.md", "a b/c/Twin.md"),
     ],
-)  # fmt: skip
+)
 def test_of_several_documents_the_nearest_is_meant(path: str, to_id: str):
     assert leads("[[Twin]]", path) == [("wiki", to_id)]
 
 
 MARKDOWN = [
-    ("[a](Note.md)", "Note.md"), ("[a](./Note.md#sub-heading)", "Note.md#sub-heading"),
+    ("[a](Note.md)", "Note.md"),
+    ("[a](./Note.md#sub-heading)", "Note.md#sub-heading"),
     ("[a](Note.md#Sub%20Heading)", "Note.md#sub-heading"),
-    ("[a](sub/Note%20Two.md#part)", "sub/Note Two.md#part"), ("[a](<sub/Note Two.md>)", "sub/Note Two.md"),
-    ("[a](/sub/page.md)", "sub/page.md"), ("[a](sub/page)", "sub/page.md"),
-    ("[a](sub/page.md?x=1#page)", "sub/page.md#page"), ("[a](sub/)", "sub/index.md"),
-    ("[a](other)", "other/README.md"), ("[a](sub/../Note.md)", "Note.md"), ("[a](note.md)", "Note.md"),
-    ("[a](a%20b/%C3%9Cn%C3%AF.md#Ünï-cödé)", "a b/Ünï.md#ünï-cödé"), ("[a][r]\n\n[r]: Note.md", "Note.md"),
-    ("[a](../Note.md)", None), ("[a](../../../../etc/passwd)", None), ("[a](/../etc/passwd)", None),
-    ("[a](%2e%2e/Note.md)", None), ("[a](page.md)", None), ("[a](%00%ff.md)", None), ("[a]()", "here.md"),
-]  # fmt: skip
+    ("[a](sub/Note%20Two.md#part)", "sub/Note Two.md#part"),
+    ("[a](<sub/Note Two.md>)", "sub/Note Two.md"),
+    ("[a](/sub/page.md)", "sub/page.md"),
+    ("[a](sub/page)", "sub/page.md"),
+    ("[a](sub/page.md?x=1#page)", "sub/page.md#page"),
+    ("[a](sub/)", "sub/index.md"),
+    ("[a](other)", "other/README.md"),
+    ("[a](sub/../Note.md)", "Note.md"),
+    ("[a](note.md)", "Note.md"),
+    ("[a](a%20b/%C3%9Cn%C3%AF.md#Ünï-cödé)", "a b/Ünï.md#ünï-cödé"),
+    ("[a][r]\n\n[r]: Note.md", "Note.md"),
+    ("[a](../Note.md)", None),
+    ("[a](../../../../etc/passwd)", None),
+    ("[a](/../etc/passwd)", None),
+    ("[a](%2e%2e/Note.md)", None),
+    ("[a](page.md)", None),
+    ("[a](%00%ff.md)", None),
+    ("[a]()", "here.md"),
+]
 
 
 @pytest.mark.parametrize(("text", "to_id"), MARKDOWN, ids=[case[0] for case in MARKDOWN])
@@ -92,16 +134,19 @@ def test_a_path_goes_up_as_far_as_the_root():
 
 
 OTHERS = [
-    ("![[Note]]", [("embed", "Note.md")]), ("![[pic.png|100]]", [("embed", None)]),
+    ("![[Note]]", [("embed", "Note.md")]),
+    ("![[pic.png|100]]", [("embed", None)]),
     ("![a](pic.png)", [("image", None)]),
     ("[![a](i.png)](Note.md)", [("markdown", "Note.md"), ("image", None)]),
-    ("<https://x.y/z>", [("url", None)]), ("[a](https://x.y/Note.md)", [("url", None)]),
+    ("<https://x.y/z>", [("url", None)]),
+    ("[a](https://x.y/Note.md)", [("url", None)]),
     ("[a](//x.y/Note.md) [b](file:///etc/passwd) [c](mailto:a@b.c)", [("url", None)] * 3),
-    ("`[[Note]]` %%[[Note]]%% \\[[Note]]", []), ("```\n[[Note]] https://x.y\n```\n", []),
+    ("`[[Note]]` %%[[Note]]%% \\[[Note]]", []),
+    ("```\n[[Note]] https://x.y\n```\n", []),
     ("[[Note]] `x` [[Note]]", [("wiki", "Note.md")] * 2),
     ("# A\n[[#B]]\n## B\nx [[#^z]]\n\ny ^z\n", [("wiki", "here.md#b")] * 2),
     ("> [!note] [[Note]]\n> - [[Home]]", [("wiki", "Note.md"), ("wiki", "Home.md")]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "expected"), OTHERS, ids=[case[0] for case in OTHERS])
@@ -110,10 +155,14 @@ def test_other_references(text: str, expected: list):
 
 
 URLS = [
-    ("see https://x.y/z, and", ["https://x.y/z"]), ("(https://x.y/a_(b)).", ["https://x.y/a_(b)"]),
-    ("**http://x.y/**", ["http://x.y/"]), ("<a href='https://no.no'>", []),
-    ("[https://x.y](https://z.y)", ["https://z.y"]), ("ahttps://x.y", []), ("HTTP://X.Y", ["HTTP://X.Y"]),
-]  # fmt: skip
+    ("see https://x.y/z, and", ["https://x.y/z"]),
+    ("(https://x.y/a_(b)).", ["https://x.y/a_(b)"]),
+    ("**http://x.y/**", ["http://x.y/"]),
+    ("<a href='https://no.no'>", []),
+    ("[https://x.y](https://z.y)", ["https://z.y"]),
+    ("ahttps://x.y", []),
+    ("HTTP://X.Y", ["HTTP://X.Y"]),
+]
 
 
 @pytest.mark.parametrize(("text", "urls"), URLS, ids=[case[0] for case in URLS])
@@ -124,18 +173,23 @@ def test_bare_urls(text: str, urls: list[str]):
 @pytest.mark.parametrize(
     "target",
     [
-        "https://lists.example/list/a%2Bb%40c.org/", "https://lists.example/message-id/a+b@c.org",
-        "https://lists.example/?i=%3Ca%2bb@c.org%3E", "https://lists.example/m/a+b@c.org#top",
-        "mid:a+b@c.org", "mid:a%2Bb@c.org/part",
+        "https://lists.example/list/a%2Bb%40c.org/",
+        "https://lists.example/message-id/a+b@c.org",
+        "https://lists.example/?i=%3Ca%2bb@c.org%3E",
+        "https://lists.example/m/a+b@c.org#top",
+        "mid:a+b@c.org",
+        "mid:a%2Bb@c.org/part",
     ],
-)  # fmt: skip
+)
 def test_a_url_with_a_known_message_id_leads_to_the_mail(target: str):
     assert leads(f"<{target}>", message_ids=frozenset({"a+b@c.org"})) == [("url", "a+b@c.org")]
     assert leads(f"<{target}>", message_ids=frozenset({"b@c.org"})) == [("url", None)]
 
 
 def test_a_canvas_has_cards_embeds_groups_and_arrows():
-    def card(name: str, kind: str, x: int, y: int, size: int = 10, **given: str) -> dict[str, object]:
+    def card(
+        name: str, kind: str, x: int, y: int, size: int = 10, **given: str
+    ) -> dict[str, object]:
         return {"id": name, "type": kind, "x": x, "y": y, "width": size, "height": size, **given}
 
     nodes = [
@@ -171,9 +225,17 @@ def test_columns_of_a_link():
     assert references["kind"].to_pylist() == ["wiki", "block_id"]
     links = document_links(references, made, document_nodes(made)).to_pylist()
     assert links == [
-        {"from_id": "s:é.md#ä", "source_kind": "document", "byte_start": 8, "byte_end": 16,
-         "to_id": "s:n.md", "target": "N", "kind": "wiki", "text": "ü"}
-    ]  # fmt: skip
+        {
+            "from_id": "s:é.md#ä",
+            "source_kind": "document",
+            "byte_start": 8,
+            "byte_end": 16,
+            "to_id": "s:n.md",
+            "target": "N",
+            "kind": "wiki",
+            "text": "ü",
+        }
+    ]
     assert "# Ä\nö [[N|ü]] x ^id\n".encode()[8:16].decode() == "[[N|ü]]"
 
 
@@ -189,10 +251,28 @@ def test_links_stay_in_their_source():
 
 PIECES = st.sampled_from(
     [
-        "[[", "]]", "Note", "#", "^", "|", "../", "/", "%", "%2e", "(", ")", "[a](", "!", "`", "%%", " ",
-        "\n", "é", "http://",
+        "[[",
+        "]]",
+        "Note",
+        "#",
+        "^",
+        "|",
+        "../",
+        "/",
+        "%",
+        "%2e",
+        "(",
+        ")",
+        "[a](",
+        "!",
+        "`",
+        "%%",
+        " ",
+        "\n",
+        "é",
+        "http://",
     ]
-)  # fmt: skip
+)
 
 
 @examples(60)

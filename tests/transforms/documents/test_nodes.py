@@ -13,13 +13,22 @@ from transforms.documents.nodes import MAX_CRUMB_CHARS, Slugs, document_nodes, s
 from transforms.schemas.documents import DOCUMENT_NODES
 
 SLUGS = [
-    ("OAuth 2.0 Setup", "oauth-20-setup"), ("C++ Integration", "c-integration"),
-    ("The Result<T> Type!", "the-resultt-type"), ("  Hello World  ", "hello-world"),
-    ("Hello  --  World", "hello-world"), ("my_function_name", "my_function_name"),
-    ("Héllo Wörld", "héllo-wörld"), (".NET Framework", "net-framework"), ("日本語", "日本語"),
-    ("हिन्दी — Ünï 2", "हिन्दी-ünï-2"), ("???", "heading"), ("", "heading"), ("- a -", "a"),
-    ("a\tb\u00a0c", "abc"), ("ÅSTRÖM K\u0130", "åström-ki̇"),
-]  # fmt: skip
+    ("OAuth 2.0 Setup", "oauth-20-setup"),
+    ("C++ Integration", "c-integration"),
+    ("The Result<T> Type!", "the-resultt-type"),
+    ("  Hello World  ", "hello-world"),
+    ("Hello  --  World", "hello-world"),
+    ("my_function_name", "my_function_name"),
+    ("Héllo Wörld", "héllo-wörld"),
+    (".NET Framework", "net-framework"),
+    ("日本語", "日本語"),
+    ("हिन्दी — Ünï 2", "हिन्दी-ünï-2"),
+    ("???", "heading"),
+    ("", "heading"),
+    ("- a -", "a"),
+    ("a\tb\u00a0c", "abc"),
+    ("ÅSTRÖM K\u0130", "åström-ki̇"),
+]
 
 
 @pytest.mark.parametrize(("title", "slug"), SLUGS)
@@ -71,31 +80,82 @@ def shown(text: str) -> list[tuple[str, str | None, str | None, str, int]]:
 
 TREES = [
     ("no heading", "just text\n", [("d", None, None, "just text\n", 1)]),
-    ("preamble and frontmatter", "---\na: b\n---\npre\n# A\nx\n",
-     [("A", None, None, "---\na: b\n---\npre\n", 1), ("A", "a", "", "x\n", 1)]),
-    ("a parent with an empty body", "# H1\n## H2\n\ntext",
-     [("H1", None, None, "", 1), ("H1", "h1", "", "", 1), ("H2", "h2", "h1", "\ntext", 1)]),
-    ("an empty span is discarded", "# A\na\n## B\n## C\nc\n",
-     [("A", None, None, "", 1), ("A", "a", "", "a\n", 1), ("C", "c", "a", "c\n", 1)]),
-    ("a blank span is discarded", "# A\na\n## B\n \t\n\n## C\nc\n",
-     [("A", None, None, "", 1), ("A", "a", "", "a\n", 1), ("C", "c", "a", "c\n", 1)]),
-    ("the discarded last line does not leak", "# A\na\n## B",
-     [("A", None, None, "", 1), ("A", "a", "", "a\n", 1)]),
-    ("a discarded heading uses no slug", "# A\n## B\n## B\nb\n",
-     [("A", None, None, "", 1), ("A", "a", "", "", 1), ("B", "b", "a", "b\n", 1)]),
-    ("skipped levels", "### A\na\n# B\nb\n#### C\nc\n## D\nd\n",
-     [("B", None, None, "", 1), ("A", "a", "", "a\n", 2), ("B", "b", "", "b\n", 2),
-      ("C", "c", "b", "c\n", 2), ("D", "d", "b", "d\n", 2)]),
-    ("a prefix of a slug is no parent", "## Setup\na\n## Setup on Linux\nb\n",
-     [("d", None, None, "", 1), ("Setup", "setup", "", "a\n", 2), ("Setup on Linux", "setup-on-linux", "", "b\n", 2)]),
-    ("fences, quotes, lists, setext", "A\n=\n```\n# no\n```\n> ## Q\n> q\n\n- ## L\n  l\n",
-     [("A", None, None, "", 1), ("A", "a", "", "```\n# no\n```\n", 1), ("Q", "q", "a", "> q\n\n", 2),
-      ("L", "l", "a", "  l\n", 2)]),
-    ("an unclosed fence", "# A\n```\n# no\n", [("A", None, None, "", 1), ("A", "a", "", "```\n# no\n", 1)]),
-    ("byte order mark, crlf, not ASCII", "\ufeffé\r\n# Ä\r\nö\r\n## B\r\nü",
-     [("Ä", None, None, "\ufeffé\r\n", 1), ("Ä", "ä", "", "ö\r\n", 1), ("B", "b", "ä", "ü", 1)]),
-    ("a heading in a comment", "# A\n%%\n\n# B\n\n%%\n", [("A", None, None, "", 1), ("A", "a", "", "%%\n\n# B\n\n%%\n", 1)]),
-]  # fmt: skip
+    (
+        "preamble and frontmatter",
+        "---\na: b\n---\npre\n# A\nx\n",
+        [("A", None, None, "---\na: b\n---\npre\n", 1), ("A", "a", "", "x\n", 1)],
+    ),
+    (
+        "a parent with an empty body",
+        "# H1\n## H2\n\ntext",
+        [("H1", None, None, "", 1), ("H1", "h1", "", "", 1), ("H2", "h2", "h1", "\ntext", 1)],
+    ),
+    (
+        "an empty span is discarded",
+        "# A\na\n## B\n## C\nc\n",
+        [("A", None, None, "", 1), ("A", "a", "", "a\n", 1), ("C", "c", "a", "c\n", 1)],
+    ),
+    (
+        "a blank span is discarded",
+        "# A\na\n## B\n \t\n\n## C\nc\n",
+        [("A", None, None, "", 1), ("A", "a", "", "a\n", 1), ("C", "c", "a", "c\n", 1)],
+    ),
+    (
+        "the discarded last line does not leak",
+        "# A\na\n## B",
+        [("A", None, None, "", 1), ("A", "a", "", "a\n", 1)],
+    ),
+    (
+        "a discarded heading uses no slug",
+        "# A\n## B\n## B\nb\n",
+        [("A", None, None, "", 1), ("A", "a", "", "", 1), ("B", "b", "a", "b\n", 1)],
+    ),
+    (
+        "skipped levels",
+        "### A\na\n# B\nb\n#### C\nc\n## D\nd\n",
+        [
+            ("B", None, None, "", 1),
+            ("A", "a", "", "a\n", 2),
+            ("B", "b", "", "b\n", 2),
+            ("C", "c", "b", "c\n", 2),
+            ("D", "d", "b", "d\n", 2),
+        ],
+    ),
+    (
+        "a prefix of a slug is no parent",
+        "## Setup\na\n## Setup on Linux\nb\n",
+        [
+            ("d", None, None, "", 1),
+            ("Setup", "setup", "", "a\n", 2),
+            ("Setup on Linux", "setup-on-linux", "", "b\n", 2),
+        ],
+    ),
+    (
+        "fences, quotes, lists, setext",
+        "A\n=\n```\n# no\n```\n> ## Q\n> q\n\n- ## L\n  l\n",
+        [
+            ("A", None, None, "", 1),
+            ("A", "a", "", "```\n# no\n```\n", 1),
+            ("Q", "q", "a", "> q\n\n", 2),
+            ("L", "l", "a", "  l\n", 2),
+        ],
+    ),
+    (
+        "an unclosed fence",
+        "# A\n```\n# no\n",
+        [("A", None, None, "", 1), ("A", "a", "", "```\n# no\n", 1)],
+    ),
+    (
+        "byte order mark, crlf, not ASCII",
+        "\ufeffé\r\n# Ä\r\nö\r\n## B\r\nü",
+        [("Ä", None, None, "\ufeffé\r\n", 1), ("Ä", "ä", "", "ö\r\n", 1), ("B", "b", "ä", "ü", 1)],
+    ),
+    (
+        "a heading in a comment",
+        "# A\n%%\n\n# B\n\n%%\n",
+        [("A", None, None, "", 1), ("A", "a", "", "%%\n\n# B\n\n%%\n", 1)],
+    ),
+]
 
 
 @pytest.mark.parametrize(("text", "expected"), [c[1:] for c in TREES], ids=[c[0] for c in TREES])
@@ -106,18 +166,43 @@ def test_tree(text: str, expected: list):
 def test_columns_of_a_tree():
     first, second, third = tree("# Ä\nx\n## B\ny\n", "g/d.md")
     assert first == {
-        "node_id": "s:g/d.md", "doc_id": "s:g/d.md", "parent_id": None, "depth": 0, "position": 0, "title": "Ä",
-        "slug": None, "breadcrumb": "> Ä", "heading_start": 0, "byte_start": 0, "byte_end": 14, "body_end": 0,
+        "node_id": "s:g/d.md",
+        "doc_id": "s:g/d.md",
+        "parent_id": None,
+        "depth": 0,
+        "position": 0,
+        "title": "Ä",
+        "slug": None,
+        "breadcrumb": "> Ä",
+        "heading_start": 0,
+        "byte_start": 0,
+        "byte_end": 14,
+        "body_end": 0,
         "sibling_count": 1,
-    }  # fmt: skip
-    assert (second["node_id"], second["parent_id"], second["depth"]) == ("s:g/d.md#ä", "s:g/d.md", 1)
-    assert (second["heading_start"], second["byte_start"], second["body_end"], second["byte_end"]) == (
-        0, 5, 7, 14,
-    )  # fmt: skip
+    }
+    assert (second["node_id"], second["parent_id"], second["depth"]) == (
+        "s:g/d.md#ä",
+        "s:g/d.md",
+        1,
+    )
+    assert (
+        second["heading_start"],
+        second["byte_start"],
+        second["body_end"],
+        second["byte_end"],
+    ) == (
+        0,
+        5,
+        7,
+        14,
+    )
     assert (third["node_id"], third["parent_id"], third["depth"]) == ("s:g/d.md#b", "s:g/d.md#ä", 2)
     assert (third["heading_start"], third["byte_start"], third["body_end"], third["byte_end"]) == (
-        7, 12, 14, 14,
-    )  # fmt: skip
+        7,
+        12,
+        14,
+        14,
+    )
 
 
 BREADCRUMBS = [
@@ -141,18 +226,43 @@ def test_a_long_title_is_cut_in_breadcrumbs_only():
 
 
 def test_plain_text_is_one_node():
-    assert [(n["title"], n["byte_end"], n["body_end"]) for n in tree("# no\nx\n", "a/b.txt")] == [("b", 7, 7)]
+    assert [(n["title"], n["byte_end"], n["body_end"]) for n in tree("# no\nx\n", "a/b.txt")] == [
+        ("b", 7, 7)
+    ]
 
 
 LINES = st.sampled_from(
-    ["# A", "## A", "## B b", "### C", "#### D 1", "# ", "```", "~~~", "> # Q", "- ## L", "  # M", "text", "é 😀", "", "",
-     "===", "---", "    code", "<div>", "%%", "- item", "1. one"]
-)  # fmt: skip
+    [
+        "# A",
+        "## A",
+        "## B b",
+        "### C",
+        "#### D 1",
+        "# ",
+        "```",
+        "~~~",
+        "> # Q",
+        "- ## L",
+        "  # M",
+        "text",
+        "é 😀",
+        "",
+        "",
+        "===",
+        "---",
+        "    code",
+        "<div>",
+        "%%",
+        "- item",
+        "1. one",
+    ]
+)
 TEXTS = st.builds(
     lambda head, lines, end: head + end.join(lines),
     st.sampled_from(["", "\ufeff", "---\ntitle: X\n---\n", "---\n: [\n---\n"]),
-    st.lists(LINES, min_size=1, max_size=25), st.sampled_from(["\n", "\r\n"]),
-)  # fmt: skip
+    st.lists(LINES, min_size=1, max_size=25),
+    st.sampled_from(["\n", "\r\n"]),
+)
 
 
 @examples(60)
@@ -168,7 +278,11 @@ def test_every_tree_keeps_its_rules(text: str):
     by_id = {node["node_id"]: node for node in nodes}
     assert len(by_id) == len(nodes)
     assert [node["position"] for node in nodes] == list(range(len(nodes)))
-    assert (nodes[0]["parent_id"], nodes[0]["byte_start"], nodes[0]["byte_end"]) == (None, 0, len(data))
+    assert (nodes[0]["parent_id"], nodes[0]["byte_start"], nodes[0]["byte_end"]) == (
+        None,
+        0,
+        len(data),
+    )
     children: dict[str, list[dict]] = {node["node_id"]: [] for node in nodes}
     owner = [0] * len(data)
     for node in nodes:
@@ -181,7 +295,10 @@ def test_every_tree_keeps_its_rules(text: str):
             parent = by_id[node["parent_id"]]
             children[parent["node_id"]].append(node)
             assert parent["depth"] < node["depth"] and parent["position"] < node["position"]
-            assert parent["byte_start"] <= node["heading_start"] and node["byte_end"] <= parent["byte_end"]
+            assert (
+                parent["byte_start"] <= node["heading_start"]
+                and node["byte_end"] <= parent["byte_end"]
+            )
             assert data[node["byte_start"] : node["byte_end"]].strip()
     assert max(owner) <= 2, "a byte is in two bodies, or in a body and a heading"
     for node in nodes:
@@ -190,10 +307,13 @@ def test_every_tree_keeps_its_rules(text: str):
         rebuilt = [data[node["byte_start"] : node["body_end"]]]
         at = node["body_end"]
         for child in below:
-            rebuilt.append(data[at : child["byte_start"]] + data[child["byte_start"] : child["byte_end"]])
+            rebuilt.append(
+                data[at : child["byte_start"]] + data[child["byte_start"] : child["byte_end"]]
+            )
             at = child["byte_end"]
         assert (
-            b"".join([*rebuilt, data[at : node["byte_end"]]]) == data[node["byte_start"] : node["byte_end"]]
+            b"".join([*rebuilt, data[at : node["byte_end"]]])
+            == data[node["byte_start"] : node["byte_end"]]
         )
 
 
@@ -205,7 +325,8 @@ NAMES = st.lists(st.integers(0, 10**6), min_size=1, max_size=8, unique=True)
 def test_ids_of_other_sections_survive_an_insertion(names: list[int], data: st.DataObject):
     levels = data.draw(st.lists(st.integers(1, 6), min_size=len(names), max_size=len(names)))
     sections = [
-        f"{'#' * level} n{name}\n\ntext {name}\n\n" for level, name in zip(levels, names, strict=True)
+        f"{'#' * level} n{name}\n\ntext {name}\n\n"
+        for level, name in zip(levels, names, strict=True)
     ]
     place = data.draw(st.integers(0, len(sections)))
     more = [*sections[:place], "## Fresh words\n\nnew\n\n", *sections[place:]]

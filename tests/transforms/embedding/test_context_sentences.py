@@ -32,21 +32,36 @@ KNOWN = context_sentences.FactTables(
         {"message_id": "m", "from_name": "Ann\n Lee", "from_addr": "ann@x", "effective_at": DAY},
         {"message_id": "n", "from_addr": "bob@x"},
     ),
-    table(THREAD_TREE, {"message_id": "m", "thread_id": "t"}, {"message_id": "n", "thread_id": "t"}),
+    table(
+        THREAD_TREE, {"message_id": "m", "thread_id": "t"}, {"message_id": "n", "thread_id": "t"}
+    ),
     table(THREADS, {"thread_id": "t", "subject": "Slow vacuum"}),
     table(
         DOCUMENTS,
-        {"doc_id": "d", "title": "Guide", "tags": ["how to", "new"], "description": "All of it", "modified_at": WRITTEN},
+        {
+            "doc_id": "d",
+            "title": "Guide",
+            "tags": ["how to", "new"],
+            "description": "All of it",
+            "modified_at": WRITTEN,
+        },
         {"doc_id": "e", "title": "Bare", "tags": []},
     ),
-)  # fmt: skip
+)
 
 
 def chunk(ident: str, doc: str, **given: Any) -> dict[str, Any]:
     plain = {
-        "chunk_id": ident, "doc_id": doc, "source": "s", "source_kind": "message", "chunk_index": 0, "chunk_count": 1,
-        "heading_path": [], "text_display": f"text of {ident}", "title": "Re: Slow vacuum",
-    }  # fmt: skip
+        "chunk_id": ident,
+        "doc_id": doc,
+        "source": "s",
+        "source_kind": "message",
+        "chunk_index": 0,
+        "chunk_count": 1,
+        "heading_path": [],
+        "text_display": f"text of {ident}",
+        "title": "Re: Slow vacuum",
+    }
     return {**plain, **given}
 
 
@@ -58,19 +73,40 @@ def placed(*chunks: dict[str, Any]) -> pa.Table:
     ("given", "expected"),
     [
         (chunk("c", "m"), "Mail by Ann Lee of 2024-01-02 in the thread “Slow vacuum”."),
-        (chunk("c", "m", chunk_index=1, chunk_count=3),
-            "Mail by Ann Lee of 2024-01-02 in the thread “Slow vacuum”, part 2 of 3."),
+        (
+            chunk("c", "m", chunk_index=1, chunk_count=3),
+            "Mail by Ann Lee of 2024-01-02 in the thread “Slow vacuum”, part 2 of 3.",
+        ),
         (chunk("c", "n"), "Mail by bob@x in the thread “Slow vacuum”."),
         (chunk("c", "gone"), "Mail."),
-        (chunk("c", "m", source_kind="attachment", attachment_id="a", title="Slow vacuum: log.txt"),
-            "Attachment “Slow vacuum: log.txt” of a mail by Ann Lee of 2024-01-02 in the thread “Slow vacuum”."),
-        (chunk("c", "d", source_kind="document", heading_path=["Install", "On Linux"], chunk_count=9),
-            "Section “Install › On Linux” of the document “Guide” of 2023-05-06 on how to, new: All of it."),
+        (
+            chunk(
+                "c", "m", source_kind="attachment", attachment_id="a", title="Slow vacuum: log.txt"
+            ),
+            "Attachment “Slow vacuum: log.txt” of a mail by Ann Lee of 2024-01-02 in the thread “Slow vacuum”.",
+        ),
+        (
+            chunk(
+                "c",
+                "d",
+                source_kind="document",
+                heading_path=["Install", "On Linux"],
+                chunk_count=9,
+            ),
+            "Section “Install › On Linux” of the document “Guide” of 2023-05-06 on how to, new: All of it.",
+        ),
         (chunk("c", "e", source_kind="document"), "Document “Bare”."),
-        (chunk("c", "w", source_kind="conversation", heading_path=["Team", "2024-01-02", "amber-fox"]),
-            "Conversation “Team”."),
+        (
+            chunk(
+                "c",
+                "w",
+                source_kind="conversation",
+                heading_path=["Team", "2024-01-02", "amber-fox"],
+            ),
+            "Conversation “Team”.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_sentence_says_what_is_known(given: dict[str, Any], expected: str):
     made = context_sentences.structural_sentences(placed(given)).to_pylist()
     assert made == [{"chunk_id": "c", "sentence": expected}]
@@ -89,8 +125,13 @@ def test_a_chunk_is_shown_with_those_before_it_in_its_document_and_no_others():
     others = [chunk("o", "n"), chunk("a", "m", attachment_id="x")]
     before = {r.chunk_id: r.data["before"] for r in asked(*reversed(rows), *others)}
     assert before == {
-        "c0": "", "c1": "text of c0", "c2": "text of c0\n…\ntext of c1", "c3": "text of c1\n…\ntext of c2", "o": "", "a": "",
-    }  # fmt: skip
+        "c0": "",
+        "c1": "text of c0",
+        "c2": "text of c0\n…\ntext of c1",
+        "c3": "text of c1\n…\ntext of c2",
+        "o": "",
+        "a": "",
+    }
 
 
 def test_secrets_are_masked_before_a_text_is_cut_and_hashed():
@@ -104,17 +145,24 @@ def test_secrets_are_masked_before_a_text_is_cut_and_hashed():
 @pytest.mark.parametrize(
     ("sentence", "text", "expected"),
     [
-        ("The vacuum\n is  slow today.", "Why is the vacuum so slow today?", "The vacuum is slow today."),
+        (
+            "The vacuum\n is  slow today.",
+            "Why is the vacuum so slow today?",
+            "The vacuum is slow today.",
+        ),
         ("It is ok.", "text", None),
         ("…………………………", "text", None),
         ("x" * 301, "text", None),
         ("This is about the weather.", "Сегодня хорошая погода и светит солнце", None),
         ("Это письмо о погоде.", "Сегодня хорошая погода и светит солнце", "Это письмо о погоде."),
-        ("日本語の文です。検索の話です。", "これは日本語で書かれた長い文章で、検索の話をしています。",
-            "日本語の文です。検索の話です。"),
+        (
+            "日本語の文です。検索の話です。",
+            "これは日本語で書かれた長い文章で、検索の話をしています。",
+            "日本語の文です。検索の話です。",
+        ),
         ("About a table of numbers.", "1 2 3 4 5 6 7 8 9 10", "About a table of numbers."),
     ],
-)  # fmt: skip
+)
 def test_a_sentence_is_taken_if_it_is_short_and_in_the_script_of_the_chunk(
     sentence: str, text: str, expected: str | None
 ):
@@ -132,22 +180,29 @@ def test_the_sentence_stands_before_the_text_that_is_embedded_and_is_kept_apart(
     context = CHUNK_CONTEXT.from_rows(
         [
             {
-                "chunk_id": i, "context": "Is it?", "context_kind": "parent", "sentence": "", "sentence_kind": "",
-                "text_embed": "In reply to:\nIs it?\n\nReply:\nYes.", "checksum": "old",
+                "chunk_id": i,
+                "context": "Is it?",
+                "context_kind": "parent",
+                "sentence": "",
+                "sentence_kind": "",
+                "text_embed": "In reply to:\nIs it?\n\nReply:\nYes.",
+                "checksum": "old",
             }
             for i in ("b", "z")
         ]
-    )  # fmt: skip
+    )
     texts = pa.table({"chunk_id": ["a", "b"], "text_embed": ["Plain.", "Yes."]})
     told = pa.table(
         {
             "chunk_id": ["a", "b"],
             "sentence": ["About a.", "About b."],
             "sentence_kind": ["gemini", "structural"],
-        }  # fmt: skip
+        }
     )
     rows = CHUNK_CONTEXT.conform(context_sentences.with_sentences(context, texts, told)).to_pylist()
-    embedded = {r["chunk_id"]: (r["context_kind"], r["sentence_kind"], r["text_embed"]) for r in rows}
+    embedded = {
+        r["chunk_id"]: (r["context_kind"], r["sentence_kind"], r["text_embed"]) for r in rows
+    }
     assert embedded == {
         "a": ("sentence", "gemini", "About a.\n\nPlain."),
         "b": ("parent", "structural", "About b.\n\nIn reply to:\nIs it?\n\nReply:\nYes."),
@@ -162,7 +217,9 @@ def test_a_chunk_of_a_long_document_is_shown_with_all_of_it_if_its_source_says_s
         for n in range(4)
     ]
     rows = placed(
-        *long, chunk("e0", "e", source="s", source_kind="document"), chunk("m0", "m", source="other")
+        *long,
+        chunk("e0", "e", source="s", source_kind="document"),
+        chunk("m0", "m", source="other"),
     )
     known = context_sentences.structural_sentences(rows)
 

@@ -14,9 +14,17 @@ from transforms.schemas.chunks import CHUNKS
 def chunk(ident: str, doc: str, text: str, **given: Any) -> dict[str, Any]:
     row = {c.name: None for c in CHUNKS.columns}
     defaults = {
-        "source": "s", "partition": "u", "chunk_index": 0, "title": "T", "needs_parent": False,
-        "text_embed": text, "chunk_id": ident, "doc_id": doc, "text_lex": text, "checksum": text_hash(text),
-    }  # fmt: skip
+        "source": "s",
+        "partition": "u",
+        "chunk_index": 0,
+        "title": "T",
+        "needs_parent": False,
+        "text_embed": text,
+        "chunk_id": ident,
+        "doc_id": doc,
+        "text_lex": text,
+        "checksum": text_hash(text),
+    }
     return {**row, **defaults, **given}
 
 
@@ -41,22 +49,44 @@ def contexts(*chunks: dict[str, Any]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("others", "expected"),
     [
-        pytest.param([chunk("p", "asked", "Is it fast?")], {"c": "Is it fast"},
-            id="the start of what it answers"),
-        pytest.param([chunk("p", "asked", "Is it?", partition="another")], {"c": "Is it?"},
-            id="across partitions"),
+        pytest.param(
+            [chunk("p", "asked", "Is it fast?")],
+            {"c": "Is it fast"},
+            id="the start of what it answers",
+        ),
+        pytest.param(
+            [chunk("p", "asked", "Is it?", partition="another")],
+            {"c": "Is it?"},
+            id="across partitions",
+        ),
         pytest.param([], {}, id="an answer to nothing that is here"),
         pytest.param([chunk("p", "asked", " \n ")], {}, id="nothing said"),
-        pytest.param([chunk("p", "asked", "file", attachment_id="x")], {}, id="attachments say nothing"),
-        pytest.param([chunk("p", "asked", "First."), chunk("q", "asked", "Second.", chunk_index=1)],
-            {"c": "First."}, id="the first chunk only"),
-        pytest.param([chunk("p", "asked", "Later.", partition="v"), chunk("q", "asked", "Sooner.", partition="b")],
-            {"c": "Sooner."}, id="of copies the first by source and partition"),
-        pytest.param([chunk("p", "asked", "\U0001f98a" * 11)], {"c": "\U0001f98a" * 10},
-            id="characters, not bytes"),
+        pytest.param(
+            [chunk("p", "asked", "file", attachment_id="x")], {}, id="attachments say nothing"
+        ),
+        pytest.param(
+            [chunk("p", "asked", "First."), chunk("q", "asked", "Second.", chunk_index=1)],
+            {"c": "First."},
+            id="the first chunk only",
+        ),
+        pytest.param(
+            [
+                chunk("p", "asked", "Later.", partition="v"),
+                chunk("q", "asked", "Sooner.", partition="b"),
+            ],
+            {"c": "Sooner."},
+            id="of copies the first by source and partition",
+        ),
+        pytest.param(
+            [chunk("p", "asked", "\U0001f98a" * 11)],
+            {"c": "\U0001f98a" * 10},
+            id="characters, not bytes",
+        ),
     ],
-)  # fmt: skip
-def test_a_short_reply_is_given_what_it_answers(others: list[dict[str, Any]], expected: dict[str, str]):
+)
+def test_a_short_reply_is_given_what_it_answers(
+    others: list[dict[str, Any]], expected: dict[str, str]
+):
     assert contexts(SHORT, *others) == expected
 
 
@@ -66,11 +96,15 @@ def test_a_reply_that_stands_alone_is_given_nothing():
 
 def test_a_chunk_is_embedded_by_its_text_or_by_subject_question_and_answer():
     chunks = table([SHORT, chunk("p", "asked", "Is it fast?")])
-    added = embedded_text.chunk_context(embedded_text.parent_texts(chunks, TREE, 10).to_pyarrow(), NONE)
+    added = embedded_text.chunk_context(
+        embedded_text.parent_texts(chunks, TREE, 10).to_pyarrow(), NONE
+    )
     assert added.column("context_kind").to_pylist() == ["parent"]
     rows = embedded_text.texts_to_embed(chunks, ibis.memtable(added)).to_pyarrow().to_pylist()
     expected = ["Is it fast?", "Subject: T\n\nIn reply to:\nIs it fast\n\nReply:\nYes."]
-    assert sorted((r["text"], r["text_hash"]) for r in rows) == [(text, text_hash(text)) for text in expected]
+    assert sorted((r["text"], r["text_hash"]) for r in rows) == [
+        (text, text_hash(text)) for text in expected
+    ]
 
 
 BODY = "Agreed.\n\nWhat the other said,\nin two lines.\n"
@@ -80,20 +114,27 @@ QUOTE = pa.table({"message_id": ["reply"], "byte_start": [9], "byte_end": [len(B
 def restatements(*chunks: dict[str, Any]) -> list[dict[str, Any]]:
     """The chunks of the mail `reply` as they are without its inferred quote."""
     near = embedded_text.chunks_with_quotes(table(list(chunks)), ibis.memtable(QUOTE)).to_pyarrow()
-    return embedded_text.quotes_moved(near, pa.table({"message_id": ["reply"], "body": [BODY]})).to_pylist()
+    return embedded_text.quotes_moved(
+        near, pa.table({"message_id": ["reply"], "body": [BODY]})
+    ).to_pylist()
 
 
 def own(ident: str, text: str, start: int, end: int, **given: Any) -> dict[str, Any]:
     spans = [{"byte_start": start, "byte_end": end, "role": "own"}]
-    return chunk(ident, "reply", text, spans=spans, quote_lex="", text_embed=f"Subject: T\n\n{text}", **given)
+    return chunk(
+        ident, "reply", text, spans=spans, quote_lex="", text_embed=f"Subject: T\n\n{text}", **given
+    )
 
 
 def test_an_inferred_quote_goes_from_the_authored_to_the_quoted_text():
     (row,) = restatements(own("c", BODY.strip(), 0, len(BODY)))
     assert row == {
-        "chunk_id": "c", "text_lex": "Agreed.", "quote_lex": "What the other said,\nin two lines.",
-        "text_embed": "Subject: T\n\nAgreed.", "is_quote": False,
-    }  # fmt: skip
+        "chunk_id": "c",
+        "text_lex": "Agreed.",
+        "quote_lex": "What the other said,\nin two lines.",
+        "text_embed": "Subject: T\n\nAgreed.",
+        "is_quote": False,
+    }
 
 
 def test_a_chunk_of_quoted_text_alone_is_kept_and_marked():
@@ -103,7 +144,10 @@ def test_a_chunk_of_quoted_text_alone_is_kept_and_marked():
 
 
 def test_chunks_beside_the_quote_and_of_other_mails_are_left_alone():
-    assert restatements(own("c", "Agreed.", 0, 8), {**own("d", "Agreed.", 0, 99), "doc_id": "other"}) == []
+    assert (
+        restatements(own("c", "Agreed.", 0, 8), {**own("d", "Agreed.", 0, 99), "doc_id": "other"})
+        == []
+    )
 
 
 def test_a_short_reply_with_an_inferred_quote_is_given_what_it_answers_and_nothing_twice():

@@ -22,9 +22,10 @@ def unit_vectors(rows: int, dimensions: int, seed: int = 0) -> np.ndarray:
 
 def coded(vectors: np.ndarray, absent: tuple[int, ...] = ()) -> CodedVectors:
     return CodedVectors(
-        [(fixed_point(vectors), sign_codes(vectors))], Slots(np.arange(len(vectors), dtype=np.int32), len(vectors)),
+        [(fixed_point(vectors), sign_codes(vectors))],
+        Slots(np.arange(len(vectors), dtype=np.int32), len(vectors)),
         np.array(absent, dtype=np.int64),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("dimensions", [1, 63, 64, 65, 256, 384])
@@ -79,12 +80,16 @@ def test_a_row_without_a_vector_is_never_near_and_counts_as_the_farthest():
     vectors[[3, 7]] = 0
     found = CodeScores(vectors[5], coded(vectors, (3, 7)), None, 200, 200)
     assert not {3, 7} & set(found.best(200).tolist())
-    assert found.of(np.array([3, 5, 7])).tolist() == pytest.approx([found.low, 1, found.low], abs=1e-4)
+    assert found.of(np.array([3, 5, 7])).tolist() == pytest.approx(
+        [found.low, 1, found.low], abs=1e-4
+    )
 
 
 @examples(60)
 @given(st.integers(1, 40), st.integers(0, 9), st.integers(0, 40), st.integers(1, 9), st.randoms())
-def test_vectors_in_segments_are_those_of_one(rows: int, seed: int, cut: int, rescored: int, random: Random):
+def test_vectors_in_segments_are_those_of_one(
+    rows: int, seed: int, cut: int, rescored: int, random: Random
+):
     """Some rows of the segments are of chunks that are gone, and the others are in any order."""
     vectors = unit_vectors(rows, 64, seed)
     stored = unit_vectors(rows + 5, 64, seed + 1)
@@ -93,16 +98,25 @@ def test_vectors_in_segments_are_those_of_one(rows: int, seed: int, cut: int, re
     absent = (0,) if rows > 3 else ()
     parts = [part for part in np.split(stored, [min(cut, rows + 5)]) if len(part)]
     split = CodedVectors(
-        [(fixed_point(p), sign_codes(p)) for p in parts], Slots(slots, rows + 5), np.array(absent, np.int64)
+        [(fixed_point(p), sign_codes(p)) for p in parts],
+        Slots(slots, rows + 5),
+        np.array(absent, np.int64),
     )
     whole, query = coded(vectors, absent), unit_vectors(1, 64, seed + 2)
     assert np.array_equal(split.comparing(query)(), whole.comparing(query)())
     with ThreadPoolExecutor(2) as threads:
-        compared, differing = split.comparing(query, run=threads.map), split.differing(query[0], threads.map)
+        compared, differing = (
+            split.comparing(query, run=threads.map),
+            split.differing(query[0], threads.map),
+        )
         assert np.array_equal(compared(), whole.comparing(query)())
         assert np.array_equal(differing(), split.differing(query[0])())
     every = np.arange(rows)
     assert np.array_equal(split.of(every), whole.of(every))
     one, other = (CodeScores(query[0], held, None, 12, rescored) for held in (split, whole))
-    assert (one.nearest.tolist(), one.low, one.high) == (other.nearest.tolist(), other.low, other.high)
+    assert (one.nearest.tolist(), one.low, one.high) == (
+        other.nearest.tolist(),
+        other.low,
+        other.high,
+    )
     assert one.of(every).tolist() == other.of(every).tolist()

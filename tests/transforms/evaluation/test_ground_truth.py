@@ -29,12 +29,25 @@ def test_all_forms_become_rows():
     truth = ground_truth.parse_ground_truth(WHOLE, "q.yaml")
     rows = truth.relevance.to_pylist()
     assert [r["form"] for r in rows] == [
-        "message", "thread", "node", "document", "chunk", "passage", "chat", "message",
-    ]  # fmt: skip
+        "message",
+        "thread",
+        "node",
+        "document",
+        "chunk",
+        "passage",
+        "chat",
+        "message",
+    ]
     assert {r["form"] for r in rows} == set(ground_truth.FORMS)
     assert rows[0] == {
-        "query_id": "a", "entry": 0, "form": "message", "target": "one@x", "text": None, "grade": 2, "topic": "cause",
-    }  # fmt: skip
+        "query_id": "a",
+        "entry": 0,
+        "form": "message",
+        "target": "one@x",
+        "text": None,
+        "grade": 2,
+        "topic": "cause",
+    }
     assert (rows[5]["target"], rows[5]["text"], rows[5]["grade"]) == ("docs:a.md", "exact words", 3)
     assert (rows[6]["target"], rows[6]["text"]) == (None, "part of a turn")
     assert [(q["query_id"], q["tags"], q["is_draft"]) for q in truth.queries.to_pylist()] == [
@@ -45,7 +58,9 @@ def test_all_forms_become_rows():
 
 def test_what_is_written_is_what_is_read():
     truth = ground_truth.parse_ground_truth(WHOLE, "q.yaml")
-    again = ground_truth.parse_ground_truth(ground_truth.as_yaml(truth, "two lines\nof a note"), "q.yaml")
+    again = ground_truth.parse_ground_truth(
+        ground_truth.as_yaml(truth, "two lines\nof a note"), "q.yaml"
+    )
     assert again.queries.equals(truth.queries) and again.relevance.equals(truth.relevance)
 
 
@@ -72,7 +87,10 @@ def entry(text: str) -> str:
         ("queries: [{id: q1, query: ' '}]", "f.yaml: query q1: has no text"),
         ("queries: [{id: q1, query: x, tags: one}]", "f.yaml: query q1: `tags` are not a list"),
         ("queries: [{id: q1, query: x}]", "f.yaml: query q1: has no list of right answers"),
-        ("queries: [{id: q1, query: x, relevant: [{message: a, grade: 0}]}]", "query q1: has no entry with a grade"),
+        (
+            "queries: [{id: q1, query: x, relevant: [{message: a, grade: 0}]}]",
+            "query q1: has no entry with a grade",
+        ),
         (entry("x"), "f.yaml: query q1, entry 2: is not a mapping"),
         (entry("{mesage: a}"), "f.yaml: query q1, entry 2: names none of message, thread"),
         (entry("{message: b, path: a}"), "entry 2: unknown key 'path'; known are grade, message"),
@@ -85,9 +103,12 @@ def entry(text: str) -> str:
         (entry("{message: '<a>'}"), "entry 2: is entry 1 again"),
         (entry("{passage: words}"), "entry 2: names no `document`"),
         (entry("{node: 'docs:a.md'}"), "entry 2: `node` has no `#`"),
-        ("queries: [{id: q, query: x, relevant: [{chat: a}]}, {id: q, query: y, relevant: [{chat: a}]}]", "'q' is in f"),
+        (
+            "queries: [{id: q, query: x, relevant: [{chat: a}]}, {id: q, query: y, relevant: [{chat: a}]}]",
+            "'q' is in f",
+        ),
     ],
-)  # fmt: skip
+)
 def test_faults_name_file_query_and_entry(text: str, said: str):
     with pytest.raises(GroundTruthError) as fault:
         ground_truth.parse_ground_truth(text, "f.yaml")
@@ -101,7 +122,9 @@ def test_two_files_may_not_share_an_id():
     assert ground_truth.join_files([]).queries.num_rows == 0
 
 
-BEIR_QUERIES = '{"_id": "1", "text": "first question", "metadata": {}}\n{"_id": "2", "text": "second"}\n'
+BEIR_QUERIES = (
+    '{"_id": "1", "text": "first question", "metadata": {}}\n{"_id": "2", "text": "second"}\n'
+)
 TREC_QUERIES = "1\tfirst question\n2\tsecond\n"
 BEIR_QRELS = "query-id\tcorpus-id\tscore\n1\td one\t2\n1\td2\t0\n"
 TREC_QRELS = "1 0 d-one 2\n1 0 d2 0\n"
@@ -117,11 +140,15 @@ TREC_QRELS = "1 0 d-one 2\n1 0 d2 0\n"
     ],
 )
 def test_beir_and_trec_files_become_ground_truth(queries: str, qrels: str, target: str):
-    truth = ground_truth.from_retrieval_files(queries, qrels, "document", "qrels.tsv", prefix="docs:")
+    truth = ground_truth.from_retrieval_files(
+        queries, qrels, "document", "qrels.tsv", prefix="docs:"
+    )
     assert [q["query"] for q in truth.queries.to_pylist()] == ["first question"]
     (row,) = truth.relevance.to_pylist()
     assert (row["form"], row["target"], row["grade"]) == ("document", target, 2)
-    assert ground_truth.parse_ground_truth(ground_truth.as_yaml(truth), "x").relevance.to_pylist() == [row]
+    assert ground_truth.parse_ground_truth(
+        ground_truth.as_yaml(truth), "x"
+    ).relevance.to_pylist() == [row]
 
 
 @pytest.mark.parametrize(

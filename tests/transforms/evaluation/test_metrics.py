@@ -23,9 +23,13 @@ from transforms.evaluation.metrics import (
 )
 
 TREC = {
-    "nDCG@10": "ndcg_cut_10", "Recall@5": "recall_5", "Recall@10": "recall_10", "Recall@100": "recall_100",
-    "Precision@5": "P_5", "Hit@10": "success_10",
-}  # fmt: skip
+    "nDCG@10": "ndcg_cut_10",
+    "Recall@5": "recall_5",
+    "Recall@10": "recall_10",
+    "Recall@100": "recall_100",
+    "Precision@5": "P_5",
+    "Hit@10": "success_10",
+}
 ITEMS = [f"d{i:02}" for i in range(40)]
 
 
@@ -45,7 +49,8 @@ def scored_runs(draw):
         if chance.random() < 0.85
     }
     judged = {
-        q: {d: chance.randint(0, 3) for d in chance.sample(ITEMS, chance.randint(1, 12))} for q in queries
+        q: {d: chance.randint(0, 3) for d in chance.sample(ITEMS, chance.randint(1, 12))}
+        for q in queries
     }
     return runs, {q: j for q, j in judged.items() if any(j.values())}
 
@@ -67,7 +72,9 @@ def test_measures_are_those_of_trec_eval_with_ties_and_missing_items(case):
         for measure, name in TREC.items():
             assert found[query, measure] == pytest.approx(full[query][name], abs=1e-6)
         reciprocal = full[query]["recip_rank"]
-        assert found[query, "MRR@10"] == pytest.approx(reciprocal if reciprocal >= 0.1 else 0.0, abs=1e-6)
+        assert found[query, "MRR@10"] == pytest.approx(
+            reciprocal if reciprocal >= 0.1 else 0.0, abs=1e-6
+        )
 
 
 @given(scored_runs(), st.integers(0, 10))
@@ -149,9 +156,13 @@ def test_a_part_is_covered_by_any_of_its_chunks(
 
 def test_parts_are_topics_and_what_the_index_cannot_hold_is_left_out():
     rows = [
-        ("q", 0, "one", "found", ["a"], 2), ("q", 1, "one", "found", ["b"], 1), ("q", 2, "two", "missing", [], 1),
-        ("q", 3, None, "found", ["c"], 1), ("q", 4, None, "found", ["x"], 0), ("r", 0, None, "unanswerable", [], 2),
-    ]  # fmt: skip
+        ("q", 0, "one", "found", ["a"], 2),
+        ("q", 1, "one", "found", ["b"], 1),
+        ("q", 2, "two", "missing", [], 1),
+        ("q", 3, None, "found", ["c"], 1),
+        ("q", 4, None, "found", ["x"], 0),
+        ("r", 0, None, "unanswerable", [], 2),
+    ]
     names = ["query_id", "entry", "topic", "status", "chunk_ids", "grade"]
     frame = pl.DataFrame(rows, schema=names, orient="row").with_columns(
         pl.col("chunk_ids").cast(pl.List(pl.String))

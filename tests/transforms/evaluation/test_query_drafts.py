@@ -5,7 +5,13 @@ from datetime import datetime
 import polars as pl
 import pytest
 
-from transforms.evaluation.ground_truth import NOTE, as_yaml, draft_queries, parse_ground_truth, plain_subject
+from transforms.evaluation.ground_truth import (
+    NOTE,
+    as_yaml,
+    draft_queries,
+    parse_ground_truth,
+    plain_subject,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,18 +29,29 @@ def test_subjects_without_marks(subject: str, plain: str):
 
 
 MAILS = [
-    ("m1", "T1", None, "Compactor eats all memory", "ann", "Hello. Why does the compactor take all memory at night? Ann", 1),
+    (
+        "m1",
+        "T1",
+        None,
+        "Compactor eats all memory",
+        "ann",
+        "Hello. Why does the compactor take all memory at night? Ann",
+        1,
+    ),
     ("m2", "T1", "m1", "Re: Compactor eats all memory", "bob", "Set the limit.", 2),
     ("m3", "T1", "m2", "Re: Compactor eats all memory", "ann", "Thanks, that worked.", 3),
     ("m4", "T1", "m1", "Re: Compactor eats all memory", "cid", "No idea.", 4),
     ("m5", "T2", None, "Release", "bob", "It is out. Can anybody of you test it on a board?", 5),
     ("m6", "T2", "m5", "Re: Release", "bob", "I did.", 6),
     ("m7", "T2", "m6", "Re: Release", "bob", "Thanks to me.", 7),
-]  # fmt: skip
+]
 NODES = [
-    ("d:a.md", "Guide to the whole thing", 0), ("d:a.md#x", "Recover a torn log", 1),
-    ("d:a.md#y", "Short", 1), ("d:a.md#z", "Said in two places", 1), ("d:b.md#z", "said in two places", 2),
-]  # fmt: skip
+    ("d:a.md", "Guide to the whole thing", 0),
+    ("d:a.md#x", "Recover a torn log", 1),
+    ("d:a.md#y", "Short", 1),
+    ("d:a.md#z", "Said in two places", 1),
+    ("d:b.md#z", "said in two places", 2),
+]
 LINKS = [
     ("m9", "m1", "fixes", "", "[PATCH] keep the limit in mind"),
     ("m9", "m2", "quoted", "", "[PATCH] keep the limit in mind"),
@@ -47,11 +64,21 @@ LINKS = [
 def draft(count: int = 10):
     mails = pl.DataFrame(
         [(*row[:6], datetime(2025, 1, row[6])) for row in MAILS],
-        schema=["message_id", "thread_id", "parent_id", "subject", "from_addr", "text", "effective_at"],
+        schema=[
+            "message_id",
+            "thread_id",
+            "parent_id",
+            "subject",
+            "from_addr",
+            "text",
+            "effective_at",
+        ],
         orient="row",
     )
     nodes = pl.DataFrame(NODES, schema=["node_id", "title", "depth"], orient="row")
-    links = pl.DataFrame(LINKS, schema=["from_id", "to_id", "kind", "text", "from_subject"], orient="row")
+    links = pl.DataFrame(
+        LINKS, schema=["from_id", "to_id", "kind", "text", "from_subject"], orient="row"
+    )
     return draft_queries(mails, nodes, links, count, "draft")
 
 

@@ -22,12 +22,20 @@ def chunk(doc: str, part: int = 0) -> str:
 def listed(profile: str, query: int, stage: str, chunks: list[str]) -> list[dict]:
     return [
         {
-            "profile": profile, "query_id": f"q{query}", "stage": stage, "rank": rank, "chunk_id": c,
-            "doc_id": c.partition("/")[0], "thread_id": "t" + c[1], "score": 1 / rank,
-            "similarity": 0.5 if stage == "final" else None, "label": "PASS" if stage == "final" else None, "reason": None,
+            "profile": profile,
+            "query_id": f"q{query}",
+            "stage": stage,
+            "rank": rank,
+            "chunk_id": c,
+            "doc_id": c.partition("/")[0],
+            "thread_id": "t" + c[1],
+            "score": 1 / rank,
+            "similarity": 0.5 if stage == "final" else None,
+            "label": "PASS" if stage == "final" else None,
+            "reason": None,
         }
         for rank, c in enumerate(chunks, 1)
-    ]  # fmt: skip
+    ]
 
 
 def contents(chunks: pl.DataFrame, texts: dict[str, str]) -> Contents:
@@ -39,7 +47,9 @@ def contents(chunks: pl.DataFrame, texts: dict[str, str]) -> Contents:
         chunks.select("doc_id", "thread_id").unique(),
         pl.DataFrame(schema=dict.fromkeys(mails, pl.String)),
         pl.DataFrame(schema=dict.fromkeys(nodes, pl.String) | bounds),
-        pl.DataFrame(list(texts.items()), schema=dict.fromkeys(("doc_id", "text"), pl.String), orient="row"),
+        pl.DataFrame(
+            list(texts.items()), schema=dict.fromkeys(("doc_id", "text"), pl.String), orient="row"
+        ),
         pl.DataFrame(schema=dict.fromkeys(("chunk_id", "text"), pl.String)),
     )
 
@@ -47,22 +57,35 @@ def contents(chunks: pl.DataFrame, texts: dict[str, str]) -> Contents:
 def world() -> tuple[pl.DataFrame, Judgements, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Six queries; for each the documents d0 (grade 2) and d1 (grade 1) are right.
 
-    Profile `good` has d0 first; `bad` loses d0 between the fused list and the final one."""
+    Profile `good` has d0 first; `bad` loses d0 between the fused list and the final one.
+    """
     queries = EVALUATION_QUERIES.from_rows(
         [
-            {"query_id": f"q{n}", "query": f"text {n}", "tags": ["even" if n % 2 == 0 else "odd"], "file": "f",
-             "is_draft": False}
+            {
+                "query_id": f"q{n}",
+                "query": f"text {n}",
+                "tags": ["even" if n % 2 == 0 else "odd"],
+                "file": "f",
+                "is_draft": False,
+            }
             for n in range(QUERIES)
         ]
-    )  # fmt: skip
+    )
     relevance = EVALUATION_RELEVANCE.from_rows(
         [
-            {"query_id": f"q{n}", "entry": d, "form": "document", "target": f"d{d}", "text": None, "grade": 2 - d,
-             "topic": None}
+            {
+                "query_id": f"q{n}",
+                "entry": d,
+                "form": "document",
+                "target": f"d{d}",
+                "text": None,
+                "grade": 2 - d,
+                "topic": None,
+            }
             for n in range(QUERIES)
             for d in range(2)
         ]
-    )  # fmt: skip
+    )
     rows = []
     for n in range(QUERIES):
         rows += listed("good", n, "fused", ["d0/0", "d0/1", "d2/0", "d1/0"])
@@ -75,16 +98,21 @@ def world() -> tuple[pl.DataFrame, Judgements, pl.DataFrame, pl.DataFrame, pl.Da
     ids = [chunk(f"d{d}", part) for d in range(3) for part in range(2)]
     chunks = pl.DataFrame(
         [(i, i[:2], "t" + i[1], "document", 10 * int(i[3]), 10 * int(i[3]) + 10) for i in ids],
-        schema=["chunk_id", "doc_id", "thread_id", "source_kind", "byte_start", "byte_end"], orient="row",
-    )  # fmt: skip
+        schema=["chunk_id", "doc_id", "thread_id", "source_kind", "byte_start", "byte_end"],
+        orient="row",
+    )
     facts = pl.DataFrame(
         {
-            "chunk_id": ids, "chunk_kind": ["review_pair"] + ["section"] * 5,
-            "needs_parent": [True] + [False] * 5, "has_patch_markers": [True] + [False] * 5,
-            "quote_share": [0.0] * 4 + [0.9, 0.0], "checksum": ["same", "same", "b", "c", "d", "e"],
-            "thread_size": [25] + [1] * 5, "thread_attachments": [0] * 6,
+            "chunk_id": ids,
+            "chunk_kind": ["review_pair"] + ["section"] * 5,
+            "needs_parent": [True] + [False] * 5,
+            "has_patch_markers": [True] + [False] * 5,
+            "quote_share": [0.0] * 4 + [0.9, 0.0],
+            "checksum": ["same", "same", "b", "c", "d", "e"],
+            "thread_size": [25] + [1] * 5,
+            "thread_attachments": [0] * 6,
         }
-    )  # fmt: skip
+    )
     frame = pl.from_arrow(queries)
     assert isinstance(frame, pl.DataFrame)
     judged = judgements(pl.from_arrow(relevance), contents(chunks, {}))  # type: ignore[arg-type]
@@ -93,13 +121,17 @@ def world() -> tuple[pl.DataFrame, Judgements, pl.DataFrame, pl.DataFrame, pl.Da
 
 def made() -> dict:
     queries, judged, runs, chunks, facts = world()
-    return report(Evaluation(queries, judged, runs, chunks, facts), {"good": {}, "bad": {"fusion": "rrf"}})
+    return report(
+        Evaluation(queries, judged, runs, chunks, facts), {"good": {}, "bad": {"fusion": "rrf"}}
+    )
 
 
 def mean(found: dict, *row: str) -> float:
     """The mean of a profile, stage, level and measure over all queries."""
     names = ("profile", "stage", "level", "measure", "tag")
-    (mean,) = [r["mean"] for r in found["summary"] if tuple(r[name] for name in names) == (*row, None)]
+    (mean,) = [
+        r["mean"] for r in found["summary"] if tuple(r[name] for name in names) == (*row, None)
+    ]
     return mean
 
 
@@ -109,7 +141,9 @@ def test_a_right_answer_that_gets_lost_shows_where():
     assert mean(found, "bad", "final", "document", "Recall@5") == 0.5
     places = found["queries"][1]["results"]["bad"]["places"]
     assert places == {"d0": {"final": None, "fused": 2}, "d1": {"final": 2, "fused": 3}}
-    assert found["queries"][1]["results"]["bad"]["lost"] == {"d0": ["final", "behind the first 400 chunks"]}
+    assert found["queries"][1]["results"]["bad"]["lost"] == {
+        "d0": ["final", "behind the first 400 chunks"]
+    }
     assert found["queries"][1]["results"]["good"]["lost"] == {}
     lost = {"stage": "final", "reason": "behind the first 400 chunks", "answers": 6}
     assert found["losses"]["bad"][0] == lost
@@ -124,8 +158,12 @@ def test_chunk_level_counts_every_right_chunk_and_document_level_each_document_o
 
 def test_documents_alone_are_measured_as_in_the_report():
     _, judged, runs, chunks, _ = world()
-    whole = quality(runs, judged, chunks, 100, ["good", "bad"]).filter(stage="final", level="document")
-    assert document_quality(runs, judged, ["good", "bad"]).sort(pl.all()).equals(whole.sort(pl.all()))
+    whole = quality(runs, judged, chunks, 100, ["good", "bad"]).filter(
+        stage="final", level="document"
+    )
+    assert (
+        document_quality(runs, judged, ["good", "bad"]).sort(pl.all()).equals(whole.sort(pl.all()))
+    )
 
 
 def test_a_profile_that_finds_nothing_has_nothing_right():
@@ -140,15 +178,24 @@ def test_passages_are_measured_on_the_bytes_of_the_first_chunks():
     queries, _, runs, chunks, facts = world()
     relevance = EVALUATION_RELEVANCE.from_rows(
         [
-            {"query_id": f"q{n}", "entry": 0, "form": "passage", "target": "d0", "text": "abcdefgh", "grade": 1,
-             "topic": None}
+            {
+                "query_id": f"q{n}",
+                "entry": 0,
+                "form": "passage",
+                "target": "d0",
+                "text": "abcdefgh",
+                "grade": 1,
+                "topic": None,
+            }
             for n in range(QUERIES)
         ]
-    )  # fmt: skip
+    )
     judged = judgements(pl.from_arrow(relevance), contents(chunks, {"d0": "......abcdefgh......"}))
     found = report(Evaluation(queries, judged, runs, chunks, facts), {"good": {}}, 10)
     assert mean(found, "good", "fused", "chunk", "passage recall") == pytest.approx(4 / 8)
-    assert mean(found, "good", "fused", "chunk", "passage precision") == pytest.approx(4 / 10, abs=1e-6)
+    assert mean(found, "good", "fused", "chunk", "passage precision") == pytest.approx(
+        4 / 10, abs=1e-6
+    )
     assert mean(found, "good", "fused", "chunk", "passage IoU") == pytest.approx(4 / 14, abs=1e-6)
     twice = report(Evaluation(queries, judged, runs, chunks, facts), {"good": {}})
     assert mean(twice, "good", "fused", "chunk", "passage recall") == 1
@@ -158,7 +205,9 @@ def test_intervals_are_left_out_where_too_few_queries_are_there():
     rows = [r for r in made()["summary"] if r["tag"] == "even" and r["measure"] == "nDCG@10"]
     assert [(r["queries"], r["low"], r["high"]) for r in rows] == [(3, None, None)] * 2
     (hit,) = [
-        r for r in made()["summary"] if (r["tag"], r["measure"], r["profile"]) == ("even", "Hit@10", "good")
+        r
+        for r in made()["summary"]
+        if (r["tag"], r["measure"], r["profile"]) == ("even", "Hit@10", "good")
     ]
     assert hit["low"] < hit["mean"] == hit["high"] == 1
 
@@ -174,8 +223,9 @@ def test_profiles_are_compared_query_by_query():
 def test_a_query_that_only_one_profile_was_asked_is_not_compared():
     values = pl.DataFrame(
         [("a", *quality_.MAIN, "q1", "nDCG@10", 0.5), ("b", *quality_.MAIN, "q2", "nDCG@10", 0.5)],
-        schema=quality_.QUALITY, orient="row",
-    )  # fmt: skip
+        schema=quality_.QUALITY,
+        orient="row",
+    )
     assert comparisons(values, "a", ["b"]) == []
 
 
@@ -192,8 +242,11 @@ def test_tags_follow_from_the_best_right_answers():
 def test_retrieved_measures_by_hand():
     _, _, runs, _, facts = world()
     found = retrieved_measures(runs, facts)
-    assert found["index"] == {"chunks": 6, "needs_parent": pytest.approx(1 / 6, abs=1e-5),
-                              "nearly_all_quote": pytest.approx(1 / 6, abs=1e-5)}  # fmt: skip
+    assert found["index"] == {
+        "chunks": 6,
+        "needs_parent": pytest.approx(1 / 6, abs=1e-5),
+        "nearly_all_quote": pytest.approx(1 / 6, abs=1e-5),
+    }
     assert found["retrieved"]["good"]["duplicates"] == pytest.approx(1 / 4)
     assert found["retrieved"]["bad"]["duplicates"] == 0
 
@@ -204,14 +257,19 @@ def test_a_report_is_json_and_the_same_each_time():
 
 
 def test_two_reports_become_one_with_before_and_after():
-    before = made() | {"texts": {"documents": {"d0": ["a", "b"]}, "chunks": {}},
-                       "timing": {"made_at": "1", "latency": {"good": {"p50_ms": 1}}}}  # fmt: skip
+    before = made() | {
+        "texts": {"documents": {"d0": ["a", "b"]}, "chunks": {}},
+        "timing": {"made_at": "1", "latency": {"good": {"p50_ms": 1}}},
+    }
     queries, judged, runs, chunks, facts = world()
     worse = report(
-        Evaluation(queries.filter(pl.col("query_id") != "q5"), judged, runs, chunks, facts), {"bad": {}}
+        Evaluation(queries.filter(pl.col("query_id") != "q5"), judged, runs, chunks, facts),
+        {"bad": {}},
     )
-    after = worse | {"texts": {"documents": {"d1": ["c", "d"]}, "chunks": {}},
-                     "timing": {"made_at": "2", "latency": {"bad": {"p50_ms": 2}}}}  # fmt: skip
+    after = worse | {
+        "texts": {"documents": {"d1": ["c", "d"]}, "chunks": {}},
+        "timing": {"made_at": "2", "latency": {"bad": {"p50_ms": 2}}},
+    }
     joined = evaluation.before_and_after(before, after)
     assert joined["order"] == ["before", "after"]
     assert joined["not_measured"] == ["q5"]

@@ -58,7 +58,9 @@ CASES = [
         "docx with styles of its own",
         "docx",
         made.docx(
-            paragraph("Costs", "Kapitel") + paragraph("Travel", "Unter") + paragraph("text", "Loop"),
+            paragraph("Costs", "Kapitel")
+            + paragraph("Travel", "Unter")
+            + paragraph("text", "Loop"),
             styles='<w:style w:type="paragraph" w:styleId="Kapitel"><w:name w:val="Kapitel der Firma"/><w:pPr>'
             '<w:outlineLvl w:val="1"/></w:pPr></w:style><w:style w:type="paragraph" w:styleId="Unter">'
             '<w:name w:val="Unter"/><w:basedOn w:val="Kapitel"/></w:style><w:style w:type="paragraph" '
@@ -95,7 +97,12 @@ CASES = [
     (
         "epub",
         "epub",
-        made.epub({"one a.xhtml": "<h1>One</h1><p>b<img src='x.png'/></p>", "two.xhtml": "<h1>Two</h1><p>c"}),
+        made.epub(
+            {
+                "one a.xhtml": "<h1>One</h1><p>b<img src='x.png'/></p>",
+                "two.xhtml": "<h1>Two</h1><p>c",
+            }
+        ),
         "# One\n\nb\n\n# Two\n\nc",
     ),
     (
@@ -107,7 +114,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "data", "text"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize(
+    ("kind", "data", "text"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
 def test_a_file_becomes_markdown(kind: str, data: bytes, text: str):
     assert read_format(data, kind).text.strip() == text
 
@@ -117,37 +126,88 @@ def test_a_file_becomes_markdown(kind: str, data: bytes, text: str):
     [
         ("docx", made.docx(paragraph("x"), title="Yearly report"), "Yearly report"),
         ("docx", made.docx(paragraph("x"), title="Microsoft Word - a.doc"), None),
-        ("opendocument", made.opendocument("<office:text><text:p>x</text:p></office:text>", title="Plan"),
-            "Plan"),
+        (
+            "opendocument",
+            made.opendocument("<office:text><text:p>x</text:p></office:text>", title="Plan"),
+            "Plan",
+        ),
         ("epub", made.epub({"a.xhtml": "<p>x"}, title="A book"), "A book"),
-        ("calendar", calendar(EVENT), "Weir, spring"), ("calendar", calendar(TASK + EVENT), "Brook"),
+        ("calendar", calendar(EVENT), "Weir, spring"),
+        ("calendar", calendar(TASK + EVENT), "Brook"),
         ("pdf", pdf([[Text("x")]], title="A  paper"), "A paper"),
-        ("pdf", pdf([[Text("On Cats", size=20, y=720), Text("They sleep all day long.")]]), "On Cats"),
-        ("pdf", pdf([[Text("Why", size=20, y=740), Text("Cats", size=20, y=720), Text("They sleep.")]]),
-            "Why Cats"),
-        ("pdf", pdf([[Text("stamp", 30, 20, 400, True), Text("On Cats", 20), Text("They sleep.", y=600)]]),
-            "On Cats"),
-        ("pdf", pdf([[Text("them.", 21, y=730), Text("On Cats*", 20), Text("Version 2", 20, y=660),
-            Text("They sleep all day long.")]], "12-3"), "On Cats"),
-        ("pdf", pdf([[Text("They sleep."), Text("Large foot", size=20, y=100)]], title="Contents"), None),
+        (
+            "pdf",
+            pdf([[Text("On Cats", size=20, y=720), Text("They sleep all day long.")]]),
+            "On Cats",
+        ),
+        (
+            "pdf",
+            pdf([[Text("Why", size=20, y=740), Text("Cats", size=20, y=720), Text("They sleep.")]]),
+            "Why Cats",
+        ),
+        (
+            "pdf",
+            pdf(
+                [
+                    [
+                        Text("stamp", 30, 20, 400, True),
+                        Text("On Cats", 20),
+                        Text("They sleep.", y=600),
+                    ]
+                ]
+            ),
+            "On Cats",
+        ),
+        (
+            "pdf",
+            pdf(
+                [
+                    [
+                        Text("them.", 21, y=730),
+                        Text("On Cats*", 20),
+                        Text("Version 2", 20, y=660),
+                        Text("They sleep all day long."),
+                    ]
+                ],
+                "12-3",
+            ),
+            "On Cats",
+        ),
+        (
+            "pdf",
+            pdf([[Text("They sleep."), Text("Large foot", size=20, y=100)]], title="Contents"),
+            None,
+        ),
         ("pdf", pdf([[Text("1 Cats", size=20), Text("They sleep all day long.", y=600)]]), None),
     ],
-)  # fmt: skip
-def test_the_title_is_of_the_properties_unless_a_program_made_it(kind: str, data: bytes, title: str | None):
+)
+def test_the_title_is_of_the_properties_unless_a_program_made_it(
+    kind: str, data: bytes, title: str | None
+):
     assert read_format(data, kind).title == title
 
 
 @pytest.mark.parametrize(
     ("kind", "data", "times"),
     [
-        ("docx", made.docx(paragraph("x"), created="2024-05-06T07:08:09Z"), ("2024-05-06T07:08:09Z", None)),
-        ("pdf", pdf([[Text("x")]], created="D:20240506070809+02'00"), ("2024-05-06T07:08:09+02:00", None)),
+        (
+            "docx",
+            made.docx(paragraph("x"), created="2024-05-06T07:08:09Z"),
+            ("2024-05-06T07:08:09Z", None),
+        ),
+        (
+            "pdf",
+            pdf([[Text("x")]], created="D:20240506070809+02'00"),
+            ("2024-05-06T07:08:09+02:00", None),
+        ),
         ("pdf", pdf([[Text("x")]], created="last week"), (None, None)),
         ("calendar", calendar(EVENT), ("2026-11-28T10:00:00+01:00", None)),
         ("calendar", calendar(EVENT.replace("20261128T100000", "soon")), (None, None)),
     ],
 )
-def test_times_are_those_of_the_properties(kind: str, data: bytes, times: tuple[str | None, str | None]):
+def test_times_are_those_of_the_properties(
+    kind: str, data: bytes, times: tuple[str | None, str | None]
+):
     read = read_format(data, kind)
     assert (read.created, read.modified) == times
 
@@ -155,11 +215,17 @@ def test_times_are_those_of_the_properties(kind: str, data: bytes, times: tuple[
 def test_each_event_of_a_calendar_is_a_document_and_a_series_is_one():
     data = (Path(__file__).parent / "files/team.ics").read_bytes()
     files = separated([RawFile("a/team.ics", data, converted=read_format(data, "calendar"))])
-    rows = read_documents(files, source="s", partition="p", settings=DocumentSettings()).documents.to_pylist()
+    rows = read_documents(
+        files, source="s", partition="p", settings=DocumentSettings()
+    ).documents.to_pylist()
     paths = ["2026-01-12 Buy rope.ics", "open_day@example.org.ics", "weekly-7@example.org.ics"]
     assert [row["path"] for row in rows] == [f"a/team/{path}" for path in paths]
     times = [f"{row['title']} {row['created_at']:%m-%d %H:%M}" for row in rows]
-    assert times == ["Buy rope 01-12 00:00", "Open day 03-01 00:00", "Weekly sluice meeting 01-05 09:00"]
+    assert times == [
+        "Buy rope 01-12 00:00",
+        "Open day 03-01 00:00",
+        "Weekly sluice meeting 01-05 09:00",
+    ]
     facts = [json.loads(row["frontmatter"]) for row in rows]
     assert facts[1] == {"when": "2026-03-01 to 2026-03-02", "status": "cancelled"}
     assert facts[2]["organizer"] == "Ada Lee <ada@example.org>"
@@ -173,23 +239,32 @@ def pages(data: bytes) -> list[str]:
     made = pdf_markdown(data)
     assert made.page_starts is not None
     ends = [*made.page_starts[1:], len(made.text.encode())]
-    return [made.text.encode()[a:b].decode().strip() for a, b in zip(made.page_starts, ends, strict=True)]
+    return [
+        made.text.encode()[a:b].decode().strip()
+        for a, b in zip(made.page_starts, ends, strict=True)
+    ]
 
 
 def test_pages_of_a_pdf_have_headings_of_the_outline_and_no_running_heads():
     words = ("one", "two", "three", "four", "five")
     book = [page_of(f"{n} Über", *words, number=n, head=f"A Book {n}") for n in range(1, 5)]
     text = "\n".join(words)
-    assert pages(pdf(book, title="A Book", outline=[("Über", 0), ("3 Über", 2), ("No print", 3)])) == [
-        f"A Book 1\n\n## 1 Über\n\n{text}", f"2 Über\n{text}", f"## 3 Über\n\n{text}",
+    assert pages(
+        pdf(book, title="A Book", outline=[("Über", 0), ("3 Über", 2), ("No print", 3)])
+    ) == [
+        f"A Book 1\n\n## 1 Über\n\n{text}",
+        f"2 Über\n{text}",
+        f"## 3 Über\n\n{text}",
         f"## No print\n\n4 Über\n{text}",
-    ]  # fmt: skip
+    ]
 
 
 def test_without_an_outline_large_lines_are_headings():
     body = [Text(f"line {n} of many words", y=600 - 12 * n) for n in range(12)]
     page = [Text("Chapter", size=20, y=740), Text("Section", size=14, y=640), *body]
-    assert pages(pdf([page]))[0].startswith("## Chapter\n\n### Section\n\nline 0 of many words\nline 1 of")
+    assert pages(pdf([page]))[0].startswith(
+        "## Chapter\n\n### Section\n\nline 0 of many words\nline 1 of"
+    )
     first = [Text("A Book", size=25, y=700), Text("Ann Lee", size=16, y=670), *page]
     book = pages(pdf([first, page, page, page], outline=[("Chapter", 0)]))
     assert book[0].split("\n\n")[:4] == ["### A Book", "Ann Lee", "## Chapter", "#### Section"]
@@ -197,7 +272,11 @@ def test_without_an_outline_large_lines_are_headings():
 
 def test_rows_of_a_table_are_lines_and_markup_is_text():
     rows = [("Name", "Sum"), ("# apples", "3"), ("<!-- pears", "4")]
-    lines = [Text(t, x=72 + 100 * c, y=700 - 12 * r) for r, row in enumerate(rows) for c, t in enumerate(row)]
+    lines = [
+        Text(t, x=72 + 100 * c, y=700 - 12 * r)
+        for r, row in enumerate(rows)
+        for c, t in enumerate(row)
+    ]
     assert pages(pdf([lines])) == ["Name Sum\n\\# apples 3\n\\<!-- pears 4"]
 
 
@@ -208,7 +287,9 @@ def columns_of(*columns: Sequence[str]) -> list[Text]:
 
 
 def test_a_table_that_is_written_column_by_column_is_read_by_rows():
-    table = columns_of(("Name", "apples", "pears"), ("Sum", "300", "450"), ("Price", "1.50", "2.75"))
+    table = columns_of(
+        ("Name", "apples", "pears"), ("Sum", "300", "450"), ("Price", "1.50", "2.75")
+    )
     assert pages(pdf([table])) == ["Name | Sum | Price\napples | 300 | 1.50\npears | 450 | 2.75"]
 
 
@@ -220,11 +301,17 @@ def test_columns_of_prose_are_read_one_after_the_other():
 
 def test_bold_lines_that_stand_alone_are_headings():
     page = [
-        Text("NAME", y=700, bold=True), Text("cat, an animal of the house", y=688), Text("WARNING", y=664, bold=True),
-        Text("Bold words that end a sentence.", y=640, bold=True), Text("It scratches whoever comes", y=628),
-        Text("within", y=616, bold=True), Text("reach, and does not say", y=604), Text("so before.", y=592),
-        Text("2 Cats 13", y=568, bold=True), *(Text(f"line {n}", y=556 - 12 * n) for n in range(9)),
-    ]  # fmt: skip
+        Text("NAME", y=700, bold=True),
+        Text("cat, an animal of the house", y=688),
+        Text("WARNING", y=664, bold=True),
+        Text("Bold words that end a sentence.", y=640, bold=True),
+        Text("It scratches whoever comes", y=628),
+        Text("within", y=616, bold=True),
+        Text("reach, and does not say", y=604),
+        Text("so before.", y=592),
+        Text("2 Cats 13", y=568, bold=True),
+        *(Text(f"line {n}", y=556 - 12 * n) for n in range(9)),
+    ]
     (text,) = pages(pdf([page]))
     assert [line for line in text.splitlines() if line.startswith("#")] == ["## NAME"]
 
@@ -255,30 +342,38 @@ def test_scans_are_read_by_ocr_and_named_without():
     both = pdf_markdown(mixed, lambda page: "# scanned" if page.startswith(b"P5") else "")
     text = "A page with a text layer of its own\n\n\\# scanned\n\n"
     assert (both.text, both.page_starts) == (text, [0, 37])
-    with pytest.raises(FormatError, match="no_text: its 1 pages have no text layer; set documents.ocr"):
+    with pytest.raises(
+        FormatError, match="no_text: its 1 pages have no text layer; set documents.ocr"
+    ):
         pdf_markdown(pdf([scan]))
 
 
 @pytest.mark.parametrize(
     ("kind", "data", "reason"),
     [
-        ("pdf", b"%PDF-1.4\nnothing", "unreadable"), ("docx", b"no zip", "unreadable"),
-        ("docx", made.zipped({"a": "b"}), "unreadable"), ("docx", made.docx(paragraph("")), "no_text"),
+        ("pdf", b"%PDF-1.4\nnothing", "unreadable"),
+        ("docx", b"no zip", "unreadable"),
+        ("docx", made.zipped({"a": "b"}), "unreadable"),
+        ("docx", made.docx(paragraph("")), "no_text"),
         ("sheet", b"a,b", "unreadable"),
         ("epub", made.zipped({"META-INF/container.xml": "<a/>"}), "unreadable"),
         ("notebook", b"[1]", "unreadable"),
         ("opendocument", made.zipped({"content.xml": "<a>&b;</a>"}), "unreadable"),
-        ("picture", b"\x89PNG", "needs_ocr"), ("calendar", b"BEGIN:VCALENDAR\n:::", "unreadable"),
-        ("calendar", calendar(""), "no_text"), ("calendar", calendar(EVENT)[:-14], "unreadable"),
+        ("picture", b"\x89PNG", "needs_ocr"),
+        ("calendar", b"BEGIN:VCALENDAR\n:::", "unreadable"),
+        ("calendar", calendar(""), "no_text"),
+        ("calendar", calendar(EVENT)[:-14], "unreadable"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
-)  # fmt: skip
+)
 def test_what_cannot_be_read_says_why(kind: str, data: bytes, reason: str):
     with pytest.raises(FormatError, match=f"^{reason}: "):
         read_format(data, kind)
 
 
-@pytest.mark.parametrize(("kind", "side"), [("PNG", 900), ("JPEG", 900), ("BMP", 900), ("PNG", 2000)])
+@pytest.mark.parametrize(
+    ("kind", "side"), [("PNG", 900), ("JPEG", 900), ("BMP", 900), ("PNG", 2000)]
+)
 def test_a_picture_that_is_seen_is_kept_small_and_needs_no_text(kind: str, side: int):
     written = io.BytesIO()
     Image.new("RGB", (side, 300), "navy").save(written, kind)
@@ -290,7 +385,9 @@ def test_a_picture_that_is_seen_is_kept_small_and_needs_no_text(kind: str, side:
         assert seen.media_type == f"image/{(small.format or '').lower()}"
         assert small.convert("RGB").getpixel((5, 5)) == pytest.approx((0, 0, 128), abs=4)
         is_kept = kind in ("PNG", "JPEG") and side == 900
-        assert (seen.data == written.getvalue(), small.width) == ((True, 900) if is_kept else (False, 768))
+        assert (seen.data == written.getvalue(), small.width) == (
+            (True, 900) if is_kept else (False, 768)
+        )
 
 
 def test_a_seen_picture_has_the_text_that_ocr_finds_and_a_clear_one_a_white_ground():

@@ -39,24 +39,35 @@ WORD = made.docx(paragraph("the plan"))
 @pytest.mark.parametrize(
     ("data", "name", "declared", "text", "pages"),
     [
-        (pdf([[Text("one")], [Text("two")]]), "x", "application/octet-stream", "one\n\ntwo\n\n", [0, 5]),
+        (
+            pdf([[Text("one")], [Text("two")]]),
+            "x",
+            "application/octet-stream",
+            "one\n\ntwo\n\n",
+            [0, 5],
+        ),
         (WORD, "plan.docx", "application/octet-stream", "the plan\n", None),
         (
-            WORD, "plan", "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-            "the plan\n", None,
+            WORD,
+            "plan",
+            "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+            "the plan\n",
+            None,
         ),
         (made.xlsx({"S": [["a"]]}), "s.XLSX", "application/zip", "## S\n\n| a |\n| --- |\n", None),
         (TEA, "invite.ics", "text/calendar", "## Tea\n", None),
         (TEA[:16], "x.ics", "text/calendar", TEA[:16].decode(), None),
     ],
     ids=["pdf", "by name", "by type", "sheet", "calendar", "broken calendar"],
-)  # fmt: skip
+)
 def test_an_attached_document_has_its_text(
     data: bytes, name: str, declared: str, text: str, pages: list[int] | None
 ):
     row = attachment(data, name, declared)
     assert (row["content_class"], row["text"], row["page_starts"]) == ("text", text, pages)
-    assert row["char_count"] == len(text) and row["byte_count"] == len(data) and row["reason"] is None
+    assert (
+        row["char_count"] == len(text) and row["byte_count"] == len(data) and row["reason"] is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,14 +84,18 @@ def test_what_has_no_text_says_why(data: bytes, name: str, reason: str):
 
 
 def test_a_picture_is_seen_unless_it_is_a_logo_or_one_of_too_many(monkeypatch: pytest.MonkeyPatch):
-    seen, logo = (Means(convert=partial(read_format, seen_pixels=least)) for least in (266_000, 266_001))
+    seen, logo = (
+        Means(convert=partial(read_format, seen_pixels=least)) for least in (266_000, 266_001)
+    )
     row = attachment(picture("x"), "a.png", means=seen)
     assert row["text"].strip() == "Picture of 1400 × 190 pixels" and is_picture(row["picture"])
     reasons = [row["reason"], attachment(picture("x"), "a.png", means=logo)["reason"]]
     assert reasons == [None, "binary: 1400 × 190 pixels are taken for a logo"]
     monkeypatch.setattr(rows, "_MOST_PICTURES", 0)
     row = attachment(picture("x"), "a.png", means=seen)
-    assert (row["text"], row["picture"]) == (None, None) and row["reason"].startswith("binary: of a mail's")
+    assert (row["text"], row["picture"]) == (None, None) and row["reason"].startswith(
+        "binary: of a mail's"
+    )
 
 
 def test_who_cannot_convert_reads_none():

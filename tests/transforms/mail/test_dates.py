@@ -14,26 +14,38 @@ T = datetime(2002, 4, 12, 8, 35, 52, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("text", "repaired"),
     [
-        ("Fri, 12 Apr 2002 09:35:52 +0100", False), ("12 Apr 2002 09:35:52 +0100", False),
-        ("Fri, 12 Apr 2002 03:35:52 -0500 (EST)", False), ("Fri, 12 Apr 2002 08:35:52 GMT", False),
-        ("Fri, 12 Apr 2002 03:35:52 EST", False), ("Fri,\r\n 12 Apr 2002 09:35:52\r\n +0100", False),
-        ("Fri, 12 Apr 2002 08:35:52", True), ("Fri, 12 Apr 2002 08:35:52 +9900", True),
-        ("Fri, 12 Apr 2002 03:35:52 -7700 (EST)", True), ("Fri, 12 Apr 2002 00:35:52 --800", True),
-        ("Fri, 12 Apr 2002 08:35:52 +000", True), ("Fri, 12 Apr 2002 00:35:52 -8:00", True),
-        ("Fri, 12 Apr 02 09:35:52 +0100", True), ("Fri, 12 Apr 102 09:35:52 +0100", True),
-        ("Fri, 12 Apr 2002 09.35.52 +0100", True), ("Fri, 12 April 2002 09:35:52 +0100", True),
-        ("Friday, 12-Apr-02 08:35:52 GMT", True), ("Fri Apr 12 08:35:52 2002", True),
-        ("Fri Apr 12 03:35:52 EST 2002", True), ("2002-04-12 08:35:52", True),
-        ("2002-04-12T09:35:52+01:00", True), ("April 12, 2002 9:35:52 AM +0100", True),
+        ("Fri, 12 Apr 2002 09:35:52 +0100", False),
+        ("12 Apr 2002 09:35:52 +0100", False),
+        ("Fri, 12 Apr 2002 03:35:52 -0500 (EST)", False),
+        ("Fri, 12 Apr 2002 08:35:52 GMT", False),
+        ("Fri, 12 Apr 2002 03:35:52 EST", False),
+        ("Fri,\r\n 12 Apr 2002 09:35:52\r\n +0100", False),
+        ("Fri, 12 Apr 2002 08:35:52", True),
+        ("Fri, 12 Apr 2002 08:35:52 +9900", True),
+        ("Fri, 12 Apr 2002 03:35:52 -7700 (EST)", True),
+        ("Fri, 12 Apr 2002 00:35:52 --800", True),
+        ("Fri, 12 Apr 2002 08:35:52 +000", True),
+        ("Fri, 12 Apr 2002 00:35:52 -8:00", True),
+        ("Fri, 12 Apr 02 09:35:52 +0100", True),
+        ("Fri, 12 Apr 102 09:35:52 +0100", True),
+        ("Fri, 12 Apr 2002 09.35.52 +0100", True),
+        ("Fri, 12 April 2002 09:35:52 +0100", True),
+        ("Friday, 12-Apr-02 08:35:52 GMT", True),
+        ("Fri Apr 12 08:35:52 2002", True),
+        ("Fri Apr 12 03:35:52 EST 2002", True),
+        ("2002-04-12 08:35:52", True),
+        ("2002-04-12T09:35:52+01:00", True),
+        ("April 12, 2002 9:35:52 AM +0100", True),
         ("Fri, 12 Apr 2002 08:35:52 XYZT", True),
     ],
-)  # fmt: skip
+)
 def test_one_time_in_many_forms(text, repaired):
     assert sent_date(text) == SentDate(T, repaired)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "yesterday", "Fri, 31 Feb 2002 09:35:52 +0100", "99:99:99", "\0", "Date", "Mon, 1 Jan"]
+    "text",
+    ["", "yesterday", "Fri, 31 Feb 2002 09:35:52 +0100", "99:99:99", "\0", "Date", "Mon, 1 Jan"],
 )
 def test_what_is_no_date(text):
     assert sent_date(text).at is None
@@ -76,14 +88,26 @@ DAY = timedelta(days=1)
     [
         pytest.param(SentDate(T, False), T, T, None, (T, "sent"), id="as sent"),
         pytest.param(SentDate(T, True), T, T, None, (T, "sent_repaired"), id="repaired"),
-        pytest.param(SentDate(T + 2 * DAY, False), T, T, None, (T, "received"), id="from the future"),
-        pytest.param(SentDate(T + DAY / 2, False), T, T, None, (T + DAY / 2, "sent"), id="a zone off"),
-        pytest.param(SentDate(T - 40 * DAY, False), T, T, None, (T - 40 * DAY, "sent"), id="late delivery"),
-        pytest.param(SentDate(T - 400 * DAY, False), T, T, None, (T, "received"), id="a dead clock"),
-        pytest.param(SentDate(T, False), T + 900 * DAY, T, None, (T, "sent"), id="put in an archive later"),
+        pytest.param(
+            SentDate(T + 2 * DAY, False), T, T, None, (T, "received"), id="from the future"
+        ),
+        pytest.param(
+            SentDate(T + DAY / 2, False), T, T, None, (T + DAY / 2, "sent"), id="a zone off"
+        ),
+        pytest.param(
+            SentDate(T - 40 * DAY, False), T, T, None, (T - 40 * DAY, "sent"), id="late delivery"
+        ),
+        pytest.param(
+            SentDate(T - 400 * DAY, False), T, T, None, (T, "received"), id="a dead clock"
+        ),
+        pytest.param(
+            SentDate(T, False), T + 900 * DAY, T, None, (T, "sent"), id="put in an archive later"
+        ),
         pytest.param(SentDate(T - 30 * 365 * DAY, False), T, T, None, (T, "received"), id="1972"),
         pytest.param(SentDate(None, True), None, None, T, (T, "envelope"), id="only the envelope"),
-        pytest.param(SentDate(T + 9 * DAY, False), None, None, T, (T, "envelope"), id="envelope bounds"),
+        pytest.param(
+            SentDate(T + 9 * DAY, False), None, None, T, (T, "envelope"), id="envelope bounds"
+        ),
         pytest.param(SentDate(None, True), None, None, None, (None, "none"), id="nothing"),
     ],
 )

@@ -56,14 +56,18 @@ class Corpus:
         return read_mail(self.raw, source="s", partition="u", list_id="l", settings=MailSettings())
 
     def chunked(self):
-        return message_chunks(self.mail.messages, self.blocks, self.mail.attachments, ChunkSettings())
+        return message_chunks(
+            self.mail.messages, self.blocks, self.mail.attachments, ChunkSettings()
+        )
 
 
 STAGES: dict[str, Callable[[Corpus], object]] = {
-    "read_mail": Corpus.read, "message_blocks": lambda c: message_blocks(c.mail.messages, BlockSettings()),
-    "message_chunks": Corpus.chunked, "chunk_terms": lambda c: chunk_terms(c.chunks, TermSettings()),
+    "read_mail": Corpus.read,
+    "message_blocks": lambda c: message_blocks(c.mail.messages, BlockSettings()),
+    "message_chunks": Corpus.chunked,
+    "chunk_terms": lambda c: chunk_terms(c.chunks, TermSettings()),
     "build_threads": lambda c: build_threads(c.mail.messages, c.mail.messages, ThreadSettings()),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

@@ -22,32 +22,56 @@ def mails(data: bytes, dialect="mboxrd") -> list[bytes]:
         pytest.param(FROM + MAIL + b"\n" + FROM + MAIL + b"\n", [MAIL, MAIL], id="two"),
         pytest.param(b"\n\n" + FROM + MAIL, [MAIL], id="blank lines first"),
         pytest.param(BOM + FROM + MAIL, [MAIL], id="a byte-order mark first"),
-        pytest.param(BOM + b"\r\n" + FROM + MAIL, [MAIL], id="a byte-order mark and a blank line first"),
+        pytest.param(
+            BOM + b"\r\n" + FROM + MAIL, [MAIL], id="a byte-order mark and a blank line first"
+        ),
         pytest.param(b" \n" + FROM + MAIL, [MAIL], id="a line of blanks first"),
-        pytest.param(FROM + MAIL + b"\n" + BOM + FROM + MAIL, [MAIL, MAIL],
-            id="files joined with their marks"),
-        pytest.param(FROM + MAIL + BOM + FROM + MAIL, [MAIL + BOM + FROM + MAIL],
-            id="a mark without a blank line before"),
-        pytest.param((FROM + MAIL + b"\n" + FROM + MAIL).replace(b"\n", b"\r\n"),
-            [MAIL.replace(b"\n", b"\r\n")] * 2, id="CRLF"),
-        pytest.param(FROM + MAIL + b"\n\n\n" + FROM + MAIL, [MAIL + b"\n\n", MAIL], id="one separator only"),
+        pytest.param(
+            FROM + MAIL + b"\n" + BOM + FROM + MAIL,
+            [MAIL, MAIL],
+            id="files joined with their marks",
+        ),
+        pytest.param(
+            FROM + MAIL + BOM + FROM + MAIL,
+            [MAIL + BOM + FROM + MAIL],
+            id="a mark without a blank line before",
+        ),
+        pytest.param(
+            (FROM + MAIL + b"\n" + FROM + MAIL).replace(b"\n", b"\r\n"),
+            [MAIL.replace(b"\n", b"\r\n")] * 2,
+            id="CRLF",
+        ),
+        pytest.param(
+            FROM + MAIL + b"\n\n\n" + FROM + MAIL, [MAIL + b"\n\n", MAIL], id="one separator only"
+        ),
         pytest.param(FROM + MAIL + FROM + MAIL, [MAIL + FROM + MAIL], id="no blank line before"),
-        pytest.param(FROM + MAIL + b"\nFrom the book:\nNote: it says\n",
-            [MAIL + b"\nFrom the book:\nNote: it says\n"], id="a sentence"),
-        pytest.param(FROM + MAIL + b"\nFrom here at 10:30 on\nwe go\n",
-            [MAIL + b"\nFrom here at 10:30 on\nwe go\n"], id="no header next"),
-        pytest.param(FROM + MAIL + b"\n" + GIT + MAIL, [MAIL + b"\n" + GIT + MAIL], id="a git patch inside"),
+        pytest.param(
+            FROM + MAIL + b"\nFrom the book:\nNote: it says\n",
+            [MAIL + b"\nFrom the book:\nNote: it says\n"],
+            id="a sentence",
+        ),
+        pytest.param(
+            FROM + MAIL + b"\nFrom here at 10:30 on\nwe go\n",
+            [MAIL + b"\nFrom here at 10:30 on\nwe go\n"],
+            id="no header next",
+        ),
+        pytest.param(
+            FROM + MAIL + b"\n" + GIT + MAIL, [MAIL + b"\n" + GIT + MAIL], id="a git patch inside"
+        ),
         pytest.param(GIT + MAIL + b"\n" + GIT + MAIL, [MAIL, MAIL], id="a git format-patch file"),
         pytest.param(FROM + b">From b remote from c\n" + MAIL, [MAIL], id="second envelope line"),
-        pytest.param(FROM + b"X!#$%&'*+/=?^_`{|}~: odd\n\nb\n", [b"X!#$%&'*+/=?^_`{|}~: odd\n\nb\n"],
-            id="name"),
+        pytest.param(
+            FROM + b"X!#$%&'*+/=?^_`{|}~: odd\n\nb\n",
+            [b"X!#$%&'*+/=?^_`{|}~: odd\n\nb\n"],
+            id="name",
+        ),
         pytest.param(b"From nobody\n" + MAIL, [MAIL], id="no time"),
         pytest.param(FROM + b"Subject: cut", [b"Subject: cut"], id="cut in the headers"),
         pytest.param(b"\xff\xd8\xff\xe0JFIF\n\n", [], id="JPEG"),
         pytest.param(b"", [], id="empty"),
         pytest.param(b"From ", [], id="a word"),
     ],
-)  # fmt: skip
+)
 def test_mails_are_found(data, expected):
     assert mails(data) == expected
 
@@ -74,21 +98,32 @@ def test_a_wrong_content_length_is_ignored():
 @pytest.mark.parametrize(
     ("stored", "dialect", "expected"),
     [
-        (b">From x", "mboxrd", b"From x"), (b">>From x\n>From y", "mboxrd", b">From x\nFrom y"),
-        (b"> From x", "mboxrd", b"> From x"), (b"a >From x", "mboxrd", b"a >From x"),
-        (b">From x", "mboxo", b">From x"), (b">From x", "content-length", b">From x"),
+        (b">From x", "mboxrd", b"From x"),
+        (b">>From x\n>From y", "mboxrd", b">From x\nFrom y"),
+        (b"> From x", "mboxrd", b"> From x"),
+        (b"a >From x", "mboxrd", b"a >From x"),
+        (b">From x", "mboxo", b">From x"),
+        (b">From x", "content-length", b">From x"),
     ],
-)  # fmt: skip
+)
 def test_unescape(stored, dialect, expected):
     assert unescape(stored, dialect) == expected
 
 
 LINES = st.sampled_from(
     [
-        b"\n", b"\r\n", FROM, GIT, b">From x\n", b"Subject: x\n", b"text\n", b"Content-Length: 9\n", b"From ",
+        b"\n",
+        b"\r\n",
+        FROM,
+        GIT,
+        b">From x\n",
+        b"Subject: x\n",
+        b"text\n",
+        b"Content-Length: 9\n",
+        b"From ",
         b"\xff",
     ]
-)  # fmt: skip
+)
 
 
 @given(

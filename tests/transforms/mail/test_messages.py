@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.mail.attachments import text_class
-from transforms.mail.headers import address, header_text, in_reply_to, message_id, references, subject_norm
+from transforms.mail.headers import (
+    address,
+    header_text,
+    in_reply_to,
+    message_id,
+    references,
+    subject_norm,
+)
 from transforms.mail.html_text import html_text
 from transforms.mail.messages import RawMail, read_mail, split_mbox
 from transforms.mail.rows import without_additions
@@ -43,7 +50,10 @@ def one(raw: bytes, settings: MailSettings = SETTINGS):
 
 def multipart(*parts: str, kind: str = "mixed") -> bytes:
     body = "".join(f"--b\n{part}\n" for part in parts)
-    return HEAD + f'MIME-Version: 1.0\nContent-Type: multipart/{kind}; boundary="b"\n\n{body}--b--\n'.encode()
+    return (
+        HEAD
+        + f'MIME-Version: 1.0\nContent-Type: multipart/{kind}; boundary="b"\n\n{body}--b--\n'.encode()
+    )
 
 
 PLAIN = "Content-Type: text/plain\n\nhello\n"
@@ -64,59 +74,155 @@ def test_a_plain_mail():
     ("raw", "body", "defect"),
     [
         pytest.param(HEAD + b"\na\r\nb\rc\n", "a\nb\nc\n", None, id="line ends"),
-        pytest.param(HEAD.replace(b"\n", b"\r\n") + b"\r\n\n\nx", "\n\nx", None, id="CRLF headers, LF body"),
+        pytest.param(
+            HEAD.replace(b"\n", b"\r\n") + b"\r\n\n\nx", "\n\nx", None, id="CRLF headers, LF body"
+        ),
         pytest.param(HEAD + b"\na\0b\n", "ab\n", "nul_removed", id="NUL"),
         pytest.param(HEAD + b"\n caf\xe9\n", " café\n", "charset_guessed", id="undeclared 8 bit"),
         pytest.param(HEAD + b"", "", None, id="no body"),
-        pytest.param(HEAD + b"hello there\n", "hello there\n", "missing_header_body_separator",
-            id="no blank line"),
-        pytest.param(b"To: a\nsplit by a relay\n" + HEAD + b"\nx\n", "x\n", "header_line_broken",
-            id="fold lost"),
-        pytest.param(HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8K\n____\nfooter\n",
-            "hello\n____\nfooter\n", "base64_trailing_text", id="footer behind base64"),
-        pytest.param(HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8\n", "hello", "base64_broken",
-            id="cut"),
-        pytest.param(HEAD + b"Content-Transfer-Encoding: base64\n\nNot, in fact!\n", "Not, in fact!\n",
-            "base64_broken", id="no base64"),
-        pytest.param(HEAD + b"Content-Transfer-Encoding: quoted-printable\n\na=3Db =ZZ =\nc\n", "a=b =ZZ c\n",
-            "quoted_printable_broken", id="broken quoted-printable"),
-        pytest.param(HEAD + b"Content-Transfer-Encoding: 9bit\n\nx\n", "x\n", "transfer_encoding_unknown",
-            id="9bit"),
-        pytest.param(HEAD + b"Content-Type: multipart/mixed\n\nno parts\n", "no parts\n",
-            "multipart_without_boundary", id="no boundary"),
-        pytest.param(HEAD + b"Content-Type: multipart/mixed\n\n--q\nContent-Type: text/plain\n\nin\n--q--\n",
-            "in", "multipart_without_boundary", id="boundary guessed"),
-        pytest.param(HEAD + b"Content-Type: nonsense; charset\n\nx\n", "x\n", None, id="nonsense type"),
-        pytest.param(HEAD + b"Content-Type: text/plain; charset=utf-7\n\ncaf+AOk-\n", "café\n", None,
-            id="UTF-7"),
-        pytest.param(HEAD + b"Content-Type: text/plain; charset=utf-7\n\n1 + 1\n", "1 + 1\n",
-            "charset_guessed", id="no UTF-7"),
-        pytest.param(HEAD + b"Content-Type: text/plain; charset=iso-2022-cn\n\n\x1b$)A\x0eVP\x0f\n",
-            "\x1b$)A\x0eVP\x0f\n", "charset_guessed", id="a charset that Python does not know"),
-        pytest.param(HEAD + b"Content-Type: image/png\nContent-Type: text/plain\n\nx\n", "x\n",
-            "content_type_repeated", id="two types, the first without text"),
-        pytest.param(HEAD + b"Content-Type: text/plain\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b--\n",
-            "x", "content_type_repeated", id="two types, the second with parts"),
-        pytest.param(HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n"
-            b"--b\nContent-Type: image/png\nContent-Type: text/plain\n\nx\n--b--\n", "x",
-            "content_type_repeated", id="two types of a part"),
-        pytest.param(HEAD + b"Content-Transfer-Encoding: 7bit\nContent-Transfer-Encoding: base64\n\naGVsbG8=\n",
-            "hello", "content_transfer_encoding_repeated", id="two encodings"),
-        pytest.param(HEAD + b"Content-Transfer-Encoding: (a comment) quoted-printable\n\na=3Db\n", "a=b\n",
-            None, id="comment"),
-        pytest.param(HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8=\naGVsbG8=\n", "hellohello",
-            "base64_broken", id="two"),
-        pytest.param(HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8=\nThanks\n", "hello\nThanks\n",
-            "base64_trailing_text", id="a word behind base64"),
-        pytest.param(HEAD + b"Content-Transfer-Encoding: uuencode\n\nbefore\nbegin 644 f\n#86)C\n`\nend\nafter\n",
-            "before\nabcafter\n", "uuencode_amid_text", id="text around uuencode"),
+        pytest.param(
+            HEAD + b"hello there\n",
+            "hello there\n",
+            "missing_header_body_separator",
+            id="no blank line",
+        ),
+        pytest.param(
+            b"To: a\nsplit by a relay\n" + HEAD + b"\nx\n",
+            "x\n",
+            "header_line_broken",
+            id="fold lost",
+        ),
+        pytest.param(
+            HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8K\n____\nfooter\n",
+            "hello\n____\nfooter\n",
+            "base64_trailing_text",
+            id="footer behind base64",
+        ),
+        pytest.param(
+            HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8\n",
+            "hello",
+            "base64_broken",
+            id="cut",
+        ),
+        pytest.param(
+            HEAD + b"Content-Transfer-Encoding: base64\n\nNot, in fact!\n",
+            "Not, in fact!\n",
+            "base64_broken",
+            id="no base64",
+        ),
+        pytest.param(
+            HEAD + b"Content-Transfer-Encoding: quoted-printable\n\na=3Db =ZZ =\nc\n",
+            "a=b =ZZ c\n",
+            "quoted_printable_broken",
+            id="broken quoted-printable",
+        ),
+        pytest.param(
+            HEAD + b"Content-Transfer-Encoding: 9bit\n\nx\n",
+            "x\n",
+            "transfer_encoding_unknown",
+            id="9bit",
+        ),
+        pytest.param(
+            HEAD + b"Content-Type: multipart/mixed\n\nno parts\n",
+            "no parts\n",
+            "multipart_without_boundary",
+            id="no boundary",
+        ),
+        pytest.param(
+            HEAD + b"Content-Type: multipart/mixed\n\n--q\nContent-Type: text/plain\n\nin\n--q--\n",
+            "in",
+            "multipart_without_boundary",
+            id="boundary guessed",
+        ),
+        pytest.param(
+            HEAD + b"Content-Type: nonsense; charset\n\nx\n", "x\n", None, id="nonsense type"
+        ),
+        pytest.param(
+            HEAD + b"Content-Type: text/plain; charset=utf-7\n\ncaf+AOk-\n",
+            "café\n",
+            None,
+            id="UTF-7",
+        ),
+        pytest.param(
+            HEAD + b"Content-Type: text/plain; charset=utf-7\n\n1 + 1\n",
+            "1 + 1\n",
+            "charset_guessed",
+            id="no UTF-7",
+        ),
+        pytest.param(
+            HEAD + b"Content-Type: text/plain; charset=iso-2022-cn\n\n\x1b$)A\x0eVP\x0f\n",
+            "\x1b$)A\x0eVP\x0f\n",
+            "charset_guessed",
+            id="a charset that Python does not know",
+        ),
+        pytest.param(
+            HEAD + b"Content-Type: image/png\nContent-Type: text/plain\n\nx\n",
+            "x\n",
+            "content_type_repeated",
+            id="two types, the first without text",
+        ),
+        pytest.param(
+            HEAD
+            + b"Content-Type: text/plain\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b--\n",
+            "x",
+            "content_type_repeated",
+            id="two types, the second with parts",
+        ),
+        pytest.param(
+            HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n"
+            b"--b\nContent-Type: image/png\nContent-Type: text/plain\n\nx\n--b--\n",
+            "x",
+            "content_type_repeated",
+            id="two types of a part",
+        ),
+        pytest.param(
+            HEAD
+            + b"Content-Transfer-Encoding: 7bit\nContent-Transfer-Encoding: base64\n\naGVsbG8=\n",
+            "hello",
+            "content_transfer_encoding_repeated",
+            id="two encodings",
+        ),
+        pytest.param(
+            HEAD + b"Content-Transfer-Encoding: (a comment) quoted-printable\n\na=3Db\n",
+            "a=b\n",
+            None,
+            id="comment",
+        ),
+        pytest.param(
+            HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8=\naGVsbG8=\n",
+            "hellohello",
+            "base64_broken",
+            id="two",
+        ),
+        pytest.param(
+            HEAD + b"Content-Transfer-Encoding: base64\n\naGVsbG8=\nThanks\n",
+            "hello\nThanks\n",
+            "base64_trailing_text",
+            id="a word behind base64",
+        ),
+        pytest.param(
+            HEAD
+            + b"Content-Transfer-Encoding: uuencode\n\nbefore\nbegin 644 f\n#86)C\n`\nend\nafter\n",
+            "before\nabcafter\n",
+            "uuencode_amid_text",
+            id="text around uuencode",
+        ),
         pytest.param(HEAD + b"Subject: other\n\nx\n", "x\n", "header_repeated", id="two subjects"),
-        pytest.param(HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b--\nfooter\n",
-            "x\nfooter\n", "text_outside_parts", id="text behind the parts"),
-        pytest.param(HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b--\n--b\n\ny\n--b--\n",
-            "x\ny", "multipart_reopened", id="parts behind the end"),
+        pytest.param(
+            HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b--\nfooter\n",
+            "x\nfooter\n",
+            "text_outside_parts",
+            id="text behind the parts",
+        ),
+        pytest.param(
+            HEAD
+            + b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b--\n--b\n\ny\n--b--\n",
+            "x\ny",
+            "multipart_reopened",
+            id="parts behind the end",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bodies(raw, body, defect):
     mail, _ = one(raw)
     assert mail["body"] == body
@@ -127,24 +233,61 @@ def test_bodies(raw, body, defect):
     ("raw", "body", "body_format", "names"),
     [
         pytest.param(multipart(PLAIN, PLAIN), "hello\nhello\n", "plain", [], id="two plain"),
-        pytest.param(multipart(PLAIN, HTML, kind="alternative"), "hello\n", "plain", [], id="alternative"),
+        pytest.param(
+            multipart(PLAIN, HTML, kind="alternative"), "hello\n", "plain", [], id="alternative"
+        ),
         pytest.param(multipart(HTML), "hello html\n", "html", [], id="HTML only"),
-        pytest.param(multipart("Content-Type: text/plain\n\n \n", HTML, kind="alternative"),
-            " \nhello html\n", "html", [], id="empty alternative"),
-        pytest.param(multipart(PLAIN, 'Content-Type: text/plain; name="x.txt"\n\nnamed\n'), "hello\n",
-            "plain", ["x.txt"], id="named text"),
-        pytest.param(multipart(PLAIN, "Content-Disposition: attachment\n\nunnamed\n"), "hello\n", "plain",
-            [None], id="attachment without a name"),
-        pytest.param(multipart(PLAIN, "Content-Type: text/plain\n\n____\nlist footer\n"),
-            "hello\n____\nlist footer\n", "plain", [], id="list footer"),
-        pytest.param(HEAD + b"Content-Type: text/plain; format=flowed\n\n joined \nline\n",
-            " joined \nline\n", "flowed", [], id="flowed"),
-        pytest.param(HEAD + b"Content-Type: text/plain; Format=Flowed; DelSp=Yes\n\na \nb\n", "a \nb\n",
-            "flowed_delsp", [], id="flowed, DelSp"),
-        pytest.param(HEAD + b'Content-Type: text/plain; name="mail.txt"\n\nx\n', "x\n", "plain", [],
-            id="a mail with a name"),
+        pytest.param(
+            multipart("Content-Type: text/plain\n\n \n", HTML, kind="alternative"),
+            " \nhello html\n",
+            "html",
+            [],
+            id="empty alternative",
+        ),
+        pytest.param(
+            multipart(PLAIN, 'Content-Type: text/plain; name="x.txt"\n\nnamed\n'),
+            "hello\n",
+            "plain",
+            ["x.txt"],
+            id="named text",
+        ),
+        pytest.param(
+            multipart(PLAIN, "Content-Disposition: attachment\n\nunnamed\n"),
+            "hello\n",
+            "plain",
+            [None],
+            id="attachment without a name",
+        ),
+        pytest.param(
+            multipart(PLAIN, "Content-Type: text/plain\n\n____\nlist footer\n"),
+            "hello\n____\nlist footer\n",
+            "plain",
+            [],
+            id="list footer",
+        ),
+        pytest.param(
+            HEAD + b"Content-Type: text/plain; format=flowed\n\n joined \nline\n",
+            " joined \nline\n",
+            "flowed",
+            [],
+            id="flowed",
+        ),
+        pytest.param(
+            HEAD + b"Content-Type: text/plain; Format=Flowed; DelSp=Yes\n\na \nb\n",
+            "a \nb\n",
+            "flowed_delsp",
+            [],
+            id="flowed, DelSp",
+        ),
+        pytest.param(
+            HEAD + b'Content-Type: text/plain; name="mail.txt"\n\nx\n',
+            "x\n",
+            "plain",
+            [],
+            id="a mail with a name",
+        ),
     ],
-)  # fmt: skip
+)
 def test_which_parts_are_the_body(raw, body, body_format, names):
     mail, attachments = one(raw)
     assert (mail["body"].replace("\n\n", "\n"), mail["body_format"]) == (body, body_format)
@@ -185,7 +328,10 @@ def test_text_before_a_first_delimiter_that_closes_is_not_lost():
 
 @pytest.mark.parametrize(
     ("encoding", "content"),
-    [("base64", "U3ViamVjdDogaW4KCmlubmVyIGJvZHkK"), ("quoted-printable", "Subject: i=6E\n\ninner b=6Fdy\n")],
+    [
+        ("base64", "U3ViamVjdDogaW4KCmlubmVyIGJvZHkK"),
+        ("quoted-printable", "Subject: i=6E\n\ninner b=6Fdy\n"),
+    ],
 )
 def test_a_mail_inside_a_mail_in_a_transfer_encoding(encoding, content):
     part = f"Content-Type: message/rfc822\nContent-Transfer-Encoding: {encoding}\n\n{content}"
@@ -194,7 +340,9 @@ def test_a_mail_inside_a_mail_in_a_transfer_encoding(encoding, content):
     assert mail["defects"] == ["inner_message_encoded"]
 
 
-def attachment(content: bytes, name: str = "x", kind: str = "application/octet-stream", settings=SETTINGS):
+def attachment(
+    content: bytes, name: str = "x", kind: str = "application/octet-stream", settings=SETTINGS
+):
     encoded = base64.encodebytes(content).decode()
     part = f'Content-Type: {kind}; name="{name}"\nContent-Transfer-Encoding: base64\n\n{encoded}'
     (row,) = one(multipart(PLAIN, part), settings)[1]
@@ -238,7 +386,9 @@ SMALL = MailSettings(max_attachment_bytes=1000)
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
-@pytest.mark.parametrize(("content", "settings"), [(b"\0" * (40 << 20), SETTINGS), (b"ab" * 900, SMALL)])
+@pytest.mark.parametrize(
+    ("content", "settings"), [(b"\0" * (40 << 20), SETTINGS), (b"ab" * 900, SMALL)]
+)
 def test_a_compression_bomb_and_a_large_compressed_file_are_refused(pack, content, settings):
     row = attachment(pack(content), settings=settings)
     assert row["text"] is None and row["reason"].startswith("compression bomb: ")
@@ -252,7 +402,9 @@ def test_a_cut_gzip_gives_what_can_be_read():
 
 
 def test_signatures_and_oversized_text():
-    signed = multipart(PLAIN, "Content-Type: application/pgp-signature\n\n-----BEGIN PGP\n", kind="signed")
+    signed = multipart(
+        PLAIN, "Content-Type: application/pgp-signature\n\n-----BEGIN PGP\n", kind="signed"
+    )
     (row,) = one(signed)[1]
     assert (row["text"], row["reason"], row["content_class"]) == (None, "signature", "other")
     assert attachment(b"a line\n" * 300_000)["lane"] == "slow"
@@ -273,7 +425,9 @@ UUENCODED = "x/y; name=f\nContent-Transfer-Encoding: x-uuencode\n\nbegin 644 f\n
 @pytest.mark.parametrize(
     ("part", "text"), [(INNER, "From: B <b@x>\nSubject: iné\n\ninner body\n"), (UUENCODED, "abc")]
 )
-def test_a_mail_inside_a_mail_and_a_uuencoded_file_are_attachments_with_their_text(part: str, text: str):
+def test_a_mail_inside_a_mail_and_a_uuencoded_file_are_attachments_with_their_text(
+    part: str, text: str
+):
     (row,) = one(multipart(PLAIN, f"Content-Type: {part}"))[1]
     assert row["text"] == text
 
@@ -281,12 +435,17 @@ def test_a_mail_inside_a_mail_and_a_uuencoded_file_are_attachments_with_their_te
 @pytest.mark.parametrize(
     ("parameter", "name"),
     [
-        ('name="../../etc/passwd"', "passwd"), ('name="C:\\dir\\x.txt"', "x.txt"),
-        ("name*=utf-8''%C3%A9.txt", "é.txt"), ("name*0=ab; name*1=cd.txt", "abcd.txt"),
-        ('name="=?utf-8?b?w6kudHh0?="', "é.txt"), ('name="a\tb\x01.txt"', "a b.txt"),
-        (f'name="{"x" * 300}"', "x" * 255), ('name=".."', None), ("name*=nonsense''%FF.txt", "ÿ.txt"),
+        ('name="../../etc/passwd"', "passwd"),
+        ('name="C:\\dir\\x.txt"', "x.txt"),
+        ("name*=utf-8''%C3%A9.txt", "é.txt"),
+        ("name*0=ab; name*1=cd.txt", "abcd.txt"),
+        ('name="=?utf-8?b?w6kudHh0?="', "é.txt"),
+        ('name="a\tb\x01.txt"', "a b.txt"),
+        (f'name="{"x" * 300}"', "x" * 255),
+        ('name=".."', None),
+        ("name*=nonsense''%FF.txt", "ÿ.txt"),
     ],
-)  # fmt: skip
+)
 def test_file_names(parameter, name):
     part = f"Content-Type: application/octet-stream; {parameter}\n\nx\n"
     (row,) = one(multipart(PLAIN, part))[1]
@@ -294,7 +453,9 @@ def test_file_names(parameter, name):
 
 
 def test_deep_and_wide_mails_are_loaded():
-    deep = b"".join(b'Content-Type: multipart/mixed; boundary="%d"\n\n--%d\n' % (n, n) for n in range(2000))
+    deep = b"".join(
+        b'Content-Type: multipart/mixed; boundary="%d"\n\n--%d\n' % (n, n) for n in range(2000)
+    )
     assert "mime_too_deep" in one(HEAD + deep + b"\nx")[0]["defects"]
     nested = b"Content-Type: message/rfc822\n\n" * 3000
     assert one(HEAD + nested + b"Subject: x\n\nx")[0]["defects"]
@@ -334,14 +495,20 @@ def test_copies_and_reused_ids():
 
 
 @pytest.mark.parametrize(
-    "cut", [b"From: a@example.org\n", b"Date: Fri, 12 Apr 2002 08:35:52 +0000\n", b"To: b@example.org\n"]
+    "cut",
+    [b"From: a@example.org\n", b"Date: Fri, 12 Apr 2002 08:35:52 +0000\n", b"To: b@example.org\n"],
 )
 def test_mails_that_were_cut_off_in_their_headers_are_other_mails(cut: bytes):
     hops = [b"Received: from relay%d.example.org\n" % n for n in range(6)]
-    messages, _, (row,) = tables(*(hop + cut for hop in hops), (hops[0] + cut).replace(b"\n", b"\r\n"))
+    messages, _, (row,) = tables(
+        *(hop + cut for hop in hops), (hops[0] + cut).replace(b"\n", b"\r\n")
+    )
     assert len(messages) == len({mail["message_id"] for mail in messages}) == 6
     assert row["place"] == "f:6"
-    assert row["reason"] == "duplicate: same bytes as f:0, and no Message-ID, author or date to compare by"
+    assert (
+        row["reason"]
+        == "duplicate: same bytes as f:0, and no Message-ID, author or date to compare by"
+    )
 
 
 @pytest.mark.parametrize("has_id", [True, False], ids=["id", "no id"])
@@ -351,14 +518,18 @@ def test_the_reason_of_a_copy_says_what_was_compared(has_id: bool, count: int):
     (mail,), attachments, (row,) = tables(raw, raw.replace(b"\n", b"\r\n"))
     of_id = "same Message-ID," if has_id else "no Message-ID in either, same"
     rest = (
-        ", body and 2 attached parts as f:0" if count else " and body as f:0, and no attached part in either"
+        ", body and 2 attached parts as f:0"
+        if count
+        else " and body as f:0, and no attached part in either"
     )
     assert row["reason"] == f"duplicate: {of_id} author, date, subject{rest}"
     assert len(attachments) == len(set(mail["part_hashes"])) == count
 
 
 def with_files(*contents: str, head: bytes = HEAD) -> bytes:
-    parts = "".join(f'--b\nContent-Type: text/x-diff; name="f.txt"\n\n{content}\n' for content in contents)
+    parts = "".join(
+        f'--b\nContent-Type: text/x-diff; name="f.txt"\n\n{content}\n' for content in contents
+    )
     mime = f'Content-Type: multipart/mixed; boundary="b"\n\n--b\n\ntext\n{parts}--b--\n'
     return head + mime.encode()
 
@@ -368,10 +539,15 @@ NO_ID = HEAD.replace(b"Message-ID: <m1@example.org>\n", b"")
 
 @pytest.mark.parametrize("head", [HEAD, NO_ID], ids=["id", "no id"])
 def test_mails_with_other_attachments_are_other_mails(head):
-    messages, attachments, quarantine = tables(with_files("one", head=head), with_files("two", head=head))
+    messages, attachments, quarantine = tables(
+        with_files("one", head=head), with_files("two", head=head)
+    )
     first, second = messages
     assert not quarantine
-    assert first["text_hash"] == second["text_hash"] and first["content_hash"] != second["content_hash"]
+    assert (
+        first["text_hash"] == second["text_hash"]
+        and first["content_hash"] != second["content_hash"]
+    )
     assert second["message_id"] == f"{first['message_id']}+{second['content_hash'][:8]}"
     assert second["defects"][-1:] == ["message_id_reused"]
     assert [(a["message_id"], a["text"]) for a in attachments] == [
@@ -420,7 +596,9 @@ def test_an_id_that_looks_told_apart_hides_no_mail():
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from("xy"), st.lists(st.sampled_from("pqr"), max_size=3)), min_size=1, max_size=7
+        st.tuples(st.sampled_from("xy"), st.lists(st.sampled_from("pqr"), max_size=3)),
+        min_size=1,
+        max_size=7,
     ),
     st.randoms(),
 )
@@ -440,49 +618,94 @@ def test_what_is_kept_does_not_depend_on_the_order(mails, rng):
 
 
 def test_a_reference_to_oneself_is_removed():
-    mail, _ = one(HEAD + b"In-Reply-To: <m1@example.org>\nReferences: <a@b> <m1@example.org> <a@b>\n\nx\n")
-    assert (mail["in_reply_to"], mail["refs"], mail["defects"]) == (None, ["a@b"], ["self_reference"])
+    mail, _ = one(
+        HEAD + b"In-Reply-To: <m1@example.org>\nReferences: <a@b> <m1@example.org> <a@b>\n\nx\n"
+    )
+    assert (mail["in_reply_to"], mail["refs"], mail["defects"]) == (
+        None,
+        ["a@b"],
+        ["self_reference"],
+    )
 
 
 HEADERS = {
     message_id: [
-        ("<a@b>", "a@b"), (" <a\n @b> ", "a@b"), ("<a/b%c@d>", "a/b%c@d"), ("a@b", "a@b"),
-        ("<a@b>+17D2", "a@b"), ("y", None), ("<n>", None), ("", None), ("WeLink-17582088", "WeLink-17582088"),
-        (f"<{'x' * 999}@y>", None), (f"<{'x' * 300}@y>", "x" * 300 + "@y"), ("<caf\udce9@x>", "café@x"),
+        ("<a@b>", "a@b"),
+        (" <a\n @b> ", "a@b"),
+        ("<a/b%c@d>", "a/b%c@d"),
+        ("a@b", "a@b"),
+        ("<a@b>+17D2", "a@b"),
+        ("y", None),
+        ("<n>", None),
+        ("", None),
+        ("WeLink-17582088", "WeLink-17582088"),
+        (f"<{'x' * 999}@y>", None),
+        (f"<{'x' * 300}@y>", "x" * 300 + "@y"),
+        ("<caf\udce9@x>", "café@x"),
     ],
     in_reply_to: [
-        ("<a@b>", "a@b"), ("<a@b> <c@d>", "c@d"), ('Message from X <x@y> of "Fri, 1 Jan" <a@b>', "a@b"),
-        ('Tom <tgl@x>\'s message of "Fri"', None), ('Your message of "Fri" <a@b>', "a@b"), ("a@b", "a@b"),
-        ("", None), ("y", None), ("(message from Tom <t@x> on Fri)", None),
+        ("<a@b>", "a@b"),
+        ("<a@b> <c@d>", "c@d"),
+        ('Message from X <x@y> of "Fri, 1 Jan" <a@b>', "a@b"),
+        ('Tom <tgl@x>\'s message of "Fri"', None),
+        ('Your message of "Fri" <a@b>', "a@b"),
+        ("a@b", "a@b"),
+        ("", None),
+        ("y", None),
+        ("(message from Tom <t@x> on Fri)", None),
     ],
     references: [
-        ("<a@b>\n\t<c\n d@e> <a@b> <y>", ["a@b", "cd@e"]), ("a@b c@d", ["a@b", "c@d"]),
+        ("<a@b>\n\t<c\n d@e> <a@b> <y>", ["a@b", "cd@e"]),
+        ("a@b c@d", ["a@b", "c@d"]),
     ],
     header_text: [
-        ("plain", "plain"), ("a\n b", "a b"), ("=?utf-8?q?caf=C3=A9?=", "café"),
-        ("=?iso-2022-jp?B?GyRCRnxLXBsoQg==?=", "日本"), ("=?utf-8?q?caf=C3?= =?utf-8?q?=A9?=", "café"),
-        ("=?utf-8?q?a?= b =?utf-8?q?c?=", "a b c"), ("x =?utf-8?q?a?=\n =?utf-8?q?b?= y", "x ab y"),
-        ("=?nonsense?q?caf=E9?=", "café"), ("=?utf-8?b?!!!?=", ""), ("caf\udce9", "café"),
-        ("caf\udcc3\udca9", "café"), ("=?utf-8?q?a b?=", "a b"), ("=?utf-8?q?open", "=?utf-8?q?open"),
-        ("a\0b", "ab"), ("=?utf-8?q?a=00b?=", "ab"),
+        ("plain", "plain"),
+        ("a\n b", "a b"),
+        ("=?utf-8?q?caf=C3=A9?=", "café"),
+        ("=?iso-2022-jp?B?GyRCRnxLXBsoQg==?=", "日本"),
+        ("=?utf-8?q?caf=C3?= =?utf-8?q?=A9?=", "café"),
+        ("=?utf-8?q?a?= b =?utf-8?q?c?=", "a b c"),
+        ("x =?utf-8?q?a?=\n =?utf-8?q?b?= y", "x ab y"),
+        ("=?nonsense?q?caf=E9?=", "café"),
+        ("=?utf-8?b?!!!?=", ""),
+        ("caf\udce9", "café"),
+        ("caf\udcc3\udca9", "café"),
+        ("=?utf-8?q?a b?=", "a b"),
+        ("=?utf-8?q?open", "=?utf-8?q?open"),
+        ("a\0b", "ab"),
+        ("=?utf-8?q?a=00b?=", "ab"),
     ],
     address: [
-        ("A B <A@B.org>", ("A B", "a@b.org")), ("a@b.org", (None, "a@b.org")),
-        ("a@b.org (A B)", ("A B", "a@b.org")), ('"B, A" <a@b.org>', ("B, A", "a@b.org")),
-        ("=?utf-8?q?B=2C_=C3=81?= <a@b.org>", ("B, Á", "a@b.org")), ("a at b.org (A B)", ("A B", "a@b.org")),
-        ("", (None, None)), ("Somebody", ("Somebody", None)), ("Jos\udce9 <a@b.org>", ("José", "a@b.org")),
-        ("A <a@b.org", ("A", "a@b.org")), ("A <\0a@b.org>", ("A", "a@b.org")),
+        ("A B <A@B.org>", ("A B", "a@b.org")),
+        ("a@b.org", (None, "a@b.org")),
+        ("a@b.org (A B)", ("A B", "a@b.org")),
+        ('"B, A" <a@b.org>', ("B, A", "a@b.org")),
+        ("=?utf-8?q?B=2C_=C3=81?= <a@b.org>", ("B, Á", "a@b.org")),
+        ("a at b.org (A B)", ("A B", "a@b.org")),
+        ("", (None, None)),
+        ("Somebody", ("Somebody", None)),
+        ("Jos\udce9 <a@b.org>", ("José", "a@b.org")),
+        ("A <a@b.org", ("A", "a@b.org")),
+        ("A <\0a@b.org>", ("A", "a@b.org")),
     ],
     subject_norm: [
-        ("Re: [HACKERS] Plans", "plans"), ("RE[2]: Plans", "plans"), ("AW: Re: Antw: Plans", "plans"),
-        ("[PATCH v3 2/7] erofs:  fix", "erofs: fix"), ("Fwd: Re: [a] [b] Plans", "plans"), ("Re:", "re:"),
-        ("Regarding: x", "regarding: x"), ("SV:Plans", "plans"), ("[GENERAL]", "[general]"), ("", ""),
+        ("Re: [HACKERS] Plans", "plans"),
+        ("RE[2]: Plans", "plans"),
+        ("AW: Re: Antw: Plans", "plans"),
+        ("[PATCH v3 2/7] erofs:  fix", "erofs: fix"),
+        ("Fwd: Re: [a] [b] Plans", "plans"),
+        ("Re:", "re:"),
+        ("Regarding: x", "regarding: x"),
+        ("SV:Plans", "plans"),
+        ("[GENERAL]", "[general]"),
+        ("", ""),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
-    ("read", "raw", "expected"), [(read, *case) for read, cases in HEADERS.items() for case in cases]
+    ("read", "raw", "expected"),
+    [(read, *case) for read, cases in HEADERS.items() for case in cases],
 )
 def test_values_of_headers(read, raw, expected):
     assert read(raw) == expected
@@ -495,14 +718,25 @@ def test_values_of_headers(read, raw, expected):
         ("a<br>b", "a\nb\n"),
         ("<div>a</div><div>b <a href='u'>link</a></div>", "a\nb link\n"),
         ("x<script>no()</script><style>p{}</style><div style='display:none'>no</div>", "x\n"),
-        ("<p>re</p><blockquote><p>q</p><blockquote>qq</blockquote></blockquote>", "re\n\n> q\n>\n> > qq\n"),
-        ("<div>re</div><div class='gmail_quote'>On Fri X wrote:<br>" "<blockquote class='gmail_quote'>q</blockquote></div>",
-            "re\nOn Fri X wrote:\n\n> q\n"),
+        (
+            "<p>re</p><blockquote><p>q</p><blockquote>qq</blockquote></blockquote>",
+            "re\n\n> q\n>\n> > qq\n",
+        ),
+        (
+            "<div>re</div><div class='gmail_quote'>On Fri X wrote:<br>"
+            "<blockquote class='gmail_quote'>q</blockquote></div>",
+            "re\nOn Fri X wrote:\n\n> q\n",
+        ),
         ("<div>re</div><div class='gmail_quote'>q</div>", "re\n> q\n"),
-        ("<p>re</p><div><div style='border:none;border-top:solid #E1E1E1 1.0pt'><p>From: X</p></div></div>" "<p>q</p>",
-            "re\n\n> From: X\n>\n> q\n"),
-        ("<div>re</div><div style='border:none;border-left:solid blue 1.5pt'><div>q</div></div>",
-            "re\n> q\n"),
+        (
+            "<p>re</p><div><div style='border:none;border-top:solid #E1E1E1 1.0pt'><p>From: X</p></div></div>"
+            "<p>q</p>",
+            "re\n\n> From: X\n>\n> q\n",
+        ),
+        (
+            "<div>re</div><div style='border:none;border-left:solid blue 1.5pt'><div>q</div></div>",
+            "re\n> q\n",
+        ),
         ("<pre>a\n  b</pre>", "a\n  b\n"),
         ("<ul><li>a</li><li>b</li></ul>", "- a\n- b\n"),
         ("<table><tr><td>a</td><td>b</td></tr></table>", "a b\n"),
@@ -510,7 +744,7 @@ def test_values_of_headers(read, raw, expected):
         ("<blockquote style='margin:0 0 0 40px;border:none'>in</blockquote>", "in\n"),
         ("", ""),
     ],
-)  # fmt: skip
+)
 def test_html(html, text):
     assert html_text(html) == text
 
@@ -541,7 +775,9 @@ def test_list_footers():
 def test_an_mbox_with_garbage_before_its_mails():
     data = b"junk\n\nFrom a@b Fri Apr 12 08:35:52 2002\n" + HEAD + b"\n>From here\n"
     mails, garbage = split_mbox(data, name="f")
-    result = read_mail([*mails, *garbage], source="s", partition="u", list_id=None, settings=SETTINGS)
+    result = read_mail(
+        [*mails, *garbage], source="s", partition="u", list_id=None, settings=SETTINGS
+    )
     assert result.messages["body"].to_pylist() == ["From here\n"]
     assert result.messages["place"].to_pylist() == ["f:6"]
     assert result.quarantine["reason"].to_pylist() == ["not_mail: before the first From_ line"]
@@ -549,14 +785,20 @@ def test_an_mbox_with_garbage_before_its_mails():
 
 SEEDS = [
     HEAD + b"\nbody\n",
-    multipart(PLAIN, HTML, 'Content-Type: x/y; name="a"\nContent-Transfer-Encoding: base64\n\naGVsbG8='),
-    multipart("Content-Type: message/rfc822\n\nSubject: x\n\nbody\n", "Content-Type: text/html\n\n<p>x"),
+    multipart(
+        PLAIN, HTML, 'Content-Type: x/y; name="a"\nContent-Transfer-Encoding: base64\n\naGVsbG8='
+    ),
+    multipart(
+        "Content-Type: message/rfc822\n\nSubject: x\n\nbody\n", "Content-Type: text/html\n\n<p>x"
+    ),
 ]
 
 
 @given(
     st.sampled_from(SEEDS),
-    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 30), st.binary(max_size=30)), max_size=6),
+    st.lists(
+        st.tuples(st.integers(0, 400), st.integers(0, 30), st.binary(max_size=30)), max_size=6
+    ),
 )
 def test_no_mutation_of_a_mail_raises_or_vanishes(raw, edits):
     for start, length, replacement in edits:
@@ -569,6 +811,10 @@ def test_no_mutation_of_a_mail_raises_or_vanishes(raw, edits):
 
 @given(st.binary(max_size=300))
 def test_no_bytes_raise(data):
-    for raw in (data, HEAD + data, HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n--b\n" + data):
+    for raw in (
+        data,
+        HEAD + data,
+        HEAD + b"Content-Type: multipart/mixed; boundary=b\n\n--b\n" + data,
+    ):
         messages, _, quarantine = tables(raw)
         assert len(messages) + len(quarantine) == 1

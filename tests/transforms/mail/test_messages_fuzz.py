@@ -19,7 +19,9 @@ CORPORA = Path(os.environ.get("WEFT_CORPORA", ROOT.parent / "shared" / "corpora"
 
 
 def tables(raw: list[RawMail], *, quick: bool) -> MailTables:
-    return read_mail(raw, source="s", partition="u", list_id="l", settings=MailSettings(), means=Means(quick))
+    return read_mail(
+        raw, source="s", partition="u", list_id="l", settings=MailSettings(), means=Means(quick)
+    )
 
 
 def assert_sound(raw: list[RawMail]) -> MailTables:
@@ -42,7 +44,10 @@ def assert_sound(raw: list[RawMail]) -> MailTables:
 
 def real_mails() -> list[bytes]:
     """Small mails of the real archives, of each list some; without them, the mails of the shipped sample."""
-    files = [*sorted(CORPORA.glob("pgsql/pgsql-*"))[::9], *sorted(CORPORA.glob("linux-erofs/*.gz"))[::12]]
+    files = [
+        *sorted(CORPORA.glob("pgsql/pgsql-*"))[::9],
+        *sorted(CORPORA.glob("linux-erofs/*.gz"))[::12],
+    ]
     raws = []
     for file in files or sorted((ROOT / "data" / "sample").glob("*/*.20*")):
         data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
@@ -54,9 +59,26 @@ def real_mails() -> list[bytes]:
 
 REAL = real_mails()
 SPLICES = (
-    b"\n", b"\r", b"\r\n", b"\n\n", b"\0", b"\xff", b"--", b"=", b"=?utf-8?b?", b"From ", b">From ", b":", b" ", b"\t",
-    b"Content-Type: multipart/mixed; boundary=\n", b"Content-Transfer-Encoding: base64\n", b'"', b"\x1b$B", b"(" * 50,
-)  # fmt: skip
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b"\n\n",
+    b"\0",
+    b"\xff",
+    b"--",
+    b"=",
+    b"=?utf-8?b?",
+    b"From ",
+    b">From ",
+    b":",
+    b" ",
+    b"\t",
+    b"Content-Type: multipart/mixed; boundary=\n",
+    b"Content-Transfer-Encoding: base64\n",
+    b'"',
+    b"\x1b$B",
+    b"(" * 50,
+)
 EDITS = st.lists(
     st.tuples(
         st.floats(0, 1, exclude_max=True),
@@ -79,7 +101,11 @@ def test_damaged_real_mails(raw: bytes, edits: list[tuple[float, int, bytes]]):
 
 
 @FUZZ
-@given(st.lists(st.sampled_from(REAL), min_size=1, max_size=4), EDITS, st.sampled_from(["mboxrd", "mboxo"]))
+@given(
+    st.lists(st.sampled_from(REAL), min_size=1, max_size=4),
+    EDITS,
+    st.sampled_from(["mboxrd", "mboxo"]),
+)
 def test_damaged_archives(raws: list[bytes], edits: list[tuple[float, int, bytes]], dialect):
     data = b"\n".join(b"From a@example.org Fri Dec 18 09:41:40 1998\n" + raw for raw in raws)
     for share, length, replacement in edits:
@@ -91,18 +117,50 @@ def test_damaged_archives(raws: list[bytes], edits: list[tuple[float, int, bytes
 
 VALUES = st.one_of(
     st.sampled_from(
-        ["", "x", "A B <a@example.org>", "<a@b> <c@d>", "=?utf-8?q?caf=C3=A9?=", "Fri, 12 Apr 2002 09:35:52 +0100",
-         "from a by b; Fri, 12 Apr 2002 09:35:52 -9900", "text/plain; charset=utf-8; format=flowed; delsp=yes",
-         "text/html; charset=x-unknown", 'multipart/mixed; boundary="b 1"', "multipart/mixed", "message/rfc822",
-         "text/x-patch; name=a.diff", "base64", "quoted-printable", "8bit", "attachment; filename*=utf-8''%C3%A9"]
+        [
+            "",
+            "x",
+            "A B <a@example.org>",
+            "<a@b> <c@d>",
+            "=?utf-8?q?caf=C3=A9?=",
+            "Fri, 12 Apr 2002 09:35:52 +0100",
+            "from a by b; Fri, 12 Apr 2002 09:35:52 -9900",
+            "text/plain; charset=utf-8; format=flowed; delsp=yes",
+            "text/html; charset=x-unknown",
+            'multipart/mixed; boundary="b 1"',
+            "multipart/mixed",
+            "message/rfc822",
+            "text/x-patch; name=a.diff",
+            "base64",
+            "quoted-printable",
+            "8bit",
+            "attachment; filename*=utf-8''%C3%A9",
+        ]
     ),
     st.text(st.characters(codec="latin-1"), max_size=40),
-)  # fmt: skip
+)
 NAMES = st.sampled_from(
-    ["From", "FROM", "Date", "Subject", "Message-ID", "Message-Id", "In-Reply-To", "References", "Received",
-     "Content-Type", "content-type", "Content-Transfer-Encoding", "Content-Disposition", "X-Odd", "To ", "List-Id",
-     "Bad Name", ""]
-)  # fmt: skip
+    [
+        "From",
+        "FROM",
+        "Date",
+        "Subject",
+        "Message-ID",
+        "Message-Id",
+        "In-Reply-To",
+        "References",
+        "Received",
+        "Content-Type",
+        "content-type",
+        "Content-Transfer-Encoding",
+        "Content-Disposition",
+        "X-Odd",
+        "To ",
+        "List-Id",
+        "Bad Name",
+        "",
+    ]
+)
 ENDS = st.sampled_from([b"\n", b"\n", b"\n", b"\r\n", b"\r", b"\n ", b"\n\t"])
 
 
@@ -116,13 +174,24 @@ def loose_mails(draw: st.DrawFn) -> bytes:
     body = draw(
         st.lists(
             st.sampled_from(
-                [b"text\n", b"--b 1\n", b"--b 1--\n", b"--b 1x\n", b"\n", b"> q\n", b"aGVsbG8=\n", b"\r",
-                 b"Content-Type: text/html\n\n<p>x\n", b"Content-Type: multipart/mixed; boundary=c\n\n--c\n\nin\n--c--\n",
-                 b"From x\n", b"\0\xff\n"]
+                [
+                    b"text\n",
+                    b"--b 1\n",
+                    b"--b 1--\n",
+                    b"--b 1x\n",
+                    b"\n",
+                    b"> q\n",
+                    b"aGVsbG8=\n",
+                    b"\r",
+                    b"Content-Type: text/html\n\n<p>x\n",
+                    b"Content-Type: multipart/mixed; boundary=c\n\n--c\n\nin\n--c--\n",
+                    b"From x\n",
+                    b"\0\xff\n",
+                ]
             ),
             max_size=12,
         )
-    )  # fmt: skip
+    )
     return b"".join(lines) + draw(st.sampled_from([b"\n", b"\r\n", b""])) + b"".join(body)
 
 
@@ -176,7 +245,9 @@ def test_no_word_of_a_well_formed_mail_is_lost(data: st.DataObject, line_end: by
     tree = data.draw(trees(words))
     raw = b"From: a@example.org\nSubject: x\nMIME-Version: 1.0\n" + tree
     read = assert_sound([RawMail("f:0", raw.replace(b"\n", line_end))])
-    texts = read.messages["body"].to_pylist() + [t or "" for t in read.attachments["text"].to_pylist()]
+    texts = read.messages["body"].to_pylist() + [
+        t or "" for t in read.attachments["text"].to_pylist()
+    ]
     (defects,) = read.messages["defects"].to_pylist()
     assert set(defects) - {"text_outside_parts"} == {"no_date", "no_message_id"}
     assert sum(text.count("epilogue") for text in texts) == tree.count(b"epilogue")

@@ -19,7 +19,9 @@ Groups = set[frozenset[str]]
 
 
 def people_of(
-    *mails: tuple[str, str], aliases: Mapping[str, Sequence[str]] | None = None, list_id: str | None = None
+    *mails: tuple[str, str],
+    aliases: Mapping[str, Sequence[str]] | None = None,
+    list_id: str | None = None,
 ) -> list[dict[str, object]]:
     """The people of mails, each given by its From header and its body."""
     raw = [
@@ -29,7 +31,9 @@ def people_of(
         )
         for n, (sender, body) in enumerate(mails)
     ]
-    read = read_mail(raw, source="s", partition="s/1", list_id=list_id, settings=MailSettings()).messages
+    read = read_mail(
+        raw, source="s", partition="s/1", list_id=list_id, settings=MailSettings()
+    ).messages
     uses = address_uses(read, message_trailers(read))
     return people(uses, aliases or {}).to_pylist()
 
@@ -45,11 +49,17 @@ def test_ten_times_the_addresses_of_one_person_take_about_ten_times_the_work():
     def chain(count: int) -> pa.Table:
         """Uses in which each address names the one before, and all write from one shared address."""
         named = [
-            {"addr": f"a{n}@b.example", "also": f"a{n + 1}@b.example", "role": "named"} for n in range(count)
+            {"addr": f"a{n}@b.example", "also": f"a{n + 1}@b.example", "role": "named"}
+            for n in range(count)
         ]
-        shared = [{"addr": "all@b.example", "name": f"n{n} n{n + 1}", "role": "from"} for n in range(count)]
+        shared = [
+            {"addr": "all@b.example", "name": f"n{n} n{n + 1}", "role": "from"}
+            for n in range(count)
+        ]
         mails = {"partition": "s/1", "mail_count": 1}
-        return pa.Table.from_pylist([mails | use for use in named[::-1] + shared], ADDRESS_USES.arrow)
+        return pa.Table.from_pylist(
+            [mails | use for use in named[::-1] + shared], ADDRESS_USES.arrow
+        )
 
     few, many = chain(2_000), chain(20_000)
     assert growth(lambda: people(few, {}), lambda: people(many, {}), 25) < 25
@@ -61,27 +71,80 @@ HOME_AND_WORK = {frozenset({"ann@home.example", "ann@work.example"})}
 @pytest.mark.parametrize(
     ("mails", "expected"),
     [
-        ([("Ann Lee <ann@home.example>", "Signed-off-by: Ann Lee <ann@work.example>\n")], HOME_AND_WORK),
-        ([("Ann Lee <ann@home.example>", "From: Lee, Ann <ann@work.example>\n\nA patch.\n")], HOME_AND_WORK),
         (
-            [("Ann Lee <ann@home.example>", f"Hi.{SIGNATURE}"), ("Ann Lee <ann@work.example>", f"Ho.{SIGNATURE}")],
+            [("Ann Lee <ann@home.example>", "Signed-off-by: Ann Lee <ann@work.example>\n")],
+            HOME_AND_WORK,
+        ),
+        (
+            [("Ann Lee <ann@home.example>", "From: Lee, Ann <ann@work.example>\n\nA patch.\n")],
+            HOME_AND_WORK,
+        ),
+        (
+            [
+                ("Ann Lee <ann@home.example>", f"Hi.{SIGNATURE}"),
+                ("Ann Lee <ann@work.example>", f"Ho.{SIGNATURE}"),
+            ],
             HOME_AND_WORK,
         ),
         ([("Ann Lee <ann@home.example>", "Hi."), ("Ann Lee <ann@work.example>", "Ho.")], set()),
-        ([("Ann Lee <ann@home.example>", f"Hi.{SIGNATURE}"), ("Bo Ek <bo@work.example>", f"Ho.{SIGNATURE}")], set()),
+        (
+            [
+                ("Ann Lee <ann@home.example>", f"Hi.{SIGNATURE}"),
+                ("Bo Ek <bo@work.example>", f"Ho.{SIGNATURE}"),
+            ],
+            set(),
+        ),
         ([("Ann <ann@home.example>", "Acked-by: Ann <ann@work.example>\n")], set()),
         ([("Ann Lee <ann@home.example>", "Signed-off-by: Bo Ek <bo@work.example>\n")], set()),
-        ([("Ann Lee via Gauges <list@example.org>", "Signed-off-by: Ann Lee <ann@work.example>\n")], set()),
+        (
+            [
+                (
+                    "Ann Lee via Gauges <list@example.org>",
+                    "Signed-off-by: Ann Lee <ann@work.example>\n",
+                )
+            ],
+            set(),
+        ),
         ([("Ann Lee <noreply@example.org>", "Signed-off-by: Ann Lee <ann@work.example>\n")], set()),
-        ([("Bo Ek <bo@x.org>\nTo: Ann Lee <ann@home.example>\nCc: Ann Lee <ann@work.example>", "Hi.")], HOME_AND_WORK),
-        ([("Bo Ek <bo@x.org>\nCc: Ann Lee <ann@home.example>", "Acked-by: Ann Lee <ann@work.example>\n")], HOME_AND_WORK),
-        ([("Bo Ek <bo@x.org>\nCc: Ann Lee <dev@lists.x.org>", "Acked-by: Ann Lee <ann@work.example>\n")], set()),
+        (
+            [
+                (
+                    "Bo Ek <bo@x.org>\nTo: Ann Lee <ann@home.example>\nCc: Ann Lee <ann@work.example>",
+                    "Hi.",
+                )
+            ],
+            HOME_AND_WORK,
+        ),
+        (
+            [
+                (
+                    "Bo Ek <bo@x.org>\nCc: Ann Lee <ann@home.example>",
+                    "Acked-by: Ann Lee <ann@work.example>\n",
+                )
+            ],
+            HOME_AND_WORK,
+        ),
+        (
+            [
+                (
+                    "Bo Ek <bo@x.org>\nCc: Ann Lee <dev@lists.x.org>",
+                    "Acked-by: Ann Lee <ann@work.example>\n",
+                )
+            ],
+            set(),
+        ),
         ([("Ann Lee <ann@home.example>\nTo: Ann Lee <ann@work.example>", "You won!")], set()),
-        ([("Bo Ek <bo@x.org>\nTo: Ann <ann@home.example>\nCc: Ann <ann@work.example>", "Hi.")], set()),
-        ([(f"{name} <desk@x.org>", f"Acked-by: {name} <{name[:2]}@x.org>\n") for name in MANY], set()),
+        (
+            [("Bo Ek <bo@x.org>\nTo: Ann <ann@home.example>\nCc: Ann <ann@work.example>", "Hi.")],
+            set(),
+        ),
+        (
+            [(f"{name} <desk@x.org>", f"Acked-by: {name} <{name[:2]}@x.org>\n") for name in MANY],
+            set(),
+        ),
         ([], set()),
     ],
-)  # fmt: skip
+)
 def test_what_joins_two_addresses(mails: Sequence[tuple[str, str]], expected: Groups):
     assert joined(people_of(*mails)) == expected
 
@@ -89,8 +152,9 @@ def test_what_joins_two_addresses(mails: Sequence[tuple[str, str]], expected: Gr
 def test_the_evidence_says_which_address_led_to_which():
     rows = people_of(
         ("Ann Lee <ann@home.example>", "Signed-off-by: Ann Lee <ann@work.example>\n"),
-        ("Ann M. Lee <ann@home.example>", "Hello.\n"), ("Ann Lee <ann@home.example>", "Hello again.\n"),
-    )  # fmt: skip
+        ("Ann M. Lee <ann@home.example>", "Hello.\n"),
+        ("Ann Lee <ann@home.example>", "Hello again.\n"),
+    )
     home, work = rows
     assert (home["person_id"], home["name"]) == ("ann@home.example", "Ann Lee")
     assert home["names"] == ["Ann Lee", "Ann M. Lee"]
@@ -100,9 +164,10 @@ def test_the_evidence_says_which_address_led_to_which():
 
 def test_an_alias_joins_what_no_mail_does_and_names_the_person():
     rows = people_of(
-        ("Ann Lee <ann@home.example>", "Hi."), ("ann@work.example", "Ho."),
+        ("Ann Lee <ann@home.example>", "Hi."),
+        ("ann@work.example", "Ho."),
         aliases={"Ann B. Lee": ["Ann@Work.example", "ann@home.example", "ann@new.example"]},
-    )  # fmt: skip
+    )
     assert joined(rows) == {frozenset({"ann@home.example", "ann@work.example", "ann@new.example"})}
     assert {row["name"] for row in rows} == {"Ann B. Lee"}
 

@@ -46,7 +46,12 @@ def read(quick: bool = True) -> MailTables:
     assert not refused
     means = Means(quick=quick)
     return read_mail(
-        mails, source="g", partition="g/All mail", list_id="g/All mail", settings=MailSettings(), means=means
+        mails,
+        source="g",
+        partition="g/All mail",
+        list_id="g/All mail",
+        settings=MailSettings(),
+        means=means,
     )
 
 
@@ -64,9 +69,12 @@ def test_labels_are_lists_and_the_mail_is_published_once():
     found = memberships(stored)
     rows = found.to_pyarrow().to_pylist()
     assert [(r["message_id"], r["list_id"], r["is_canonical"]) for r in rows] == [
-        ("1@example.org", "g/Important", True), ("1@example.org", "g/Inbox", False),
-        ("1@example.org", "g/Work/Doors", False), ("2@example.org", "g/Ann, Lee", True),
-        ("2@example.org", "g/Archiviert", False), ("2@example.org", "g/Büro", False),
+        ("1@example.org", "g/Important", True),
+        ("1@example.org", "g/Inbox", False),
+        ("1@example.org", "g/Work/Doors", False),
+        ("2@example.org", "g/Ann, Lee", True),
+        ("2@example.org", "g/Archiviert", False),
+        ("2@example.org", "g/Büro", False),
         ("3@example.org", "g/All mail", True),
-    ]  # fmt: skip
+    ]
     assert canonical(stored, found).count().to_pyarrow().as_py() == 3

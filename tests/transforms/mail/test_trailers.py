@@ -7,16 +7,30 @@ from transforms.mail.trailers import message_trailers
 
 
 def trailers(*bodies: str) -> list[dict[str, object]]:
-    columns = {n: [f"{n}{i}" for i in range(len(bodies))] for n in ("message_id", "source", "partition")}
-    return message_trailers(pa.table({**columns, "body": pa.array(bodies, pa.large_string())})).to_pylist()
+    columns = {
+        n: [f"{n}{i}" for i in range(len(bodies))] for n in ("message_id", "source", "partition")
+    }
+    return message_trailers(
+        pa.table({**columns, "body": pa.array(bodies, pa.large_string())})
+    ).to_pylist()
 
 
 @pytest.mark.parametrize(
     ("line", "kind", "name", "addr"),
     [
         ("Signed-off-by: Ann Lee <ann@example.org>", "signed-off-by", "Ann Lee", "ann@example.org"),
-        ("Reviewed-by: Ann Lee <Ann@Example.org> # v2 only", "reviewed-by", "Ann Lee", "ann@example.org"),
-        ("Reported-and-tested-by: bot+1@example.org", "reported-and-tested-by", None, "bot+1@example.org"),
+        (
+            "Reviewed-by: Ann Lee <Ann@Example.org> # v2 only",
+            "reviewed-by",
+            "Ann Lee",
+            "ann@example.org",
+        ),
+        (
+            "Reported-and-tested-by: bot+1@example.org",
+            "reported-and-tested-by",
+            None,
+            "bot+1@example.org",
+        ),
         ("Cc: <stable@example.org> # 5.4+", "cc", None, "stable@example.org"),
         ('Acked-by: "Lee, Ann" <ann@example.org>', "acked-by", "Lee, Ann", "ann@example.org"),
         ("Author: Ann Lee", "author", "Ann Lee", None),
@@ -32,8 +46,10 @@ def test_a_trailer_names_a_person(line: str, kind: str, name: str | None, addr: 
 def test_a_trailer_that_names_several_people_is_a_row_for_each():
     rows = trailers("Reviewed-by: Ann Lee <ann@example.org>, Bo Ek, Cy Oz (earlier version)\n")
     assert [(r["name"], r["addr"]) for r in rows] == [
-        ("Ann Lee", "ann@example.org"), ("Bo Ek", None), ("Cy Oz", None),
-    ]  # fmt: skip
+        ("Ann Lee", "ann@example.org"),
+        ("Bo Ek", None),
+        ("Cy Oz", None),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -45,14 +61,18 @@ def test_a_trailer_that_names_several_people_is_a_row_for_each():
 )
 def test_a_trailer_names_a_commit(line: str):
     (row,) = trailers(f"{line}\n")
-    assert (row["commit_id"], row["commit_title"]) == ("0123abcd4567", 'gauges: count \\"zero\\" once')
+    assert (row["commit_id"], row["commit_title"]) == (
+        "0123abcd4567",
+        'gauges: count \\"zero\\" once',
+    )
 
 
 def test_links_keep_what_they_say():
     rows = trailers("Closes: https://example.org/bug/7\nLink: https://example.org/m/1@x\n")
     assert [(r["kind"], r["value"]) for r in rows] == [
-        ("closes", "https://example.org/bug/7"), ("link", "https://example.org/m/1@x"),
-    ]  # fmt: skip
+        ("closes", "https://example.org/bug/7"),
+        ("link", "https://example.org/m/1@x"),
+    ]
 
 
 def test_offsets_are_bytes_of_the_mails_own_body():

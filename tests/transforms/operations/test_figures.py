@@ -20,7 +20,14 @@ from transforms.operations.figures import (
 )
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
-NAMES = ("lag_p50_seconds", "lag_p95_seconds", "lag_max_seconds", "reuse_ratio", "index_bytes", "live_share")
+NAMES = (
+    "lag_p50_seconds",
+    "lag_p95_seconds",
+    "lag_max_seconds",
+    "reuse_ratio",
+    "index_bytes",
+    "live_share",
+)
 
 
 def figures(hours: int) -> Figures:

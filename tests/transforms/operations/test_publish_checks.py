@@ -27,8 +27,11 @@ def sound() -> Tables:
 
 
 DECLARED = {
-    "chunks": CHUNKS, "context": CHUNK_CONTEXT, "embeddings": embeddings_table(2), "refusals": EMBEDDING_REFUSALS,
-}  # fmt: skip
+    "chunks": CHUNKS,
+    "context": CHUNK_CONTEXT,
+    "embeddings": embeddings_table(2),
+    "refusals": EMBEDDING_REFUSALS,
+}
 
 
 def rows_of(name: str, rows: list[dict[str, Any]]) -> pa.Table:
@@ -50,12 +53,31 @@ def found(tables: Tables) -> dict[str, list[str]]:
         (lambda t: t["refusals"].append({**t["embeddings"].pop(0), "reason": "blocked"}), {}),
         (lambda t: t["chunks"].append(t["chunks"][0]), {"chunk_ids_are_unique": ["a"]}),
         (lambda t: t["embeddings"].pop(0), {"every_chunk_has_its_vector": ["hash-a"]}),
-        (lambda t: t["embeddings"].pop(1), {"every_chunk_has_its_vector": ["hash-of-b-with-parent"]}),
+        (
+            lambda t: t["embeddings"].pop(1),
+            {"every_chunk_has_its_vector": ["hash-of-b-with-parent"]},
+        ),
         (lambda t: t["embeddings"][0].update(model="x"), {"vectors_are_of_the_model": ["hash-a"]}),
-        (lambda t: t["embeddings"][0].update(dimensions=3), {"vectors_are_of_the_model": ["hash-a"]}),
-        (lambda t: t["embeddings"][0].update(task="query"), {"vectors_are_of_the_model": ["hash-a"]}),
+        (
+            lambda t: t["embeddings"][0].update(dimensions=3),
+            {"vectors_are_of_the_model": ["hash-a"]},
+        ),
+        (
+            lambda t: t["embeddings"][0].update(task="query"),
+            {"vectors_are_of_the_model": ["hash-a"]},
+        ),
     ],
-    ids=["sound", "empty", "refused", "twice", "no vector", "none with context", "model", "width", "task"],
+    ids=[
+        "sound",
+        "empty",
+        "refused",
+        "twice",
+        "no vector",
+        "none with context",
+        "model",
+        "width",
+        "task",
+    ],
 )
 def test_each_rule_finds_the_rows_that_break_it(
     change: Callable[[Tables], object], broken: dict[str, list[str]]

@@ -13,17 +13,32 @@ AT = datetime(2026, 3, 1, tzinfo=UTC)
 
 def rows(*told: tuple[str, float, int]) -> pa.Table:
     """Readiness of texts: source, lag in seconds, day of publishing."""
-    filler = {"title": None, "effective_at": None, "content_hash": "h", "chunk_count": 1, "excluded_for": []}
+    filler = {
+        "title": None,
+        "effective_at": None,
+        "content_hash": "h",
+        "chunk_count": 1,
+        "excluded_for": [],
+    }
     return READINESS.from_rows(
         [
             {
-                "doc_id": str(number), "kind": "message", "source": source, "partition": f"{source}/all", **filler,
-                "is_searchable": True, "seen_at": AT, "parsed_at": AT, "chunked_at": AT, "embedded_at": AT,
-                "published_at": AT.replace(day=day), "lag_seconds": lag,
+                "doc_id": str(number),
+                "kind": "message",
+                "source": source,
+                "partition": f"{source}/all",
+                **filler,
+                "is_searchable": True,
+                "seen_at": AT,
+                "parsed_at": AT,
+                "chunked_at": AT,
+                "embedded_at": AT,
+                "published_at": AT.replace(day=day),
+                "lag_seconds": lag,
             }
             for number, (source, lag, day) in enumerate(told)
         ]
-    )  # fmt: skip
+    )
 
 
 def test_lags_are_per_source_and_sorted():

@@ -14,12 +14,20 @@ from transforms.settings.search import SearchSettings
 
 # doc with three chapters; a has two parts, b four, c one; a1 has two parts of its own.
 TREE = {
-    "doc": SectionNode(None, 0, 1), "a": SectionNode("doc", 1, 3), "b": SectionNode("doc", 1, 3),
-    "c": SectionNode("doc", 1, 3), "a1": SectionNode("a", 2, 2), "a2": SectionNode("a", 2, 2),
-    "b1": SectionNode("b", 2, 4), "b2": SectionNode("b", 2, 4), "b3": SectionNode("b", 2, 4),
-    "b4": SectionNode("b", 2, 4), "c1": SectionNode("c", 2, 1), "a1x": SectionNode("a1", 3, 2),
+    "doc": SectionNode(None, 0, 1),
+    "a": SectionNode("doc", 1, 3),
+    "b": SectionNode("doc", 1, 3),
+    "c": SectionNode("doc", 1, 3),
+    "a1": SectionNode("a", 2, 2),
+    "a2": SectionNode("a", 2, 2),
+    "b1": SectionNode("b", 2, 4),
+    "b2": SectionNode("b", 2, 4),
+    "b3": SectionNode("b", 2, 4),
+    "b4": SectionNode("b", 2, 4),
+    "c1": SectionNode("c", 2, 1),
+    "a1x": SectionNode("a1", 3, 2),
     "a1y": SectionNode("a1", 3, 2),
-}  # fmt: skip
+}
 SEED = SearchSettings(aggregation="after_elbow")
 LATER = SearchSettings(aggregation="before_elbow")
 

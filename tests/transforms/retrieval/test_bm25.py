@@ -23,7 +23,9 @@ WORDS = [f"w{n}" for n in range(40)]
 ONE_FIELD = SearchSettings(title_weight=0, quote_weight=0)
 
 
-@pytest.fixture(scope="module", autouse=True, params=[0, bm25._ALL_AT_ONCE], ids=["looked up", "all at once"])
+@pytest.fixture(
+    scope="module", autouse=True, params=[0, bm25._ALL_AT_ONCE], ids=["looked up", "all at once"]
+)
 def way(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every test runs on both ways of scoring."""
     with pytest.MonkeyPatch.context() as patched:
@@ -32,7 +34,9 @@ def way(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def postings(texts: list[list[str]], field: str = "text") -> Postings:
-    return Postings([segment(texts, field)], Slots(np.arange(len(texts), dtype=np.int32), len(texts)))
+    return Postings(
+        [segment(texts, field)], Slots(np.arange(len(texts), dtype=np.int32), len(texts))
+    )
 
 
 def segment(texts: list[list[str]], field: str = "text") -> TermSegment:
@@ -49,7 +53,9 @@ def segment(texts: list[list[str]], field: str = "text") -> TermSegment:
     return TermSegment(numbers, starts, chunks, np.arange(len(rows)), frequencies, lengths)
 
 
-def bm25_scores(query_terms: pa.Table, count: int, index: Postings, settings: SearchSettings) -> np.ndarray:
+def bm25_scores(
+    query_terms: pa.Table, count: int, index: Postings, settings: SearchSettings
+) -> np.ndarray:
     """The scores of all chunks, computed term by term over all of its postings: shape (queries, chunks)."""
     scores = np.zeros((count, index.chunk_count), dtype=np.float32)
     weights = weighed(index, settings)
@@ -77,7 +83,9 @@ def queries(*asked: list[str]) -> pa.Table:
 @pytest.mark.parametrize("seed", range(3))
 def test_scores_are_those_of_bm25s(seed: int):
     chance = random.Random(seed)
-    texts = [chance.choices(WORDS, weights=range(1, 41), k=chance.randint(1, 60)) for _ in range(200)]
+    texts = [
+        chance.choices(WORDS, weights=range(1, 41), k=chance.randint(1, 60)) for _ in range(200)
+    ]
     asked = [chance.sample(WORDS, 4) for _ in range(10)]
     reference = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
     reference.index(texts, show_progress=False)
@@ -88,7 +96,9 @@ def test_scores_are_those_of_bm25s(seed: int):
 
 def test_a_mail_as_a_whole_scores_as_one_text_of_its_chunks():
     chance = random.Random(5)
-    texts = [chance.choices(WORDS, weights=range(1, 41), k=chance.randint(1, 60)) for _ in range(60)]
+    texts = [
+        chance.choices(WORDS, weights=range(1, 41), k=chance.randint(1, 60)) for _ in range(60)
+    ]
     document = np.arange(60, dtype=np.int32) // 3
     joined = [sum(texts[n : n + 3], []) for n in range(0, 60, 3)]
     asked = chance.sample(WORDS, 4)
@@ -120,13 +130,18 @@ def test_what_is_in_no_chunk_is_found_in_whole_mails_alone(field: str, is_found:
     assert words.best(3).tolist() == [0] * is_found
     assert words.support(np.array([0])).tolist() == [float(is_found)]
     wholes = weighed_wholes(
-        index, SearchSettings(), np.arange(3, dtype=np.int32), np.ones(3, dtype=bool), by_chunk=False
+        index,
+        SearchSettings(),
+        np.arange(3, dtype=np.int32),
+        np.ones(3, dtype=bool),
+        by_chunk=False,
     )
     assert words.of_wholes(np.arange(3, dtype=np.int32), wholes)[1].argmax() == 0
 
 
 @pytest.mark.parametrize(
-    ("field", "setting"), [("title", "title_weight"), ("quote", "quote_weight"), ("context", "quote_weight")]
+    ("field", "setting"),
+    [("title", "title_weight"), ("quote", "quote_weight"), ("context", "quote_weight")],
 )
 def test_an_occurrence_counts_by_the_weight_of_its_field(field: str, setting: str):
     made = postings([["fox", "fox", "dog"], ["dog"]], field)
@@ -166,7 +181,10 @@ def test_scores_by_term_are_those_of_all_chunks(
 
 def test_common_terms_are_looked_up_only_for_what_rare_ones_found():
     chance = random.Random(0)
-    texts = [["common"] * chance.randint(1, 3) + (["rare"] if n % 500 == 0 else []) for n in range(20_000)]
+    texts = [
+        ["common"] * chance.randint(1, 3) + (["rare"] if n % 500 == 0 else [])
+        for n in range(20_000)
+    ]
     held = postings(texts)
     found = TermScores(["common", "rare"], held, weighed(held, ONE_FIELD), None)
     assert len(found._near(10)) < 100
@@ -182,7 +200,9 @@ def test_support_is_the_share_of_the_words_that_stand_in_a_chunk_whatever_its_le
     known, unknown = (math.log(1 + (5 - df + 0.5) / (df + 0.5)) for df in (2, 0))
     share = known / (2 * known + unknown)
     assert found == pytest.approx([2 * share, share, 0])
-    assert TermScores([], held, weighed(held, ONE_FIELD), None).support(np.array([1])).tolist() == [0]
+    assert TermScores([], held, weighed(held, ONE_FIELD), None).support(np.array([1])).tolist() == [
+        0
+    ]
     assert (scores.of(np.arange(5)) <= scores.most).all()
 
 
@@ -196,7 +216,12 @@ def test_support_is_the_share_of_the_words_that_stand_in_a_chunk_whatever_its_le
     st.randoms(),
 )
 def test_scores_over_segments_are_those_over_one(
-    texts: list[list[str]], words: list[str], cut: int, k: int, bits: int | None, shuffled: random.Random
+    texts: list[list[str]],
+    words: list[str],
+    cut: int,
+    k: int,
+    bits: int | None,
+    shuffled: random.Random,
 ):
     """Chunks are in any slots of two segments, others of which are of chunks that are gone."""
     slots = np.array(shuffled.sample(range(len(texts) + 5), len(texts)), dtype=np.int32)
@@ -206,14 +231,22 @@ def test_scores_over_segments_are_those_over_one(
         stored[slot] = text
     numbers = {term: number for number, term in enumerate(sorted(gone))}
     dead = GoneTerms(numbers, np.array([gone[term] for term in numbers]))
-    split = Postings([segment(stored[:cut]), segment(stored[cut:])], Slots(slots, len(stored)), dead)
-    allowed = None if bits is None else np.array([bits >> n & 1 for n in range(len(texts))], dtype=bool)
+    split = Postings(
+        [segment(stored[:cut]), segment(stored[cut:])], Slots(slots, len(stored)), dead
+    )
+    allowed = (
+        None if bits is None else np.array([bits >> n & 1 for n in range(len(texts))], dtype=bool)
+    )
     every = np.arange(len(texts))
     found = []
     for index in (split, postings(texts)):
         scores = TermScores(words, index, weighed(index, ONE_FIELD), allowed)
         best = [
-            scores.best(k).tolist(), scores.best(len(texts)).tolist(), scores.low, scores.high, scores.most,
-        ]  # fmt: skip
+            scores.best(k).tolist(),
+            scores.best(len(texts)).tolist(),
+            scores.low,
+            scores.high,
+            scores.most,
+        ]
         found.append((best, scores.of(every).tolist(), scores.support(every).tolist()))
     assert found[0] == found[1]

@@ -22,12 +22,18 @@ def test_a_stage_shows_what_stays_by_its_place_and_then_what_goes_with_the_reaso
     made = tables()
     assert all(dict(t.steps.schema) == STEPS for t in made)
     assert made[0].steps.select("chunk_no", "rank_before", "rank", "score").rows() == [
-        (0, None, 1, 5.0), (1, None, 2, 4.0), (2, None, 3, 3.0), (3, None, 4, 2.0)
-    ]  # fmt: skip
+        (0, None, 1, 5.0),
+        (1, None, 2, 4.0),
+        (2, None, 3, 3.0),
+        (3, None, 4, 2.0),
+    ]
     same = "a better hit of the same document"
     assert made[1].steps.select("chunk_no", "rank_before", "rank", "reason", "into").rows() == [
-        (0, 1, 1, None, None), (1, 2, 2, None, None), (3, 4, 3, None, None), (2, 3, None, same, 0)
-    ]  # fmt: skip
+        (0, 1, 1, None, None),
+        (1, 2, 2, None, None),
+        (3, 4, 3, None, None),
+        (2, 3, None, same, 0),
+    ]
 
 
 def test_the_fate_of_a_document_is_that_of_its_best_chunk_until_all_are_gone():

@@ -28,32 +28,43 @@ ALONE = SearchSettings(thread_weight=0)
 @pytest.mark.parametrize(
     ("scores", "k", "expected"),
     [
-        ([1, 3, 2], 2, [1, 2]), ([1, 1, 1], 2, [0, 1]), ([0, 2, 1, 2, 1], 3, [1, 3, 2]),
-        ([1, -np.inf, np.nan, np.inf], 9, [0]), ([-np.inf], 3, []), ([], 3, []),
+        ([1, 3, 2], 2, [1, 2]),
+        ([1, 1, 1], 2, [0, 1]),
+        ([0, 2, 1, 2, 1], 3, [1, 3, 2]),
+        ([1, -np.inf, np.nan, np.inf], 9, [0]),
+        ([-np.inf], 3, []),
+        ([], 3, []),
     ],
-)  # fmt: skip
+)
 def test_the_best_come_first_and_ties_by_position(scores: list[float], k: int, expected: list[int]):
     assert top_k(np.array(scores, dtype=np.float32), k).tolist() == expected
 
 
 @given(st.lists(st.integers(-3, 3) | st.just(-np.inf), max_size=30), st.integers(1, 12))
 def test_top_k_is_the_start_of_the_full_order(scores: list[float], k: int):
-    full = sorted((i for i, s in enumerate(scores) if np.isfinite(s)), key=lambda i: (-scores[i], i))
+    full = sorted(
+        (i for i, s in enumerate(scores) if np.isfinite(s)), key=lambda i: (-scores[i], i)
+    )
     assert top_k(np.array(scores, dtype=np.float64), k).tolist() == full[:k]
 
 
-def hits(lexical, vector, messages=None, threads=None, allowed=None, limit=10, settings=ALONE, logs=None):
+def hits(
+    lexical, vector, messages=None, threads=None, allowed=None, limit=10, settings=ALONE, logs=None
+):
     count = len(lexical)
     places = Places(
         np.array(messages if messages is not None else range(count), dtype=np.int32),
-        np.array(threads if threads is not None else range(count), dtype=np.int32), np.ones(count, dtype=bool),
+        np.array(threads if threads is not None else range(count), dtype=np.int32),
+        np.ones(count, dtype=bool),
         np.zeros(count, dtype=bool),
-    )  # fmt: skip
+    )
     mask = None if allowed is None else np.array(allowed)
     fusion = Fusion(
         ExactScores(np.array(lexical, dtype=np.float32), mask, least=0),
-        ExactScores(np.array(vector, dtype=np.float32), mask), settings, None if logs is None else np.array(logs),
-    )  # fmt: skip
+        ExactScores(np.array(vector, dtype=np.float32), mask),
+        settings,
+        None if logs is None else np.array(logs),
+    )
     fused = fused_candidates(0, fusion, mask, places)
     assert dict(fused.schema) == FUSED
     settings = settings.model_copy(update={"limit": limit, "rerank": "off"})
@@ -65,19 +76,25 @@ def test_logs_count_less_unless_they_are_asked_for():
     settings = SearchSettings(thread_weight=0, lexical_weight=1)
     scores = ([0, 3, 4], [0, 0, 0])
     assert hits(*scores, settings=settings)["chunk_no"].to_list()[:2] == [2, 1]
-    assert hits(*scores, settings=settings, logs=[False, False, True])["chunk_no"].to_list()[:2] == [1, 2]
+    assert hits(*scores, settings=settings, logs=[False, False, True])["chunk_no"].to_list()[
+        :2
+    ] == [1, 2]
 
 
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("FATAL: could not open relation", True), ("kernel BUG at fs/erofs/zdata.c", True),
-        ("make fails: undefined reference to lz4", True), ("Traceback in plpython", True),
-        ("read of 0xdeadbeef", True), ("NullPointerException on connect", True),
+        ("FATAL: could not open relation", True),
+        ("kernel BUG at fs/erofs/zdata.c", True),
+        ("make fails: undefined reference to lz4", True),
+        ("Traceback in plpython", True),
+        ("read of 0xdeadbeef", True),
+        ("NullPointerException on connect", True),
         ("how does error handling work in plpgsql", False),
-        ("write-ahead logging and logical replication", False), ("add a catalog for privileges", False),
+        ("write-ahead logging and logical replication", False),
+        ("add a catalog for privileges", False),
     ],
-)  # fmt: skip
+)
 def test_a_query_is_diagnostic_if_a_program_could_have_said_it(query: str, expected: bool):
     assert is_diagnostic(query) is expected
 
@@ -116,14 +133,23 @@ def test_leaving_what_cannot_be_among_the_best_changes_no_hit(
     chance = np.random.default_rng(seed)
     count = int(chance.integers(20, 120))
     given = SearchSettings(
-        thread_weight=share, fusion=fusion, candidates_lexical=4, candidates_vector=4, pool=limit, limit=limit
+        thread_weight=share,
+        fusion=fusion,
+        candidates_lexical=4,
+        candidates_vector=4,
+        pool=limit,
+        limit=limit,
     )
-    scores = np.where(chance.random(count) < 0.5, 0, chance.integers(0, 20, count)), chance.random(count)
+    scores = (
+        np.where(chance.random(count) < 0.5, 0, chance.integers(0, 20, count)),
+        chance.random(count),
+    )
     told = {
         "messages": np.sort(chance.integers(0, count // 2, count)),
         "threads": np.sort(chance.integers(0, 6, count)),
-        "allowed": (chance.random(count) < 0.8).tolist() if filtered else None, "logs": chance.random(count) < 0.2,
-    }  # fmt: skip
+        "allowed": (chance.random(count) < 0.8).tolist() if filtered else None,
+        "logs": chance.random(count) < 0.2,
+    }
     # With a threshold nothing is left, and this one lets everything through.
     every = given.model_copy(update={"similarity_threshold": -1.0})
     expected = hits(*scores, **told, limit=limit, settings=every)
@@ -134,10 +160,14 @@ def test_long_threads_are_compared_in_full_only_where_they_could_be_among_the_be
     chance = np.random.default_rng(0)
     lexical = np.append(chance.random(10_000), [5.0] * 60)
     fusion = Fusion(
-        ExactScores(lexical, None), ExactScores(chance.random(10_060), None), SearchSettings(pool=10, limit=5)
+        ExactScores(lexical, None),
+        ExactScores(chance.random(10_060), None),
+        SearchSettings(pool=10, limit=5),
     )
     own = np.arange(10_060, dtype=np.int32)
-    made = fused_candidates(0, fusion, None, Places(own, np.zeros(10_060, dtype=np.int32), own >= 0, own < 0))
+    made = fused_candidates(
+        0, fusion, None, Places(own, np.zeros(10_060, dtype=np.int32), own >= 0, own < 0)
+    )
     assert len(made) < 200
     assert set(fusion.chunks.tolist()) <= set(made["chunk_no"].to_list())
 
@@ -151,19 +181,27 @@ def test_what_a_filter_leaves_out_is_no_hit_and_sets_no_scale():
 
 def test_a_chunk_that_only_one_list_holds_has_no_rank_in_the_other():
     found = hits([0, 5], [0.9, 0.1], settings=SearchSettings(thread_weight=0, candidates_vector=1))
-    ranks = {r["chunk_no"]: (r["lexical_rank"], r["vector_rank"]) for r in found.iter_rows(named=True)}
+    ranks = {
+        r["chunk_no"]: (r["lexical_rank"], r["vector_rank"]) for r in found.iter_rows(named=True)
+    }
     assert ranks == {0: (None, 1), 1: (1, None)}
 
 
 @examples(60)
 @given(
-    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=12),
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=12
+    ),
     st.integers(1, 9),
 )
-def test_a_shorter_list_of_hits_is_the_start_of_a_longer_one(rows: list[tuple[int, int, int]], limit: int):
+def test_a_shorter_list_of_hits_is_the_start_of_a_longer_one(
+    rows: list[tuple[int, int, int]], limit: int
+):
     lexical, vector, messages = zip(*rows, strict=True)
     whole = hits(lexical, vector, messages=messages, threads=messages, settings=SearchSettings())
-    short = hits(lexical, vector, messages=messages, threads=messages, limit=limit, settings=SearchSettings())
+    short = hits(
+        lexical, vector, messages=messages, threads=messages, limit=limit, settings=SearchSettings()
+    )
     assert short.equals(whole.head(limit))
     assert whole["score"].is_sorted(descending=True)
 
@@ -174,7 +212,10 @@ def test_a_shorter_list_of_hits_is_the_start_of_a_longer_one(rows: list[tuple[in
 )
 def test_the_one_hit_that_a_filter_leaves_is_worth_what_it_has(lexical, vector, score):
     found = hits(
-        lexical, vector, allowed=[True, False], settings=ALONE.model_copy(update={"cutoff_ratio": 0.5})
+        lexical,
+        vector,
+        allowed=[True, False],
+        settings=ALONE.model_copy(update={"cutoff_ratio": 0.5}),
     )
     assert found["score"].to_list() == pytest.approx([score])
 

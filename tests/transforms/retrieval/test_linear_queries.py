@@ -20,7 +20,13 @@ from transforms.retrieval.query_rewriting import by_rules
 from transforms.retrieval.units import asked_and_said
 from transforms.settings.search import TermSettings
 from transforms.text.phrases import holding
-from transforms.text.snippets import StoredText, matching_words, snippet, stored_ranges, words_by_term
+from transforms.text.snippets import (
+    StoredText,
+    matching_words,
+    snippet,
+    stored_ranges,
+    words_by_term,
+)
 from transforms.text.terms import counted_terms, query_terms, word_parts
 
 TIMES, ALLOWED = 10, 25
@@ -43,13 +49,34 @@ def looked_at(text: str) -> object:
 WORK: dict[str, Callable[[str], object]] = {
     "query_terms": lambda text: query_terms([text], TERMS),
     "counted_terms": lambda text: counted_terms(pl.Series([text]), TERMS),
-    "parts": lambda text: word_parts(text, TERMS), "by_rules": lambda text: by_rules("it", [text]),
-    "phrases": lambda text: holding(pl.Series([text]), "torn record"), "described": described,
-    "looked_at": looked_at, "asked_and_said": lambda text: asked_and_said(f"Ann\n{text}"),
-}  # fmt: skip
+    "parts": lambda text: word_parts(text, TERMS),
+    "by_rules": lambda text: by_rules("it", [text]),
+    "phrases": lambda text: holding(pl.Series([text]), "torn record"),
+    "described": described,
+    "looked_at": looked_at,
+    "asked_and_said": lambda text: asked_and_said(f"Ann\n{text}"),
+}
 REPEATED = [
-    "a", "A", "_", "1", "-", "aA", "a_", "a.", "a/", "1.", "a-1", "/.", "é", "éA", "the ", "é ", "C++ ", "Ab ", "?",
-]  # fmt: skip
+    "a",
+    "A",
+    "_",
+    "1",
+    "-",
+    "aA",
+    "a_",
+    "a.",
+    "a/",
+    "1.",
+    "a-1",
+    "/.",
+    "é",
+    "éA",
+    "the ",
+    "é ",
+    "C++ ",
+    "Ab ",
+    "?",
+]
 
 
 @pytest.mark.exhaustive
@@ -58,17 +85,41 @@ REPEATED = [
 def test_ten_times_the_text_is_about_ten_times_the_work(name: str, repeated: str):
     few, many = ((repeated * size)[:size] for size in (20_000, 20_000 * TIMES))
     ratio = growth(lambda: WORK[name](few), lambda: WORK[name](many), ALLOWED)
-    assert ratio < ALLOWED, f"{name} of {repeated!r}: {TIMES} times the text took {ratio:.1f} times the time"
+    assert ratio < ALLOWED, (
+        f"{name} of {repeated!r}: {TIMES} times the text took {ratio:.1f} times the time"
+    )
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "repeated",
     [
-        "a", "_", '"', "(", ")", "-", "-(", "a)", "f(", ":", "s:", "s:a ", "-abc ", "abc=", "NOT a ", "NOT ", "a OR ",
-        '"a" ', "abc^2 ", "abc*", "abcd~ ", "ab:c", '"a"^2 ', ")^2",
+        "a",
+        "_",
+        '"',
+        "(",
+        ")",
+        "-",
+        "-(",
+        "a)",
+        "f(",
+        ":",
+        "s:",
+        "s:a ",
+        "-abc ",
+        "abc=",
+        "NOT a ",
+        "NOT ",
+        "a OR ",
+        '"a" ',
+        "abc^2 ",
+        "abc*",
+        "abcd~ ",
+        "ab:c",
+        '"a"^2 ',
+        ")^2",
     ],
-)  # fmt: skip
+)
 def test_ten_times_the_syntax_is_about_ten_times_the_work(repeated: str):
     def read(size: int) -> None:
         for text in ((repeated * size)[:size], f"-{(repeated * size)[: size - 2]}="):
@@ -83,7 +134,9 @@ def test_ten_times_the_syntax_is_about_ten_times_the_work(repeated: str):
 @pytest.mark.parametrize("read", [parsed_query, plain_query])
 def test_a_query_that_is_too_long_is_refused(read: Callable[[str], object]):
     read("a" * MAX_CHARACTERS)
-    with pytest.raises(QueryError, match=r"20,001 characters, the limit is 20,000: .*`context` takes"):
+    with pytest.raises(
+        QueryError, match=r"20,001 characters, the limit is 20,000: .*`context` takes"
+    ):
         read("a" * (MAX_CHARACTERS + 1))
 
 
@@ -101,6 +154,8 @@ def test_what_is_nested_too_deeply_is_refused(opening: str, closing: str, depth:
 
 
 def test_as_many_conditions_as_are_allowed_are_read_at_any_allowed_depth():
-    query = "(" * MAX_DEPTH + " OR ".join(f'"w{n}"' for n in range(MAX_CONDITIONS)) + ")" * MAX_DEPTH
+    query = (
+        "(" * MAX_DEPTH + " OR ".join(f'"w{n}"' for n in range(MAX_CONDITIONS)) + ")" * MAX_DEPTH
+    )
     (condition,) = parsed_query(query).conditions
     assert str(condition).count(" OR ") == MAX_CONDITIONS - 1

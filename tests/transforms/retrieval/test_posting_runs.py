@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from tests.timing import seconds
 from transforms.retrieval import bm25
-from transforms.retrieval.posting_runs import Run, no_postings, posting_run, postings, ranges, term_numbers
+from transforms.retrieval.posting_runs import (
+    Run,
+    no_postings,
+    posting_run,
+    postings,
+    ranges,
+    term_numbers,
+)
 from transforms.schemas.chunks import TERMS
 
 CHUNKS = ["c0", "c1", "c2", "c3", "left out"]
@@ -28,8 +35,12 @@ ROWS = st.dictionaries(
 
 
 def terms_table(rows: dict[Key, int]) -> pa.Table:
-    columns = zip(*((*key, tf) for key, tf in rows.items()), strict=True) if rows else ((), (), (), ())
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, TERMS.arrow, strict=True)], TERMS.arrow)
+    columns = (
+        zip(*((*key, tf) for key, tf in rows.items()), strict=True) if rows else ((), (), (), ())
+    )
+    return pa.table(
+        [pa.array(c, f.type) for c, f in zip(columns, TERMS.arrow, strict=True)], TERMS.arrow
+    )
 
 
 def runs_of(tables: list[pa.Table], lengths: np.ndarray) -> list[Run]:
@@ -45,7 +56,12 @@ def merged(runs: list[Run], rows_at_once: int) -> tuple[list[str], pa.Table]:
         for run, own, (low, high) in zip(runs, numbers, part.parts, strict=True):
             rows = slice(run.starts[low], run.starts[high])
             parts.append(
-                (own[low:high], np.diff(run.starts[low : high + 1]), run.chunks[rows], run.counts[rows])
+                (
+                    own[low:high],
+                    np.diff(run.starts[low : high + 1]),
+                    run.chunks[rows],
+                    run.counts[rows],
+                )
             )
         batches.append(postings(parts))
     return names.to_list(), pa.Table.from_batches(batches)
@@ -74,7 +90,8 @@ def test_runs_are_merged_into_what_counting_gives(
     names, made = merged(runs_of(tables, found), rows_at_once)
     assert names == sorted({term for term, _ in expected}, key=str.encode)
     assert [
-        ((names[row.pop("term_id")], row.pop("chunk_no")), list(row.values())) for row in made.to_pylist()
+        ((names[row.pop("term_id")], row.pop("chunk_no")), list(row.values()))
+        for row in made.to_pylist()
     ] == sorted(expected.items(), key=lambda item: (item[0][0].encode(), item[0][1]))
     assert (found == lengths).all()
 
@@ -88,12 +105,14 @@ def test_time_grows_with_the_rows():
                 "field": pa.array(["text"] * rows),
                 "term": pa.array([f"t{n * 7919 % 5003}" for n in range(rows)]),
                 "tf": pa.array([1] * rows, pa.int32()),
-            }  # fmt: skip
+            }
         )
         ids, numbers = pa.array([f"c{n}" for n in range(chunks)]), np.arange(chunks, dtype=np.int32)
         lengths = np.zeros((len(bm25.FIELDS), chunks), dtype=np.int32)
         tables = [table.slice(start, rows // 10) for start in range(0, rows, rows // 10)]
-        runs = [posting_run(part, ids, numbers, pa.array([], pa.string()), lengths) for part in tables]
+        runs = [
+            posting_run(part, ids, numbers, pa.array([], pa.string()), lengths) for part in tables
+        ]
         assert merged(runs, 1 << 14)[1].num_rows > rows / 2
 
     few, many = (seconds(lambda n=n: work(n)) for n in (300, 3_000))

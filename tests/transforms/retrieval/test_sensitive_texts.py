@@ -21,7 +21,11 @@ def test_texts_like_the_sensitive_examples_are_found_and_a_label_is_believed():
     assert alike(80, texts, VECTORS, EXAMPLES).tolist() == KINDS.tolist()
     # The last text has no vector, and the first and the sixtieth are labelled against their vectors.
     labelled = {**EXAMPLES, 0: False, 59: True}
-    assert np.flatnonzero(alike(81, texts, VECTORS, labelled) != [*KINDS, False]).tolist() == [0, 59, 80]
+    assert np.flatnonzero(alike(81, texts, VECTORS, labelled) != [*KINDS, False]).tolist() == [
+        0,
+        59,
+        80,
+    ]
     # One of the vectors of a text is enough.
     assert alike(80, np.append(texts, 79), np.vstack([VECTORS, VECTORS[:1]]), EXAMPLES)[79]
     with pytest.raises(SettingsError, match="names 9 and 20"):
@@ -49,9 +53,9 @@ def test_a_lens_leaves_out_texts_that_a_file_labels_and_follows_the_file(built: 
             "".join(f"{doc}\tprivate\n" for doc in hidden) + f"{ids[5]}\tpublic\n"
         )
         index = open_index(built.settings, lens="open")
-        assert {doc for (doc,) in index.connection.execute("SELECT message_id FROM messages").fetchall()} == {
-            *ids
-        } - hidden
+        assert {
+            doc for (doc,) in index.connection.execute("SELECT message_id FROM messages").fetchall()
+        } == {*ids} - hidden
         index.close()
     with pytest.raises(SettingsError, match="labels names 2 and 1"):
         open_index(built.settings, lens="like")

@@ -29,7 +29,9 @@ def into(step: Step) -> dict[int, int | None]:
 
 
 def test_what_words_found_passes_the_gate_of_similarity():
-    hits = hits_of({0: [4, 3, 2, 1]}, vector_score=[0.5, 0.2, 0.2, 0.3], lexical_rank=[None, None, 1, 2])
+    hits = hits_of(
+        {0: [4, 3, 2, 1]}, vector_score=[0.5, 0.2, 0.2, 0.3], lexical_rank=[None, None, 1, 2]
+    )
     step = cutoffs.near_enough(hits, "vector_score", 0.3)
     assert chunks(step) == [0, 2, 3]
     assert step.dropped.get_column("reason")[0] == "cosine 0.2 is below 0.3"
@@ -37,9 +39,12 @@ def test_what_words_found_passes_the_gate_of_similarity():
 
 def test_of_a_patch_the_latest_posting_takes_the_highest_place():
     postings = [
-        {"revision": 1, "version": 1, "is_latest": False}, {}, {"revision": 2, "version": 1, "is_latest": True},
-        {"revision": 1, "version": 3, "is_latest": True}, {"revision": 1, "version": 2, "is_latest": False},
-    ]  # fmt: skip
+        {"revision": 1, "version": 1, "is_latest": False},
+        {},
+        {"revision": 2, "version": 1, "is_latest": True},
+        {"revision": 1, "version": 3, "is_latest": True},
+        {"revision": 1, "version": 2, "is_latest": False},
+    ]
     step = collapse.latest_first(
         with_facts(hits_of({0: [5, 4, 3, 2, 1]}), origins=postings), SearchSettings()
     )
@@ -66,21 +71,29 @@ def test_documents_keep_their_best_hits_and_threads_one():
         ([{}, {"quoted_from": "d0"}, {"quoted_from": "elsewhere"}], [0, 2], {1: 0}),
         # The latest posting takes the place of the best one.
         (
-            [{"revision": 1, "version": 1, "is_latest": False}, {"revision": 2, "version": 1},
-             {"revision": 1, "version": 3, "is_latest": True}],
+            [
+                {"revision": 1, "version": 1, "is_latest": False},
+                {"revision": 2, "version": 1},
+                {"revision": 1, "version": 3, "is_latest": True},
+            ],
             [2, 1],
             {0: 2},
         ),
         # Where the latest is no hit, the one with the highest version stays.
         (
-            [{"revision": 1, "version": 1, "is_latest": False}, {},
-             {"revision": 1, "version": 2, "is_latest": False}],
+            [
+                {"revision": 1, "version": 1, "is_latest": False},
+                {},
+                {"revision": 1, "version": 2, "is_latest": False},
+            ],
             [2, 1],
             {0: 2},
         ),
     ],
-)  # fmt: skip
-def test_what_is_the_same_is_shown_once(origins: list[dict[str, Any]], kept: list[int], gone: dict[int, int]):
+)
+def test_what_is_the_same_is_shown_once(
+    origins: list[dict[str, Any]], kept: list[int], gone: dict[int, int]
+):
     step = collapse.unlike(with_facts(hits_of({0: [3, 2, 1]}), origins=origins), SearchSettings())
     assert (chunks(step), into(step)) == (kept, gone)
     assert step.hits.get_column("score").is_sorted(descending=True)
@@ -98,7 +111,9 @@ def test_the_dial_goes_from_the_best_to_the_most_unlike(diversity: float, order:
 
 @examples(50)
 @given(st.lists(st.floats(-5, 1e6), min_size=1, max_size=4), st.floats(0, 1))
-def test_relevance_is_laid_over_the_scale_of_likeness_whatever_scores_are(scores: list[float], dial: float):
+def test_relevance_is_laid_over_the_scale_of_likeness_whatever_scores_are(
+    scores: list[float], dial: float
+):
     hits = with_facts(hits_of({0: scores}), vectors=ALIKE)
     step = diversified(hits, SearchSettings(diversity=dial))
     assert sorted(chunks(step)) == sorted(hits.get_column("chunk_no").to_list())
@@ -112,7 +127,9 @@ def test_scores_of_a_source_are_divided_by_its_best():
 
 
 def test_a_hit_stands_for_all_that_went_into_it_by_several_steps():
-    first = pl.DataFrame({"query": [0, 0], "chunk_no": [3, 4], "reason": ["same", "weak"], "into": [2, None]})
+    first = pl.DataFrame(
+        {"query": [0, 0], "chunk_no": [3, 4], "reason": ["same", "weak"], "into": [2, None]}
+    )
     then = pl.DataFrame({"query": [0], "chunk_no": [2], "reason": ["thread"], "into": [1]})
     types = {"query": pl.Int32, "chunk_no": pl.Int64, "into": pl.Int64}
     held = pipeline.constituents(hits_of({0: [2, 1]}), [first.cast(types), then.cast(types)])
@@ -134,28 +151,47 @@ def test_every_stage_has_its_place_in_the_declared_order(changed: dict[str, Any]
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4), st.integers(0, 2)), max_size=20),
     st.sampled_from(
-        [{}, {"cutoff_ratio": 0.5}, {"collapse_threads": True, "diversity": 0.5}, {"collapse_duplicates": True},
-         {"aggregation": "before_elbow", "cutoff_ratio": 0.5}]
+        [
+            {},
+            {"cutoff_ratio": 0.5},
+            {"collapse_threads": True, "diversity": 0.5},
+            {"collapse_duplicates": True},
+            {"aggregation": "before_elbow", "cutoff_ratio": 0.5},
+        ]
     ),
-)  # fmt: skip
+)
 def test_every_candidate_is_a_hit_or_was_dropped_once_with_a_reason(
     rows: list[tuple[int, int, int]], changed: dict[str, Any]
 ):
     scores, documents, threads = ([row[i] for row in rows] for i in range(3))
     hits = hits_of({0: scores}, documents, threads).drop_nulls("query")
     hits = with_facts(
-        hits.select(pl.exclude("stands_for")), path_of={}, vectors=np.tile(ALIKE, (5, 1)), origins=[{}] * len(rows),
+        hits.select(pl.exclude("stands_for")),
+        path_of={},
+        vectors=np.tile(ALIKE, (5, 1)),
+        origins=[{}] * len(rows),
         source_of=dict.fromkeys(range(len(rows)), "s"),
-    )  # fmt: skip
+    )
     chosen = SearchSettings.model_validate({"rerank": "off", "limit": 5, **changed})
     told: list[tuple[str, list[int], list[int]]] = []
 
     def note(stage: str, found: pl.DataFrame, dropped: pl.DataFrame) -> None:
         assert dropped.get_column("reason").null_count() == 0
-        told.append((stage, found.get_column("chunk_no").to_list(), dropped.get_column("chunk_no").to_list()))
+        told.append(
+            (
+                stage,
+                found.get_column("chunk_no").to_list(),
+                dropped.get_column("chunk_no").to_list(),
+            )
+        )
 
     made = pipeline.through(pipeline.started(hits, note), stages(chosen), chosen, note)
-    assert [stage for stage, *_ in told] == ["lexical", "vector", "fused", *(s.name for s in stages(chosen))]
+    assert [stage for stage, *_ in told] == [
+        "lexical",
+        "vector",
+        "fused",
+        *(s.name for s in stages(chosen)),
+    ]
     gone = [chunk for *_, dropped in told for chunk in dropped]
     assert sorted([*chunks(made), *gone]) == list(range(len(rows)))
     assert len(made.hits) <= 5

@@ -12,7 +12,9 @@ from transforms.retrieval.units import PART, QUESTION, WINDOW, Unit
 
 def turns(*said: tuple[str, bool]) -> list[dict[str, Any]]:
     """Rows of the turns of a window, each by a speaker, and if it asks."""
-    ranges = consolidate([s for s, _ in said], ["2025-01-02 10:00"] * len(said), ["a"] * len(said)).ranges
+    ranges = consolidate(
+        [s for s, _ in said], ["2025-01-02 10:00"] * len(said), ["a"] * len(said)
+    ).ranges
     return [
         row("turn", *span, text_display=f"{speaker}, 2025-01-02 10:00\na", asks=asks)
         for (speaker, asks), span in zip(said, ranges, strict=True)
@@ -20,11 +22,19 @@ def turns(*said: tuple[str, bool]) -> list[dict[str, Any]]:
 
 
 def row(kind: str, start: int, end: int, **facts: Any) -> dict[str, Any]:
-    places = {"byte_start": start, "byte_end": end, "doc_id": "d", "node_start": None, "node_end": None}
+    places = {
+        "byte_start": start,
+        "byte_end": end,
+        "doc_id": "d",
+        "node_start": None,
+        "node_end": None,
+    }
     return {"chunk_kind": kind, **places, **facts}
 
 
-CHAT = turns(("Ann", True), ("Bo", False), ("Ann", True), ("Ann", False), (60 * "B", True), ("Ann", False))
+CHAT = turns(
+    ("Ann", True), ("Bo", False), ("Ann", True), ("Ann", False), (60 * "B", True), ("Ann", False)
+)
 WHOLE = row("window_segment", 0, 10_000)
 PAGE = row("section", 0, 9, node_start=0, node_end=5_000, parent_id="s")
 SHORT = PAGE | {"node_end": 900}
@@ -45,8 +55,10 @@ SHORT = PAGE | {"node_end": 900}
         ([SHORT, PAGE, SHORT], [0, 1], {2: (0, PART)}),
         ([SHORT, SHORT | {"parent_id": "t"}], [0, 1], {}),
     ],
-)  # fmt: skip
-def test_a_unit_is_one_hit(found: list[dict[str, Any]], kept: list[int], gone: dict[int, tuple[int, str]]):
+)
+def test_a_unit_is_one_hit(
+    found: list[dict[str, Any]], kept: list[int], gone: dict[int, tuple[int, str]]
+):
     scores = list(range(len(found), 0, -1))
     rows = [Unit(0, row | {"chunk_no": n}, row.get("asks", False)) for n, row in enumerate(found)]
     step = units.once(hits_of({0: scores}), rows)

@@ -2,7 +2,13 @@
 
 from dagster_project.index.publish.table_sql import ADDED, PARTITIONED, WHOLE_SQL
 from tests.transforms.schemas.test_table import DECLARED
-from transforms.schemas.registry import REGISTRY, lake_names, lake_registry, lake_wide_inputs, tables_of
+from transforms.schemas.registry import (
+    REGISTRY,
+    lake_names,
+    lake_registry,
+    lake_wide_inputs,
+    tables_of,
+)
 
 NOT_IN_THE_LAKE = {"search_hits"}
 

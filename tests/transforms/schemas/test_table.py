@@ -15,7 +15,9 @@ SUBJECTS = [
     importlib.import_module(f"transforms.schemas.{module.name}")
     for module in pkgutil.iter_modules(transforms.schemas.__path__)
 ]
-DECLARED = {t.name: t for subject in SUBJECTS for t in vars(subject).values() if isinstance(t, Table)}
+DECLARED = {
+    t.name: t for subject in SUBJECTS for t in vars(subject).values() if isinstance(t, Table)
+}
 TABLES = [*DECLARED.values(), embeddings_table(256)]
 
 
@@ -33,7 +35,9 @@ def test_an_empty_table_conforms(table: Table):
 
 
 def test_columns_are_matched_by_name_and_cast():
-    data = pa.table({"tf": pa.array([1], pa.int8()), "term": ["fox"], "field": ["text"], "chunk_id": ["a"]})
+    data = pa.table(
+        {"tf": pa.array([1], pa.int8()), "term": ["fox"], "field": ["text"], "chunk_id": ["a"]}
+    )
     made = TERMS.conform(data)
     assert made.column_names == ["chunk_id", "field", "term", "tf"]
     assert made.schema.field("tf").type == pa.int32()

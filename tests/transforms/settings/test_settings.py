@@ -28,7 +28,9 @@ def test_every_setting_says_what_it_means(stage: type[StageSettings]):
 @pytest.mark.parametrize("stage", STAGES)
 def test_settings_cannot_change_and_take_no_unknown_name(stage: type[StageSettings]):
     required = {"match": ("*.md",), "where": "x"}
-    required = {name: required[name] for name, field in stage.model_fields.items() if field.is_required()}
+    required = {
+        name: required[name] for name, field in stage.model_fields.items() if field.is_required()
+    }
     made = stage(**required)
     with pytest.raises(ValidationError, match="frozen"):
         setattr(made, next(iter(stage.model_fields)), 1)

@@ -1,7 +1,8 @@
 """Shapes of secrets and personal data, filled with letters drawn by lot: no file holds a text that looks like a real key.
 
 A line of `secret_shapes.txt` is a shape; what stands between « and » must not stay in a masked text. `⟨a:20⟩` are twenty
-letters of an alphabet, `⟦…⟧` is base64, and `\\n` and `\\u200b` are the characters."""
+letters of an alphabet, `⟦…⟧` is base64, and `\\n` and `\\u200b` are the characters.
+"""
 
 import random
 import re
@@ -11,10 +12,16 @@ from pathlib import Path
 _RANDOM = random.Random(20)
 _LOWER, _UPPER, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
 _ALPHABETS = {
-    "a": _LOWER + _UPPER + _DIGITS, "w": _LOWER + _UPPER + _DIGITS + "_",
-    "s": _LOWER + _UPPER + _DIGITS + "+/", "u": _UPPER, "U": _UPPER + _DIGITS, "d": _DIGITS,
-    "h": _DIGITS + "abcdef", "H": _DIGITS + "ABCDEF", "b": "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L",
-}  # fmt: skip
+    "a": _LOWER + _UPPER + _DIGITS,
+    "w": _LOWER + _UPPER + _DIGITS + "_",
+    "s": _LOWER + _UPPER + _DIGITS + "+/",
+    "u": _UPPER,
+    "U": _UPPER + _DIGITS,
+    "d": _DIGITS,
+    "h": _DIGITS + "abcdef",
+    "H": _DIGITS + "ABCDEF",
+    "b": "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L",
+}
 
 
 def _drawn(match: re.Match[str]) -> str:
@@ -34,11 +41,15 @@ def _filled(shape: str) -> str:
     shape = re.sub("⟦(.*?)⟧", lambda match: b64encode(match[1].encode()).decode(), shape)
     escapes = {"n": "\n", "r": "\r", "\\": "\\"}
     return re.sub(
-        r"\\(u[0-9a-f]{4}|.)", lambda m: escapes[m[1]] if m[1] in escapes else chr(int(m[1][1:], 16)), shape
+        r"\\(u[0-9a-f]{4}|.)",
+        lambda m: escapes[m[1]] if m[1] in escapes else chr(int(m[1][1:], 16)),
+        shape,
     )
 
 
 SHAPES = [
     _filled(line)
-    for line in (Path(__file__).parent / "secret_shapes.txt").read_text(encoding="utf-8").splitlines()
+    for line in (Path(__file__).parent / "secret_shapes.txt")
+    .read_text(encoding="utf-8")
+    .splitlines()
 ]

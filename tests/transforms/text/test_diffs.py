@@ -46,7 +46,13 @@ PLAIN = "12c12,13\n< old\n---\n> new\n> more\n"
 @pytest.mark.parametrize(
     ("diff", "files", "functions", "added", "removed"),
     [
-        (GIT, ["src/new.c", "src/old.c"], ["int main(void)"], "++ counter;", "-- a comment of SQL that goes"),
+        (
+            GIT,
+            ["src/new.c", "src/old.c"],
+            ["int main(void)"],
+            "++ counter;",
+            "-- a comment of SQL that goes",
+        ),
         (CONTEXT, ["src/a.c"], ["f(int x)"], " new\n more", " old\n gone"),
         (PLAIN, [], [], "> new\n> more".replace("> ", " "), " old"),
         ("Index: a/b.c\n=====\n@@ -1 +1 @@\n-x\n+y\n", ["a/b.c"], [], "y", "x"),
@@ -67,7 +73,10 @@ def test_files_functions_and_lines(
 
 def test_a_piece_inside_a_file_and_hunk_knows_both() -> None:
     columns = columns_of("+x\n", "src/a.c", "@@ -1,2 +1,3 @@ static int f(void)")
-    assert (columns["diff_files"], columns["diff_functions"]) == (["src/a.c"], ["static int f(void)"])
+    assert (columns["diff_files"], columns["diff_functions"]) == (
+        ["src/a.c"],
+        ["static int f(void)"],
+    )
 
 
 LINES = st.sampled_from(

@@ -21,26 +21,39 @@ def unwrapped(body: str, *, del_sp: bool = False) -> str:
         pytest.param(">a \n>b\n", "> a b\n", id="4.5 marks without a blank"),
         pytest.param(">> a \n>> b\n> c\nd\n", ">> a b\n> c\nd\n", id="4.5 depths"),
         pytest.param("> > a \n>> b\n", "> > a b\n", id="blanks between marks count for nothing"),
-        pytest.param("> a \nb\n", "> a \nb\n", id="4.5 a soft break before another depth is a hard one"),
+        pytest.param(
+            "> a \nb\n", "> a \nb\n", id="4.5 a soft break before another depth is a hard one"
+        ),
         pytest.param("a \n> b \n> c\n", "a \n> b c\n", id="4.5 and so before a quote"),
-        pytest.param("end \n-- \nname\n", "end \n-- \nname\n", id="4.3 the signature separator stays alone"),
-        pytest.param("> end \n> -- \n> name\n", "> end \n> -- \n> name\n", id="4.3 a quoted separator"),
+        pytest.param(
+            "end \n-- \nname\n", "end \n-- \nname\n", id="4.3 the signature separator stays alone"
+        ),
+        pytest.param(
+            "> end \n> -- \n> name\n", "> end \n> -- \n> name\n", id="4.3 a quoted separator"
+        ),
         pytest.param("--\u0020\u0020\nx\n", "--  x\n", id="4.3 two blanks are no separator"),
         pytest.param("a \n\nb\n", "a \nb\n", id="an empty line ends its paragraph"),
         pytest.param(">\n> a\n", ">\n> a\n", id="an empty quoted line"),
         pytest.param(" > pasted\n", "> pasted\n", id="a stuffed mark counts as a mark"),
         pytest.param(" \na\n", "\na\n", id="a stuffed empty line is hard"),
-        pytest.param("> \n>  \n> +x\n", ">\n>  \n> +x\n", id="blank lines of a quoted diff stay lines"),
+        pytest.param(
+            "> \n>  \n> +x\n", ">\n>  \n> +x\n", id="blank lines of a quoted diff stay lines"
+        ),
         pytest.param("a \n", "a \n", id="the last line has nothing to join"),
         pytest.param("a ", "a ", id="no line end"),
-        pytest.param("@@ -1,2 +1,2 @@ struct \nfoo *bar,\n  \tint a;\n", "@@ -1,2 +1,2 @@ struct foo *bar,\n \tint a;\n",
-                     id="a wrapped hunk header"),
-        pytest.param(">>>Take some tea.\n>> I've had none.\n> You can't \n> take LESS, it's easy to take \n> MORE.\n",
+        pytest.param(
+            "@@ -1,2 +1,2 @@ struct \nfoo *bar,\n  \tint a;\n",
+            "@@ -1,2 +1,2 @@ struct foo *bar,\n \tint a;\n",
+            id="a wrapped hunk header",
+        ),
+        pytest.param(
+            ">>>Take some tea.\n>> I've had none.\n> You can't \n> take LESS, it's easy to take \n> MORE.\n",
             ">>> Take some tea.\n>> I've had none.\n> You can't take LESS, it's easy to take MORE.\n",
-            id="5 the example"),
+            id="5 the example",
+        ),
         pytest.param("", "", id="nothing"),
     ],
-)  # fmt: skip
+)
 def test_what_was_written(stored: str, text: str):
     assert unwrapped(stored) == text
 
@@ -48,10 +61,12 @@ def test_what_was_written(stored: str, text: str):
 @pytest.mark.parametrize(
     ("stored", "text"),
     [
-        ("日本 \n語\n", "日本語\n"), ("two  \nwords\n", "two words\n"), ("> 日 \n> 本\n", "> 日本\n"),
+        ("日本 \n語\n", "日本語\n"),
+        ("two  \nwords\n", "two words\n"),
+        ("> 日 \n> 本\n", "> 日本\n"),
         ("a \n-- \n", "a\n-- \n"),
     ],
-)  # fmt: skip
+)
 def test_del_sp_takes_the_last_blank(stored: str, text: str):
     assert unwrapped(stored, del_sp=True) == text
 
@@ -59,11 +74,19 @@ def test_del_sp_takes_the_last_blank(stored: str, text: str):
 @pytest.mark.parametrize(
     ("start", "end", "text"),
     [
-        (0, 13, "> one two\n"), (3, 13, "ne two\n"), (2, 13, "one two\n"), (0, 11, "> one tw"),
-        (7, 13, "> two\n"), (9, 13, "two\n"), (0, 7, "> one \n"), (14, 20, "free\n"), (15, 20, "free\n"),
-        (16, 99, "ree\n"), (3, 3, ""),
+        (0, 13, "> one two\n"),
+        (3, 13, "ne two\n"),
+        (2, 13, "one two\n"),
+        (0, 11, "> one tw"),
+        (7, 13, "> two\n"),
+        (9, 13, "two\n"),
+        (0, 7, "> one \n"),
+        (14, 20, "free\n"),
+        (15, 20, "free\n"),
+        (16, 99, "ree\n"),
+        (3, 3, ""),
     ],
-)  # fmt: skip
+)
 def test_spans_that_begin_or_end_inside_a_line(start: int, end: int, text: str):
     assert flowed_text("> one \n> two\n\n free\n", start, end) == text
 
@@ -77,7 +100,8 @@ def test_the_format_of_the_body_decides(body_format: str, text: str):
 
 
 LINES = st.lists(
-    st.text(st.sampled_from(["a", " ", ">", "-", "é"]), max_size=6).map(lambda line: line + "\n"), max_size=12
+    st.text(st.sampled_from(["a", " ", ">", "-", "é"]), max_size=6).map(lambda line: line + "\n"),
+    max_size=12,
 )
 
 

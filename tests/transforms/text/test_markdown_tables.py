@@ -10,9 +10,23 @@ from transforms.text.visible import table_text
 
 PAGE = MarkdownIt("commonmark", {"html": True}).enable("table").enable("strikethrough")
 TOKENS = [
-    "![x](http://evil/p)", "[a](b)", "<img src=x>", "</td>", "|", "\\", "`", "*", "_", "\n", "\r", "\u2028", "&lt;",
-    "~~", "a", " ",
-]  # fmt: skip
+    "![x](http://evil/p)",
+    "[a](b)",
+    "<img src=x>",
+    "</td>",
+    "|",
+    "\\",
+    "`",
+    "*",
+    "_",
+    "\n",
+    "\r",
+    "\u2028",
+    "&lt;",
+    "~~",
+    "a",
+    " ",
+]
 
 
 @given(st.lists(st.sampled_from(TOKENS), max_size=12).map("".join))

@@ -13,7 +13,9 @@ from transforms.settings.models import SafetySettings
 from transforms.text.redaction import masked_in_place, screened, sensitivity
 
 MASK = SafetySettings()
-SENTENCES = (Path(__file__).parent / "ordinary_sentences.txt").read_text(encoding="utf-8").splitlines()
+SENTENCES = (
+    (Path(__file__).parent / "ordinary_sentences.txt").read_text(encoding="utf-8").splitlines()
+)
 PLAIN = [re.sub("[«»]", "", shape) for shape in SHAPES]
 _PIECE = 6
 """Bytes of a secret that would stand out as a part of it."""
@@ -22,7 +24,9 @@ _PIECE = 6
 def _stays(shape: str, masked: str) -> bool:
     """True if a part of what `shape` marks is in the masked text."""
     secrets = re.findall("«([^»]*)»", shape)
-    return any(s[n : n + _PIECE] in masked for s in secrets for n in range(max(1, len(s) - _PIECE + 1)))
+    return any(
+        s[n : n + _PIECE] in masked for s in secrets for n in range(max(1, len(s) - _PIECE + 1))
+    )
 
 
 def _screened(texts: list[str]) -> list[str]:
@@ -35,13 +39,17 @@ def _in_place(texts: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("masked", [_screened, _in_place])
 def test_secrets_of_the_usual_shapes_are_masked(masked: Callable[[list[str]], list[str]]):
-    missed = [shape for shape, text in zip(SHAPES, masked(PLAIN), strict=True) if _stays(shape, text)]
+    missed = [
+        shape for shape, text in zip(SHAPES, masked(PLAIN), strict=True) if _stays(shape, text)
+    ]
     assert len(SHAPES) >= 350
     assert len(missed) <= len(SHAPES) * 0.01, missed
 
 
 def test_ordinary_sentences_are_not_masked():
-    altered = [pair for pair in zip(SENTENCES, _screened(SENTENCES), strict=True) if pair[0] != pair[1]]
+    altered = [
+        pair for pair in zip(SENTENCES, _screened(SENTENCES), strict=True) if pair[0] != pair[1]
+    ]
     assert len(SENTENCES) >= 200
     assert len(altered) <= len(SENTENCES) * 0.01, altered
 
@@ -59,7 +67,10 @@ def test_a_mask_in_place_takes_as_many_bytes():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("psql postgres://app:hunter2@db.example.org/x", "psql postgres://app:[url_password]@db.example.org/x"),
+        (
+            "psql postgres://app:hunter2@db.example.org/x",
+            "psql postgres://app:[url_password]@db.example.org/x",
+        ),
         ("password: hunter2, host: db", "password: [password], host: db"),
         ("x\u200bAK" + "IA" + "IOSFODNN7EXAMPLE.", "x\u200b[cloud_key]."),
         ("Call +44 20 7946 0958 or ask ann (at) example.org.", "Call [phone] or ask [email]."),
@@ -67,15 +78,30 @@ def test_a_mask_in_place_takes_as_many_bytes():
         ("card 4111 1111 1111 1112", "card 4111 1111 1111 1112"),
         ("IBAN XX12 3456 7890 1234 5678", "IBAN XX12 3456 7890 1234 5678"),
     ],
-)  # fmt: skip
+)
 def test_a_mask_ends_where_the_secret_does(text: str, expected: str):
     assert _screened([text]) == [expected]
 
 
 REPEATED = (
-    "ghp_", "xoxb-", "-eyJ.", "password: ", "://a:", "curl ", "Cookie: a=b; ", "+1 ", "4111 ", "Z2hwXw", "%5F", "(at)", "'",
-    "wifi:", "radius key ", "openssl -", "pw for x ",
-)  # fmt: skip
+    "ghp_",
+    "xoxb-",
+    "-eyJ.",
+    "password: ",
+    "://a:",
+    "curl ",
+    "Cookie: a=b; ",
+    "+1 ",
+    "4111 ",
+    "Z2hwXw",
+    "%5F",
+    "(at)",
+    "'",
+    "wifi:",
+    "radius key ",
+    "openssl -",
+    "pw for x ",
+)
 KEY_LINES = ("-----BEGIN PRIVATE KEY-----\n", "-----END PRIVATE KEY-----\n", "MIIE" * 16 + "\n")
 
 
@@ -86,5 +112,10 @@ def test_a_text_of_eight_times_the_length_takes_about_eight_times_as_long():
         _in_place([piece * (size // len(piece))])
         return time.process_time() - begin
 
-    slow = {piece: (seconds(25_000, piece), seconds(200_000, piece)) for piece in (*REPEATED, *KEY_LINES)}
-    assert {piece: took for piece, took in slow.items() if took[1] > 0.2 and took[1] > 24 * took[0]} == {}
+    slow = {
+        piece: (seconds(25_000, piece), seconds(200_000, piece))
+        for piece in (*REPEATED, *KEY_LINES)
+    }
+    assert {
+        piece: took for piece, took in slow.items() if took[1] > 0.2 and took[1] > 24 * took[0]
+    } == {}

@@ -41,15 +41,18 @@ def test_the_turns_beside_a_turn_have_time_and_speaker():
 @pytest.mark.parametrize(
     ("quotes", "expected"),
     [
-        ([], [(0, 10), (20, 30)]), ([(5, 25)], [(0, 5), (25, 30)]), ([(0, 10)], [(20, 30)]),
+        ([], [(0, 10), (20, 30)]),
+        ([(5, 25)], [(0, 5), (25, 30)]),
+        ([(0, 10)], [(20, 30)]),
         ([(2, 4), (6, 8)], [(0, 2), (4, 6), (8, 10), (20, 30)]),
     ],
-)  # fmt: skip
+)
 def test_unmarked_quotes_are_not_the_authors_words(quotes: list[tuple[int, int]], expected: object):
     spans = [
-        {"byte_start": 20, "byte_end": 30, "role": "own"}, {"byte_start": 0, "byte_end": 10, "role": "own"},
+        {"byte_start": 20, "byte_end": 30, "role": "own"},
+        {"byte_start": 0, "byte_end": 10, "role": "own"},
         {"byte_start": 10, "byte_end": 20, "role": "anchor"},
-    ]  # fmt: skip
+    ]
     assert passages.authored_ranges(spans, quotes) == expected
     assert passages.quoted_ranges(spans) == [(10, 20)]
 

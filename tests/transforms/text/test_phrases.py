@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from tests.cases import examples
 from transforms.text.phrases import holding, words_pattern
 
-SENTENCE = (
-    "the torn record was found by the checker after a power cut and not before it was copied to C++ and back"
-)
+SENTENCE = "the torn record was found by the checker after a power cut and not before it was copied to C++ and back"
 
 
 def is_break(letter: str) -> bool:
@@ -32,7 +30,9 @@ def naive(text: str, phrase: str) -> bool:
             if number:
                 behind = at
                 while (
-                    behind < len(folded) and is_break(folded[behind]) and not folded.startswith(word, behind)
+                    behind < len(folded)
+                    and is_break(folded[behind])
+                    and not folded.startswith(word, behind)
                 ):
                     behind += 1
                 met = met and behind > at
@@ -45,14 +45,22 @@ def naive(text: str, phrase: str) -> bool:
 
 
 def test_words_of_chinese_and_japanese_stand_beside_each_other():
-    texts = pl.Series(["\u6e29\u5ba4\u306f\u5f8c\u3067", "PostgreSQL\u7528\u306e", "Postgre\u7528SQL"])
-    for phrase, found in [("\u5ba4\u306f", [1, 0, 0]), ("postgresql", [0, 1, 0]), ("postgre sql", [0, 0, 0])]:
+    texts = pl.Series(
+        ["\u6e29\u5ba4\u306f\u5f8c\u3067", "PostgreSQL\u7528\u306e", "Postgre\u7528SQL"]
+    )
+    for phrase, found in [
+        ("\u5ba4\u306f", [1, 0, 0]),
+        ("postgresql", [0, 1, 0]),
+        ("postgre sql", [0, 0, 0]),
+    ]:
         assert holding(texts, phrase).to_list() == list(map(bool, found))
     assert texts.str.contains(words_pattern(["\u5f8c", "sql"])).to_list() == [True, False, True]
 
 
 @pytest.mark.parametrize("times", [1, 3], ids=["short", "long"])
-@given(st.text("ab \n.1_é", max_size=12), st.text("ab \n", min_size=1, max_size=4).filter(str.strip))
+@given(
+    st.text("ab \n.1_é", max_size=12), st.text("ab \n", min_size=1, max_size=4).filter(str.strip)
+)
 @examples(200)
 def test_a_phrase_is_found_where_its_words_stand_side_by_side(times: int, text: str, phrase: str):
     # The long phrase has the short one behind a sentence that both texts begin with.

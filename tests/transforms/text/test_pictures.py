@@ -20,10 +20,15 @@ def test_a_picture_comes_back_from_its_text():
 @pytest.mark.parametrize(
     "text",
     [
-        "", "words", f" {TEXT}", f"{TEXT}\npassword: hunter2", "data:image/svg+xml;base64,PHN2Zz4=",
-        "data:image/png,x", "data:image/png;base64,AKIAIOSFODNN7EXAMPLE",
+        "",
+        "words",
+        f" {TEXT}",
+        f"{TEXT}\npassword: hunter2",
+        "data:image/svg+xml;base64,PHN2Zz4=",
+        "data:image/png,x",
+        "data:image/png;base64,AKIAIOSFODNN7EXAMPLE",
     ],
-)  # fmt: skip
+)
 def test_what_holds_words_is_no_picture(text: str):
     assert not is_picture(text) and picture_of(text) is None
 

@@ -7,14 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.settings.search import TermSettings
-from transforms.text.snippets import Snippet, matching_words, stored_ranges, stored_texts, words_by_term
+from transforms.text.snippets import (
+    Snippet,
+    matching_words,
+    stored_ranges,
+    stored_texts,
+    words_by_term,
+)
 from transforms.text.snippets import snippet as cut_snippet
 from transforms.text.terms import query_terms
 
 SETTINGS = TermSettings()
 LONG = " ".join(f"word{n}" for n in range(200))
 WORDS = st.lists(
-    st.sampled_from(["fox", "foxes", "dog", "\U0001f98a", "pg_stat", "x" * 90, ">", "\n", "na\u00efve"]),
+    st.sampled_from(
+        ["fox", "foxes", "dog", "\U0001f98a", "pg_stat", "x" * 90, ">", "\n", "na\u00efve"]
+    ),
     max_size=80,
 )
 
@@ -30,10 +38,12 @@ def snippet(text: str, query: str, settings: TermSettings, length: int = 240) ->
 @pytest.mark.parametrize(
     ("text", "query", "expected"),
     [
-        ("The quick  brown\nfox", "fox", "The quick brown fox"), ("", "fox", ""), ("   \n ", "fox", ""),
+        ("The quick  brown\nfox", "fox", "The quick brown fox"),
+        ("", "fox", ""),
+        ("   \n ", "fox", ""),
         ("nothing here", "fox", "nothing here"),
     ],
-)  # fmt: skip
+)
 def test_a_short_text_is_shown_whole_on_one_line(text: str, query: str, expected: str):
     assert snippet(text, query, SETTINGS).text == expected
 
@@ -93,14 +103,23 @@ def test_a_snippet_is_never_longer_than_promised_and_marks_lie_inside(
     [
         ("one compactor two", "one compactor two", None, [b"compactor"]),
         # Marks, folded blanks and signs of several bytes before the words move them.
-        ("größe of the compactor\nand compactors", "> größe  of\n> the compactor\n> and   compactors", None,
-         [b"compactor", b"compactors"]),
+        (
+            "größe of the compactor\nand compactors",
+            "> größe  of\n> the compactor\n> and   compactors",
+            None,
+            [b"compactor", b"compactors"],
+        ),
         # What stands between the spans is no part of the chunk.
-        ("compactor b compactor", "compactor a compactor b compactor", [(0, 9), (21, 33)], [b"compactor"] * 2),
+        (
+            "compactor b compactor",
+            "compactor a compactor b compactor",
+            [(0, 9), (21, 33)],
+            [b"compactor"] * 2,
+        ),
         # A word that was put before the text stands nowhere in it.
         ("compactor.c: the compactors", "the compactors", None, [None, b"compactors"]),
     ],
-)  # fmt: skip
+)
 def test_highlighted_words_are_found_in_the_stored_text(
     shown: str, stored: str, spans: list[tuple[int, int]] | None, expected: list[bytes | None]
 ):

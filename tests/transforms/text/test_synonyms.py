@@ -14,12 +14,16 @@ C++, cplusplus
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("why is the WAL large", ["write", "ahead", "log"]), ("the write-ahead log grows", ["wal"]),
-        ("pg restarts", ["postgres", "postgresql"]), ("postgres restarts", []), ("a wall of pgs", []),
-        ("pg and wal", ["write", "ahead", "log", "postgres", "postgresql"]), ("C++ code", ["cplusplus"]),
+        ("why is the WAL large", ["write", "ahead", "log"]),
+        ("the write-ahead log grows", ["wal"]),
+        ("pg restarts", ["postgres", "postgresql"]),
+        ("postgres restarts", []),
+        ("a wall of pgs", []),
+        ("pg and wal", ["write", "ahead", "log", "postgres", "postgresql"]),
+        ("C++ code", ["cplusplus"]),
         ("", []),
     ],
-)  # fmt: skip
+)
 def test_a_text_asks_for_what_means_the_same(text: str, words: list[str]):
     assert added(text, FILE) == words
 

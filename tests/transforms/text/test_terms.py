@@ -70,22 +70,36 @@ def chunks(ids: list[str], **columns: list[Any]) -> pa.Table:
 
 def test_occurrences_are_counted_by_chunk_and_field():
     table = chunks(
-        ["b", "a"], title=["fox", ""], text_lex=["fox fox dog", "dog"], quote_lex=["", "Fox_fox"],
-        diff_files=[[], ["src/fox.c", "dog.h"]], added_lex=["dog", ""],
-    )  # fmt: skip
+        ["b", "a"],
+        title=["fox", ""],
+        text_lex=["fox fox dog", "dog"],
+        quote_lex=["", "Fox_fox"],
+        diff_files=[[], ["src/fox.c", "dog.h"]],
+        added_lex=["dog", ""],
+    )
     rows = sorted(tuple(r.values()) for r in chunk_terms(table, PLAIN).to_pylist())
     words = ("c", "dog", "fox", "h", "src", "src/fox.c")
     assert [r for r in rows if r[1] == "file"] == [("a", "file", word, 1) for word in words]
     assert [r for r in rows if r[1] != "file"] == [
-        ("a", "quote", "fox", 2), ("a", "quote", "fox_fox", 1), ("a", "text", "dog", 1),
-        ("b", "added", "dog", 1), ("b", "text", "dog", 1), ("b", "text", "fox", 2), ("b", "title", "fox", 1),
-    ]  # fmt: skip
+        ("a", "quote", "fox", 2),
+        ("a", "quote", "fox_fox", 1),
+        ("a", "text", "dog", 1),
+        ("b", "added", "dog", 1),
+        ("b", "text", "dog", 1),
+        ("b", "text", "fox", 2),
+        ("b", "title", "fox", 1),
+    ]
 
 
 def test_context_is_a_field_of_its_own():
-    nothing = pa.table({name: pa.array([], pa.string()) for name in ("chunk_id", "text_lex", "quote_lex")})
+    nothing = pa.table(
+        {name: pa.array([], pa.string()) for name in ("chunk_id", "text_lex", "quote_lex")}
+    )
     table = context_terms(pa.table({"chunk_id": ["a"], "context": ["a fox"]}), nothing, PLAIN)
-    assert [(r["field"], r["term"]) for r in table.to_pylist()] == [("context", "a"), ("context", "fox")]
+    assert [(r["field"], r["term"]) for r in table.to_pylist()] == [
+        ("context", "a"),
+        ("context", "fox"),
+    ]
 
 
 def test_no_chunks_make_no_terms():
@@ -99,7 +113,10 @@ def test_a_text_with_a_letter_or_digit_has_a_term(text: str):
 
 @given(
     st.lists(
-        st.text(st.characters(codec="utf-8") | st.sampled_from("\u65e5\u672c\u3042\u30fcaB_"), max_size=30),
+        st.text(
+            st.characters(codec="utf-8") | st.sampled_from("\u65e5\u672c\u3042\u30fcaB_"),
+            max_size=30,
+        ),
         max_size=5,
     )
 )
@@ -107,26 +124,34 @@ def test_a_text_with_a_letter_or_digit_has_a_term(text: str):
 def test_what_is_indexed_is_found_by_the_same_words(texts: list[str]):
     defaults = TermSettings()
     names = [str(n) for n in range(len(texts))]
-    table = chunks(names, text_lex=texts, title=texts, removed_lex=texts, diff_functions=[[t] for t in texts])
+    table = chunks(
+        names, text_lex=texts, title=texts, removed_lex=texts, diff_functions=[[t] for t in texts]
+    )
     indexed = {(r["chunk_id"], r["term"]) for r in chunk_terms(table, defaults).to_pylist()}
     queried = {(str(n), term) for n, of in enumerate(query_terms(texts, defaults)) for term in of}
     assert queried <= indexed
     mixed = TermSettings(stemmer="german+english")
     places = {(r["chunk_id"], r["term"]) for r in chunk_terms(table, mixed).to_pylist()}
-    asked = [(str(n), term.split(OR)) for n, of in enumerate(query_terms(texts, mixed)) for term in of]
+    asked = [
+        (str(n), term.split(OR)) for n, of in enumerate(query_terms(texts, mixed)) for term in of
+    ]
     assert all(any((place, term) in places for term in terms_) for place, terms_ in asked)
     # A character of Chinese or Japanese is searched for by itself where it stands alone.
     assert all(re.fullmatch(f"[{UNSPACED}]", term) for _, term in indexed - queried)
 
 
-ASCII = st.text(st.sampled_from("aBcDEfgHIxyz019__..//++##--vVcveCVE ") | st.characters(max_codepoint=127))
+ASCII = st.text(
+    st.sampled_from("aBcDEfgHIxyz019__..//++##--vVcveCVE ") | st.characters(max_codepoint=127)
+)
 
 
 @examples(300)
 @given(st.lists(ASCII, min_size=1, max_size=4))
 def test_names_in_ascii_are_those_that_polars_finds(texts: list[str]):
     column = pl.Series(texts, dtype=pl.String)
-    expected = [column.str.extract_all(p).to_list() for p in (terms_module.WORD, terms_module.COMPOUND)]
+    expected = [
+        column.str.extract_all(p).to_list() for p in (terms_module.WORD, terms_module.COMPOUND)
+    ]
     assert list(terms_module.names_in(texts)) == expected
     beside = [*texts, "Größe fs/größe.c"]
     assert [names[:-1] for names in terms_module.names_in(beside)] == expected
@@ -146,10 +171,13 @@ def test_parts_of_words_in_ascii_are_those_that_polars_cuts(words: list[str]):
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("where is IN not and NOT", ["in", "not", "where"]), ("the WAL in use", ["use", "wal"]),
-        ("HOW TO DO IT", ["how"]), ("A wal", ["wal"]), ("in or NOT", ["not"]),
+        ("where is IN not and NOT", ["in", "not", "where"]),
+        ("the WAL in use", ["use", "wal"]),
+        ("HOW TO DO IT", ["how"]),
+        ("A wal", ["wal"]),
+        ("in or NOT", ["not"]),
     ],
-)  # fmt: skip
+)
 def test_stop_words_in_capitals_count_beside_small_letters(query: str, expected: list[str]):
     found = query_terms(
         [query], PLAIN, stopwords=("in", "is", "and", "not", "or", "the", "a", "to", "do", "it")

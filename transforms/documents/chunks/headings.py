@@ -25,7 +25,8 @@ def tree_chunks(documents: pa.Table, nodes: pa.Table) -> ChunkTables:
     The text of a chunk is the node's own text, for the document node with the frontmatter; a node
     without own text is indexed by its title. `parent_id` is the node's id, `title` its breadcrumb, `heading_path` the
     titles down to it without the document's. Spans have the role own; those of a heading without own
-    text cover the heading. Ids come from the document, the title and the text."""
+    text cover the heading. Ids come from the document, the title and the text.
+    """
     rows: list[dict[str, Any]] = []
     excluded: list[dict[str, Any]] = []
     bodies = _bodies(nodes)
@@ -73,16 +74,29 @@ def _row(document: Document, position: int, body: _Body) -> dict[str, Any]:
     code = bool(document.code_shares([start], [body.end])[0] >= CODE_SHARE)
     flat = document.offsets.bytes([offset for span in ranges for offset in span])
     return {
-        "identity": ("document", document.doc_id, "node", node.title), "source_kind": "document",
-        "source": document.source, "partition": document.partition, "doc_id": document.doc_id,
-        "parent_id": node.node_id, "chunk_kind": "node", "chunk_index": position,
-        "heading_path": document.headings[position], "title": title, "text_display": display or node.title,
-        "text_embed": "\n\n".join(filter(None, (document.embedded_trail(position), prose))) or title,
-        "text_lex": "\n".join(filter(None, (display, *(document.names if not position else ())))), "spans": [
-        {"byte_start": start, "byte_end": end, "role": "own"}
-        for start, end in zip(flat[::2], flat[1::2], strict=True) if start < end ], "is_code": code,
-        "content_class": "code" if code else "text", "chunker": f"tree-{VERSION}",
-    }  # fmt: skip
+        "identity": ("document", document.doc_id, "node", node.title),
+        "source_kind": "document",
+        "source": document.source,
+        "partition": document.partition,
+        "doc_id": document.doc_id,
+        "parent_id": node.node_id,
+        "chunk_kind": "node",
+        "chunk_index": position,
+        "heading_path": document.headings[position],
+        "title": title,
+        "text_display": display or node.title,
+        "text_embed": "\n\n".join(filter(None, (document.embedded_trail(position), prose)))
+        or title,
+        "text_lex": "\n".join(filter(None, (display, *(document.names if not position else ())))),
+        "spans": [
+            {"byte_start": start, "byte_end": end, "role": "own"}
+            for start, end in zip(flat[::2], flat[1::2], strict=True)
+            if start < end
+        ],
+        "is_code": code,
+        "content_class": "code" if code else "text",
+        "chunker": f"tree-{VERSION}",
+    }
 
 
 def _exclusions(document: Document, bodies: list[_Body]) -> list[dict[str, Any]]:
@@ -98,6 +112,10 @@ def _exclusions(document: Document, bodies: list[_Body]) -> list[dict[str, Any]]
     ends = document.offsets.bytes([end for _, end, _ in ranges])
     shared = (document.doc_id, None, document.source, document.partition)
     rows = (
-        (*shared, start, end, excluded[2]) for start, end, excluded in zip(starts, ends, ranges, strict=True)
+        (*shared, start, end, excluded[2])
+        for start, end, excluded in zip(starts, ends, ranges, strict=True)
     )
-    return [dict(zip(EXCLUSIONS.names, row, strict=True)) for row in sorted(rows, key=lambda row: row[4])]
+    return [
+        dict(zip(EXCLUSIONS.names, row, strict=True))
+        for row in sorted(rows, key=lambda row: row[4])
+    ]

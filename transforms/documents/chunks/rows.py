@@ -37,7 +37,8 @@ class ChunkRows:
     ) -> None:
         """The chunks of one document, whose segments are in order, and the parts that the chunker omits.
 
-        `embedded` are the texts to embed if the chunker makes them itself."""
+        `embedded` are the texts to embed if the chunker makes them itself.
+        """
         pieces = [p if document.visible(p.start, p.end) else p._replace(lead=0) for p in segments]
         texts = [document.display(p.start - p.lead, p.end) for p in pieces]
         blank = [(p.start, p.end) for p, text in zip(segments, texts, strict=True) if not text]
@@ -51,13 +52,25 @@ class ChunkRows:
         count = len(segments)
         code = document.code_shares([p.start - p.lead for p in segments], [p.end for p in segments])
         columns: tuple[Iterable[Any], ...] = (
-            [self._chunk_id(header.scope, text) for header, text in zip(headers, texts, strict=True)],
-            [document.source] * count, [document.partition] * count, [document.doc_id] * count,
-            [document.nodes[segment.node].node_id for segment in segments], range(count), [count] * count,
-            [header.headings for header in headers], [header.title for header in headers], texts, embedded,
-            self._wide(document, segments), map(len, texts), (code >= CODE_SHARE).tolist(),
+            [
+                self._chunk_id(header.scope, text)
+                for header, text in zip(headers, texts, strict=True)
+            ],
+            [document.source] * count,
+            [document.partition] * count,
+            [document.doc_id] * count,
+            [document.nodes[segment.node].node_id for segment in segments],
+            range(count),
+            [count] * count,
+            [header.headings for header in headers],
+            [header.title for header in headers],
+            texts,
+            embedded,
+            self._wide(document, segments),
+            map(len, texts),
+            (code >= CODE_SHARE).tolist(),
             map(text_hash, embedded),
-        )  # fmt: skip
+        )
         for column, values in zip(self.columns.values(), columns, strict=True):
             column.extend(values)
         self._place(document, segments)
@@ -67,7 +80,11 @@ class ChunkRows:
         count = len(self.columns["chunk_id"])
         starts, ends, roles, offsets = self.spans
         struct = pa.StructArray.from_arrays(
-            [pa.array(starts, pa.int64()), pa.array(ends, pa.int64()), pa.array(roles, pa.string())],
+            [
+                pa.array(starts, pa.int64()),
+                pa.array(ends, pa.int64()),
+                pa.array(roles, pa.string()),
+            ],
             names=["byte_start", "byte_end", "role"],
         )
         chunks = chunk_table(
@@ -78,7 +95,7 @@ class ChunkRows:
                 "chunk_kind": [self.kind] * count,
                 "chunker": [self.chunker] * count,
                 "content_class": ["code" if code else "text" for code in self.columns["is_code"]],
-            }  # fmt: skip
+            }
         )
         rows = [dict(zip(EXCLUSIONS.names, row, strict=True)) for row in self.excluded]
         return ChunkTables(chunks, EXCLUSIONS.from_rows(rows))
@@ -133,7 +150,8 @@ class ChunkRows:
         excluded += [Omission(*comment, "comment") for comment in document.comments]
         for omission in (*(Omission(*span, "empty") for span in blank), *omissions):
             excluded += [
-                Omission(*span, omission.reason) for span in document.visible(omission.start, omission.end)
+                Omission(*span, omission.reason)
+                for span in document.visible(omission.start, omission.end)
             ]
         merged: list[Omission] = []
         for omission in sorted(excluded):
@@ -157,6 +175,19 @@ class _Header(NamedTuple):
 
 
 _COLUMNS = (
-    "chunk_id", "source", "partition", "doc_id", "parent_id", "chunk_index", "chunk_count", "heading_path", "title",
-    "text_display", "text_embed", "text_lex", "char_count", "is_code", "checksum",
-)  # fmt: skip
+    "chunk_id",
+    "source",
+    "partition",
+    "doc_id",
+    "parent_id",
+    "chunk_index",
+    "chunk_count",
+    "heading_path",
+    "title",
+    "text_display",
+    "text_embed",
+    "text_lex",
+    "char_count",
+    "is_code",
+    "checksum",
+)

@@ -1,7 +1,8 @@
 """Documents to sections of about one size: cut at headings, then between blocks, then inside them.
 
 This module decides where to cut. Headings are in `transforms.documents.nodes`, blocks in `transforms.documents.markdown`,
-the texts of a chunk in `transforms.documents.chunks.segments`."""
+the texts of a chunk in `transforms.documents.chunks.segments`.
+"""
 
 import re
 from bisect import bisect_right
@@ -22,7 +23,9 @@ _BOUNDARY = re.compile(r"\n|(?:[.?!;:] )|[。！？]")
 _BLANK = re.compile(r"\s")
 
 
-def section_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
+def section_chunks(
+    documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings
+) -> ChunkTables:
     """Sections of documents as chunks of the kind `section`, and the exclusions.
 
     The SecondBrain design: headings bound the chunks; lists and fenced code stay together if they fit into
@@ -63,7 +66,8 @@ def _section_segments(document: Document, settings: DocumentChunkSettings) -> li
 def _branches(document: Document, min_chars: int) -> list[tuple[int, int]]:
     """Ranges of neighbouring sections: one section each, but for those under `min_chars`.
 
-    A short section goes with the next one if that is its child or sibling, else with the one before it, else alone."""
+    A short section goes with the next one if that is its child or sibling, else with the one before it, else alone.
+    """
     starts = [*document.section_starts, len(document.text)]
     ranges: list[tuple[int, int]] = []
     first: Node | None = None
@@ -75,7 +79,10 @@ def _branches(document: Document, min_chars: int) -> list[tuple[int, int]]:
                 _join_last(ranges)
             ranges.append((start, end))
             first = node
-        if ranges[-1][1] - ranges[-1][0] >= min_chars and not document.text[slice(*ranges[-1])].isspace():
+        if (
+            ranges[-1][1] - ranges[-1][0] >= min_chars
+            and not document.text[slice(*ranges[-1])].isspace()
+        ):
             first = None
     if first is not None:
         _join_last(ranges)
@@ -89,11 +96,14 @@ def _join_last(ranges: list[tuple[int, int]]) -> None:
         ranges[-1] = (ranges[-1][0], end)
 
 
-def _cuts(text: str, edges: list[int], headings: set[int], settings: DocumentChunkSettings) -> list[int]:
+def _cuts(
+    text: str, edges: list[int], headings: set[int], settings: DocumentChunkSettings
+) -> list[int]:
     """Where the segments of the blocks between `edges` begin.
 
     Blocks are gathered up to `target_chars`. A heading stays with the block behind it, a short opening
-    or ending with its neighbour, which may then pass the target by `min_chars`."""
+    or ending with its neighbour, which may then pass the target by `min_chars`.
+    """
     target, limit = settings.target_chars, settings.target_chars + settings.min_chars
     cuts = [edges[0]]
     if edges[-1] - edges[0] <= target:

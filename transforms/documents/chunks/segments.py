@@ -1,7 +1,8 @@
 """One document as chunkers read it, and the segments they cut.
 
 This module has characters and bytes, sections, code and the texts of a chunk. The chunkers decide where to cut
-(`transforms.documents.chunks.sections`, `transforms.documents.chunks.semantic`)."""
+(`transforms.documents.chunks.sections`, `transforms.documents.chunks.semantic`).
+"""
 
 import re
 from bisect import bisect_right
@@ -28,7 +29,8 @@ class Segment(NamedTuple):
 
     The `lead` characters before it repeat the end of the previous segment. `node` is the index, in the
     document's list of nodes, of the node that it is cited by; `under` that of the node whose headings stand above it, if
-    that is another node."""
+    that is another node.
+    """
 
     start: int
     end: int
@@ -48,7 +50,8 @@ class Omission(NamedTuple):
 class Node(NamedTuple):
     """A heading, or the document: the index of its parent, and the first character of its heading.
 
-    `trail` is the breadcrumb without its opening mark."""
+    `trail` is the breadcrumb without its opening mark.
+    """
 
     node_id: str
     title: str
@@ -63,7 +66,8 @@ class Document:
     """A document and its nodes, offsets in characters.
 
     `nodes` are in document order, the document itself first; the section of a node runs from its
-    heading to the next. `text` has blanks where comments stand, which search must not find."""
+    heading to the next. `text` has blanks where comments stand, which search must not find.
+    """
 
     doc_id: str
     source: str
@@ -121,14 +125,20 @@ class Document:
 
     def embedded_trail(self, node: int) -> str:
         """The titles down to a node; without the file's name, so that a renamed file keeps its vectors."""
-        return self.nodes[node].trail if self.has_own_title else BREADCRUMB_JOINT.join(self.headings[node])
+        return (
+            self.nodes[node].trail
+            if self.has_own_title
+            else BREADCRUMB_JOINT.join(self.headings[node])
+        )
 
     def visible(self, start: int, end: int) -> list[tuple[int, int]]:
         """A range without the comments in it."""
         if not self.comments:
             return [(start, end)]
         ranges = []
-        for index in range(bisect_right(self.comments, start, key=itemgetter(1)), len(self.comments)):
+        for index in range(
+            bisect_right(self.comments, start, key=itemgetter(1)), len(self.comments)
+        ):
             comment_start, comment_end = self.comments[index]
             if comment_start >= end:
                 break
@@ -174,7 +184,9 @@ class Document:
         np.add.at(edges, first, 1)
         np.add.at(edges, end, -1)
         is_code = edges.cumsum()[:-1] > 0
-        closed = [self.text[max(a, b - 9) : b].rstrip().endswith(_FENCES) for a, b, _ in self.outline.code]
+        closed = [
+            self.text[max(a, b - 9) : b].rstrip().endswith(_FENCES) for a, b, _ in self.outline.code
+        ]
         is_fence = np.zeros(len(line_has_ink), dtype=bool)
         is_fence[first[fenced]] = True
         is_fence[end[fenced & np.array(closed)] - 1] = True
@@ -193,9 +205,18 @@ def documents_of(documents: pa.Table, nodes: pa.Table) -> Iterator[Document]:
     row_ranges = {d: (e - n, e) for d, e, n in zip(runs["value"], ends, runs["len"], strict=True)}
     lists = [tree[name].to_list() for name in columns]
     names = (
-        "doc_id", "source", "partition", "path", "title", "has_own_title", "format", "tags", "aliases", "text",
+        "doc_id",
+        "source",
+        "partition",
+        "path",
+        "title",
+        "has_own_title",
+        "format",
+        "tags",
+        "aliases",
+        "text",
         "body_start",
-    )  # fmt: skip
+    )
     for values in zip(*(rows[name].to_list() for name in names), strict=True):
         row = dict(zip(names, values, strict=True))
         first, last = row_ranges.get(row["doc_id"], (0, 0))
@@ -227,12 +248,20 @@ def _document(row: dict[str, Any], columns: list[list[Any]]) -> Document:
         sides = [offsets.chars([c[side] for c in code]) for side in (0, 1)]
         code = list(zip(*sides, [c[2] for c in code], strict=True))
     return Document(
-        doc_id=row["doc_id"], source=row["source"], partition=row["partition"], path=row["path"],
-        title=row["title"], has_own_title=row["has_own_title"],
-        names=[*(row["tags"] or ()), *(row["aliases"] or ())], text=_blanked(text, comment_ranges), body_start=body,
-        nodes=node_list, offsets=offsets, outline=Outline(offsets.chars(blocks.starts), blocks.kinds, code),
+        doc_id=row["doc_id"],
+        source=row["source"],
+        partition=row["partition"],
+        path=row["path"],
+        title=row["title"],
+        has_own_title=row["has_own_title"],
+        names=[*(row["tags"] or ()), *(row["aliases"] or ())],
+        text=_blanked(text, comment_ranges),
+        body_start=body,
+        nodes=node_list,
+        offsets=offsets,
+        outline=Outline(offsets.chars(blocks.starts), blocks.kinds, code),
         comments=comment_ranges,
-    )  # fmt: skip
+    )
 
 
 def _blanked(text: str, ranges: list[tuple[int, int]]) -> str:

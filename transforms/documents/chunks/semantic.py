@@ -1,7 +1,8 @@
 """Documents to chunks of 250 to 750 tokens that end where the topic may change: at headings.
 
 This module has the state machine of the Information Graph. Headings are in `transforms.documents.nodes`, the texts
-of a chunk in `transforms.documents.chunks.segments`."""
+of a chunk in `transforms.documents.chunks.segments`.
+"""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -53,7 +54,9 @@ class _Lines(NamedTuple):
     before: list[int]
 
 
-def semantic_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings) -> ChunkTables:
+def semantic_chunks(
+    documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings
+) -> ChunkTables:
     """Chunks of documents of the kind `semantic_section`, and the exclusions.
 
     The algorithm of the Information Graph; sizes are the settings `semantic_*`. Tokens are estimated,
@@ -64,7 +67,8 @@ def semantic_chunks(documents: pa.Table, nodes: pa.Table, settings: DocumentChun
 
     With `strict` a heading is every line that looks like one, in code too, the headings above a
     chunk are those of its end, a last chunk under `semantic_min_tokens` is lost (exclusion `lost_rest`),
-    and `text_embed` is the original's text: headings above, then the lines."""
+    and `text_embed` is the original's text: headings above, then the lines.
+    """
     rows = ChunkRows("semantic_section", f"semantic-{VERSION}", settings)
     for document in documents_of(documents, nodes):
         if settings.strict:
@@ -147,7 +151,9 @@ def _with_long_split(text: str, lines: _Lines, limit: int) -> _Lines:
     return _Lines([*starts, len(text)], [0, *accumulate(token_counts)])
 
 
-def _sealed(lines: _Lines, headings: list[_Heading], settings: DocumentChunkSettings) -> Iterator[_Chunk]:
+def _sealed(
+    lines: _Lines, headings: list[_Heading], settings: DocumentChunkSettings
+) -> Iterator[_Chunk]:
     """The chunks in order. Between two headings only the size of the chunk can end it."""
     total = len(lines.starts) - 1
     before = lines.before
@@ -185,7 +191,8 @@ def _above(path: list[_Heading], level: int) -> list[_Heading]:
 def _full_at(lines: _Lines, first: int, at: int, end: int, settings: DocumentChunkSettings) -> int:
     """The line from `at` on with which the chunk would pass the limit, or `end`.
 
-    A chunk takes its first line with a word however long it is."""
+    A chunk takes its first line with a word however long it is.
+    """
     limit, before = settings.semantic_max_tokens, lines.before
     full = bisect_right(before, before[first] + limit, first, end + 1) - 1
     behind_word = bisect_right(before, before[first], first, end + 1)

@@ -84,7 +84,9 @@ def _shaped(lines: Lines, words: Words, prose: Mask, author: Mask, python: Mask)
     shaped |= ended & ~lines.matches(BULLET, ended)
     table = author & (words.columns >= 2)
     shaped |= table & (lines.shifted(table, 1) | lines.shifted(table, -1))
-    return (shaped | _shortlogs(lines, author) | (_sessions(lines, words, author, rich) & ~prose)) & author
+    return (
+        shaped | _shortlogs(lines, author) | (_sessions(lines, words, author, rich) & ~prose)
+    ) & author
 
 
 def _shortlogs(lines: Lines, author: Mask) -> Mask:
@@ -161,7 +163,9 @@ def _join_marks(lines: Lines) -> None:
 
 # Diffs
 HUNK = r"^@@ -\d+(?:,(?P<old>\d{1,9}))? \+\d+(?:,(?P<new>\d{1,9}))? @@"
-DIFF = Rule(rules.EXPRESSIONS["diff"], r"di In in -- ++ @@ == RC re Bi ne de ol si co GI ** cr \· Mo Ad De")
+DIFF = Rule(
+    rules.EXPRESSIONS["diff"], r"di In in -- ++ @@ == RC re Bi ne de ol si co GI ** cr \· Mo Ad De"
+)
 DIFFSTAT = Rule(rules.EXPRESSIONS["diffstat"])
 MONTICELLO = Rule(
     r"Item was (?:changed|added|removed|moved)|(?:[+-] )?-{5} (?:Method|Class): |={15} Diff against",
@@ -175,18 +179,23 @@ BINARY_PATCH = Rule(r"GIT binary patch", "GI")
 BINARY_LINE = Rule(r"(?:literal|delta) \d+|[A-Za-z][!-~]{5,}$")
 
 # Shapes of code, logs and sessions, by the bytes that lines of that shape begin with.
-CODE_SIGNS = Rule(rules.EXPRESSIONS["code_signs"], "# / * } , ` < [ - = + | ( . ^ $ % { \" ' ! \\ @ : ma ch")
+CODE_SIGNS = Rule(
+    rules.EXPRESSIONS["code_signs"], "# / * } , ` < [ - = + | ( . ^ $ % { \" ' ! \\ @ : ma ch"
+)
 REFERENCE = Rule(r"\[\w{1,4}\]:?[ \t]+(?:https?:|ftp:|<http|www[.])", "[")
 CODE_WORDS = Rule(rules.EXPRESSIONS["code_words"])
 # Names of any kind and a sign behind them: these are two expressions since one takes twice the time of both.
 ASSIGNMENTS = Rule(rules.EXPRESSIONS["assignments"])
 _NAMES = Rule(rules.EXPRESSIONS["names"])
-SMALLTALK = Rule(r"\[ ?:[a-z]\w* ?[:|]|(?:True|False|Nil|Empty|Do|do|collect|select): ?[\[(]", search=True)
+SMALLTALK = Rule(
+    r"\[ ?:[a-z]\w* ?[:|]|(?:True|False|Nil|Empty|Do|do|collect|select): ?[\[(]", search=True
+)
 STAMPS = Rule(rules.EXPRESSIONS["stamps"])
 WORDS = (CODE_WORDS, ASSIGNMENTS, _NAMES, SMALLTALK, STAMPS)
 WORD_PAIR = Rule(r"\S+\t\S+$")
 TAIL = Rule(
-    r"(?:[\w)\]\"'}>*][ \t]*;|[){=,][ \t]*\{|\{|\}[;,]?|&&|\|\||\\|\*/)[ \t]*(?:/[/*].*)?$|! !$", search=True
+    r"(?:[\w)\]\"'}>*][ \t]*;|[){=,][ \t]*\{|\{|\}[;,]?|&&|\|\||\\|\*/)[ \t]*(?:/[/*].*)?$|! !$",
+    search=True,
 )
 BULLET = Rule(r"(?:[-*+o]|•|\d+[.)])[ \t]+[A-Za-z]")
 # Who signed or tested a patch: the author's words, however many signs they have.
@@ -232,7 +241,9 @@ def _hunks(lines: Lines, heads: Mask) -> Mask:
     olds = np.cumsum(plain | minus, dtype=np.int32)
     news = np.cumsum(plain | plus, dtype=np.int32)
     stop = next_at(~(plain | minus | plus | note), np.minimum(rows + 1, lines.n - 1))
-    last = np.maximum(np.searchsorted(olds, olds[rows] + old), np.searchsorted(news, news[rows] + new))
+    last = np.maximum(
+        np.searchsorted(olds, olds[rows] + old), np.searchsorted(news, news[rows] + new)
+    )
     ends = np.minimum(np.minimum(last + 1, stop), lines.message_end[rows])
     return rows_within(rows, np.maximum(ends, rows + 1), lines.n)
 

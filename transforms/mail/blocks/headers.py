@@ -51,7 +51,9 @@ def mark_headers(lines: Lines, supercite: Mask) -> Openings:
     lone = lines.matches(rules.WROTE_BANNER, author) | lines.matches(rules.FIELDS_IN_LINE, author)
     lone |= lines.matches(rules.GROUPWISE, supercite)
     header, openings = header | lone, openings | lone
-    above = lines.shifted(openings, -1) | (lines.shifted(openings, -2) & lines.shifted(lines.blank, -1))
+    above = lines.shifted(openings, -1) | (
+        lines.shifted(openings, -2) & lines.shifted(lines.blank, -1)
+    )
     if above.any():
         header |= lines.matches(rules.ABOVE_BLOCK, above & author & ~header & ~blocks)
     rest = lines.shifted(lines.matches(rules.OPEN_BANNER, blocks), 1)
@@ -66,7 +68,8 @@ def mark_headers(lines: Lines, supercite: Mask) -> Openings:
 def _mark_other_quotes(lines: Lines, dated: Mask) -> None:
     """Marks as quotes the lines that begin with `|`, `:` or `%` right below an attribution.
 
-    Anywhere else such lines are tables, commands and sources of TeX."""
+    Anywhere else such lines are tables, commands and sources of TeX.
+    """
     below = lines.matches(rules.OTHER_MARK, lines.at(lines.next_filled[dated]) & lines.author())
     if not below.any():
         return
@@ -97,14 +100,17 @@ def _attributions(lines: Lines) -> tuple[Mask, Mask]:
     header |= lines.matches(rules.ON_WEEKDAY, author & lines.shifted(quote, -1))
     opening = lines.matches(rules.OPENED_START, start & verb)
     folded = _folded(lines, last & ~opening, start)
-    dated = (verb | rest) & (start | with_name | folded) | lines.matches(rules.ADDRESSED, colon & author)
+    dated = (verb | rest) & (start | with_name | folded) | lines.matches(
+        rules.ADDRESSED, colon & author
+    )
     return header | dated | folded, dated
 
 
 def _folded(lines: Lines, last: Mask, start: Mask) -> Mask:
     """Rows of attributions that end in `last` and begin in a line above: a dated one, or its paragraph's first.
 
-    The longest of them counts, so that the date and the name are not divided."""
+    The longest of them counts, so that the date and the name are not divided.
+    """
     author = lines.author()
     ends = np.flatnonzero(last)
     above = ends - last_true(~author | lines.first)[ends]
@@ -137,7 +143,9 @@ def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
     original = lines.matches(rules.ORIGINAL, author)
     sender = lines.matches(rules.FIELD_FROM, author)
     git = lines.matches(rules.GIT_FROM, author)
-    above_sender = lines.shifted(sender, -1) | lines.shifted(sender & lines.shifted(lines.blank, 1), -2)
+    above_sender = lines.shifted(sender, -1) | lines.shifted(
+        sender & lines.shifted(lines.blank, 1), -2
+    )
     original |= lines.matches(rules.TITLE, author & above_sender)
     if not (original | sender | git).any():
         return openings, openings.copy()
@@ -192,7 +200,9 @@ def _notes_blocks(lines: Lines, blocks: Mask) -> Mask:
     if not to.any():
         return dates
     rows = np.flatnonzero(to)
-    near = rows_within(np.maximum(rows - NOTES_LINES // 2, lines.message_start[rows]), rows, lines.n)
+    near = rows_within(
+        np.maximum(rows - NOTES_LINES // 2, lines.message_start[rows]), rows, lines.n
+    )
     date = lines.matches(rules.NOTES_DATE, author & near & digits)
     subject = np.append(next_true(lines.matches(rules.NOTES_SUBJECT, author)), lines.n)
     next_to = np.append(next_true(to), lines.n)
@@ -221,7 +231,8 @@ def mark_history(lines: Lines, openings: Openings, diff: Mask, lists_too: bool) 
     A reply answers it: a word of the sender is above it, below a header block it is short
     (`LONG_HISTORY`), and no banner says that it was forwarded. An attribution counts only below text that is more than
     a salutation, in a mail that marks no quotes behind it. A mail that names a list counts only if `lists_too`: there
-    the parent is at hand, and its words tell history from an answer below it."""
+    the parent is at hand, and its words tell history from an answer below it.
+    """
     rows = _answered(lines, openings, diff)
     if not lists_too:
         rows = rows[~_listed(lines, rows)]

@@ -26,7 +26,8 @@ def closes(line: str) -> bool:
     """True if a line is nothing but a closing.
 
     >>> closes("Kind regards,"), closes("Με εκτίμηση"), closes("Thanks to everybody who came.")
-    (True, True, False)"""
+    (True, True, False)
+    """
     text = line.strip(_SIGNS).casefold()
     return (
         text.startswith(_CLOSINGS["beginnings"])
@@ -88,7 +89,8 @@ def last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -
     """Rows of last paragraphs, of a mail or above a header, that are a footer or say who wrote.
 
     Those are a name with the ways to reach its owner, only such ways, links of a forum, who owns the company, or
-    a full name with a title below it. Below a known `signature` the text counts as ended."""
+    a full name with a title below it. Below a known `signature` the text counts as ended.
+    """
     text = author & ~signature
     begins = np.flatnonzero(text & ~lines.shifted(text, 1))
     ends = np.flatnonzero(text & ~lines.shifted(text, -1))
@@ -102,7 +104,11 @@ def last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -
         if not len(lasts):
             break
         starts, stops = _ended(
-            lines, words, Paragraphs(lines, _at_most(begins, lasts), lasts + 1), final[lasts], step == 0
+            lines,
+            words,
+            Paragraphs(lines, _at_most(begins, lasts), lasts + 1),
+            final[lasts],
+            step == 0,
         )
         out |= rows_within(starts, stops, lines.n)
         above = _at_most(filled, starts - 1)
@@ -123,9 +129,15 @@ def _ended(
     lines: Lines, words: Words, paragraphs: Paragraphs, final: Mask, lowest: bool
 ) -> tuple[RowNos, RowNos]:
     """Where those paragraphs begin and end that are no text; a footer has an address or is short."""
-    contact = paragraphs.count(paragraphs.matching(rules.CONTACT, words.symbols[paragraphs.rows] > 0)) > 0
-    selected = final & (paragraphs.size <= _FOOTER_LINES) & (contact | (lowest & (paragraphs.size <= 2)))
-    selected &= paragraphs.count(paragraphs.matching(rules.FOOTER_WORDS, paragraphs.rows_of(selected))) > 0
+    contact = (
+        paragraphs.count(paragraphs.matching(rules.CONTACT, words.symbols[paragraphs.rows] > 0)) > 0
+    )
+    selected = (
+        final & (paragraphs.size <= _FOOTER_LINES) & (contact | (lowest & (paragraphs.size <= 2)))
+    )
+    selected &= (
+        paragraphs.count(paragraphs.matching(rules.FOOTER_WORDS, paragraphs.rows_of(selected))) > 0
+    )
     several = selected & (paragraphs.size > 2)
     selected[several] = ~_spoken(lines, paragraphs.starts[several])
     others = ~selected & (paragraphs.size <= NAME_LINES)
@@ -159,7 +171,9 @@ def _below_closing(lines: Lines, start: int, stop: int) -> int | None:
     while first == start and above > lines.message_start[start] and lines.blank[above]:
         above -= 1
     is_inside = above >= lines.message_start[start]
-    is_below = first > start or (is_inside and lines.kind[above] == AUTHOR and _closes(lines, above))
+    is_below = first > start or (
+        is_inside and lines.kind[above] == AUTHOR and _closes(lines, above)
+    )
     return first if is_below and stop - first > 1 and _names(lines.text(first)) else None
 
 
@@ -186,9 +200,13 @@ def _forum_links(paragraphs: Paragraphs, among: Mask) -> Mask:
     """Whether each paragraph `among` these is words like "View:" and the links they announce, and nothing else."""
     link = paragraphs.matching(rules.LINK, paragraphs.rows_of(among))
     behind = paragraphs.matching(rules.LINK_BEHIND, paragraphs.rows_of(among) & ~link)
-    word = paragraphs.matching(rules.FORUM_LINK, paragraphs.rows_of(paragraphs.count(link | behind) > 0))
+    word = paragraphs.matching(
+        rules.FORUM_LINK, paragraphs.rows_of(paragraphs.count(link | behind) > 0)
+    )
     linked = paragraphs.count(link | behind & word) > 0
-    return (paragraphs.count(word | link) == paragraphs.size) & (paragraphs.count(word) > 0) & linked
+    return (
+        (paragraphs.count(word | link) == paragraphs.size) & (paragraphs.count(word) > 0) & linked
+    )
 
 
 def _names_writer(lines: Lines, words: Words, contact: Mask, paragraphs: Paragraphs) -> Mask:
@@ -198,7 +216,9 @@ def _names_writer(lines: Lines, words: Words, contact: Mask, paragraphs: Paragra
     inside = paragraphs.starts > lines.message_start[paragraphs.starts]
     plain = (prose == 0) & inside
     size = lines.stops[rows] - lines.heads[rows]
-    talk = paragraphs.count((size > NAME_BYTES) | (words.gaps[rows] > 6) | rules.SPOKEN_END[lines.last[rows]])
+    talk = paragraphs.count(
+        (size > NAME_BYTES) | (words.gaps[rows] > 6) | rules.SPOKEN_END[lines.last[rows]]
+    )
     many = plain & (paragraphs.size > 1)
     signs = (words.symbols[rows] > 0) | (lines.pair[rows] == WEB)
     dense = plain & (paragraphs.count(signs) >= _MOSTLY * paragraphs.size)

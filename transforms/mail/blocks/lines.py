@@ -92,7 +92,9 @@ def _search(texts: pa.Array, pattern: str) -> Mask:
 
 def _matching(texts: pa.Array, rule: Rule) -> Mask:
     if rule.plain and len(texts) <= FEW_TEXTS:
-        return np.array([rule.compiled.search(text) is not None for text in texts.to_pylist()], dtype=bool)
+        return np.array(
+            [rule.compiled.search(text) is not None for text in texts.to_pylist()], dtype=bool
+        )
     return _search(texts, rule.pattern)
 
 
@@ -138,7 +140,8 @@ class Lines:
 
     `starts`, `ends` bound a line with its line end, `heads`, `stops` its visible part. `byte` and
     `last` are its first and last visible bytes, `pair` the first two, `indent` the bytes of blanks
-    before. A line is settled once: every step marks only rows that are still author text."""
+    before. A line is settled once: every step marks only rows that are still author text.
+    """
 
     def __init__(self, buffer: pa.Buffer, edges: RowNos) -> None:
         self.buffer = buffer
@@ -177,7 +180,9 @@ class Lines:
         padded = np.concatenate((self.data, np.zeros(2, dtype=np.uint8)))
         self.byte = padded[self.heads]
         self.byte[self.blank] = 0
-        for row in np.flatnonzero((self.byte == 0xC2) | ((self.byte >= 0xE1) & (self.byte <= 0xE3))).tolist():
+        for row in np.flatnonzero(
+            (self.byte == 0xC2) | ((self.byte >= 0xE1) & (self.byte <= 0xE3))
+        ).tolist():
             # Its first byte may begin a blank that is not ASCII.
             self.blank[row] |= bool(
                 UNICODE_BLANK.fullmatch(self.view, int(self.heads[row]), int(self.stops[row]))
@@ -218,7 +223,9 @@ class Lines:
     def bytes_of(self, among: Mask) -> npt.NDArray[np.uint8]:
         """The bytes of the rows `among`, line ends included, one behind the other."""
         offsets = pa.py_buffer(np.append(self.starts, len(self.data)))
-        lines = pa.LargeBinaryArray.from_buffers(pa.large_binary(), self.n, [None, offsets, self.buffer])
+        lines = pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), self.n, [None, offsets, self.buffer]
+        )
         selected = lines.take(pa.array(np.flatnonzero(among))).buffers()[2]
         return np.frombuffer(selected or b"", dtype=np.uint8)
 
@@ -273,7 +280,9 @@ class Lines:
         if not len(starts):
             return np.zeros(0, dtype=bool)
         heads = np.maximum(self.heads[starts], self.stops[ends] - 2 * READ_BYTES).tolist()
-        texts = [self.view[a:b].tobytes() for a, b in zip(heads, self.stops[ends].tolist(), strict=True)]
+        texts = [
+            self.view[a:b].tobytes() for a, b in zip(heads, self.stops[ends].tolist(), strict=True)
+        ]
         return _search(pa.array(texts, pa.large_binary()), rule.pattern)
 
     def shifted(self, mask: Mask, by: int) -> Mask:
@@ -281,7 +290,9 @@ class Lines:
         out = np.zeros_like(mask)
         if abs(by) >= self.n:
             return out
-        to, source = (slice(by, None), slice(None, -by)) if by > 0 else (slice(None, by), slice(-by, None))
+        to, source = (
+            (slice(by, None), slice(None, -by)) if by > 0 else (slice(None, by), slice(-by, None))
+        )
         if abs(by) == 1:
             out[to] = mask[source] & ~self.first[1:]
         else:
@@ -335,9 +346,14 @@ class Words(NamedTuple):
 # The classes of a byte, as a set of bits: one pass over the text finds all of them.
 _SYMBOL, _WORD_END, _LETTER, _UPPER, _SPACE, _BLANK, _TAB = (1 << bit for bit in range(7))
 _TABLES = (
-    (_SYMBOL, SYMBOL), (_WORD_END, WORD_END), (_LETTER, LETTER), (_UPPER, UPPER), (_SPACE, SPACE),
-    (_BLANK, byte_table(b" ")), (_TAB, byte_table(b"\t")),
-)  # fmt: skip
+    (_SYMBOL, SYMBOL),
+    (_WORD_END, WORD_END),
+    (_LETTER, LETTER),
+    (_UPPER, UPPER),
+    (_SPACE, SPACE),
+    (_BLANK, byte_table(b" ")),
+    (_TAB, byte_table(b"\t")),
+)
 _CLASSES = bytes(sum(bit for bit, table in _TABLES if table[byte]) for byte in range(256))
 
 

@@ -37,7 +37,9 @@ def mark_quotes(lines: Lines) -> Marks:
     """Marks lines that begin with `>`, with the depth their marks say."""
     marked = (lines.byte == ord(">")) & (lines.indent <= 8)
     # A heading of supercite is above lines with initials, not among other quotes.
-    alone = marked & (lines.last == ord(":")) & ~(lines.shifted(marked, 1) | lines.shifted(marked, -1))
+    alone = (
+        marked & (lines.last == ord(":")) & ~(lines.shifted(marked, 1) | lines.shifted(marked, -1))
+    )
     supercite = lines.matches(rules.SUPERCITE_HEADER, alone)
     supercite |= lines.matches(rules.GROUPWISE, marked & (lines.last == ord(">")))
     marked &= ~supercite
@@ -103,7 +105,8 @@ def _mark_folded(lines: Lines) -> None:
     """Lines that a mailer folded: unmarked lines right between two quote lines of one depth.
 
     Either a paragraph that goes on in lower case where a long quote line stops inside its
-    sentence, or one short line below a long one."""
+    sentence, or one short line below a long one.
+    """
     author, quote = lines.author(), lines.kind == QUOTE
     size = lines.stops - lines.starts
     inside = lines.shifted(quote & (size >= 60) & ~_SENTENCE_END[lines.last], 1)
@@ -132,7 +135,8 @@ def _join_quote(lines: Lines, rows: RowNos, stops: RowNos) -> None:
 def mark_initials(lines: Lines, supercite: Mask) -> None:
     """Marks quotes behind initials (`XY> text`) or bars that a mail has twice, or whose owner the line above names.
 
-    Bars beside each other count once: they may be a table or a command."""
+    Bars beside each other count once: they may be a table or a command.
+    """
     bar = lines.byte == ord("|")
     rows = np.flatnonzero(lines.author() & (LETTER[lines.byte] | bar) & (lines.indent <= 1))
     near = np.minimum(lines.heads[rows, None] + np.arange(1, 5), len(lines.data) - 1)
@@ -149,7 +153,11 @@ def mark_initials(lines: Lines, supercite: Mask) -> None:
     named[named] = lines.matching(rules.VERB, above[named], tail=True)
     for ((mail, name), quote_rows), is_named in zip(names.items(), named.tolist(), strict=True):
         if name == b"|":
-            text = [r for r in quote_rows if rules.BAR_TEXT.match(lines.view, lines.heads[r], lines.stops[r])]
+            text = [
+                r
+                for r in quote_rows
+                if rules.BAR_TEXT.match(lines.view, lines.heads[r], lines.stops[r])
+            ]
             places = sum(b > a + 1 for a, b in pairwise([-2, *text]))
         else:
             places = len(quote_rows)

@@ -78,8 +78,19 @@ EMPTY_QUOTE = Rule(r"[> \t]+$", ">")
 INITIALS = re.compile(rb"([A-Z][A-Za-z]{0,3}|[a-z]{2,3})>+(?:[ \t]|$)|\|(?=(?: [^|]*)?$)")
 BAR_TEXT = re.compile(rb"\| (?:[A-Za-z\x80-\xff][\w'(),.\x80-\xff-]* ){3}")
 PROMPT_NAMES = {
-    b"SQL", b"sql", b"ftp", b"gdb", b"db", b"cmd", b"psql", b"sh", b"jdb", b"irb", b"sftp", b"lua",
-}  # fmt: skip
+    b"SQL",
+    b"sql",
+    b"ftp",
+    b"gdb",
+    b"db",
+    b"cmd",
+    b"psql",
+    b"sh",
+    b"jdb",
+    b"irb",
+    b"sftp",
+    b"lua",
+}
 QUOTE_MARKS = re.compile(rb"(?:>[ \t]{0,3})+")
 
 # Reply headers. A folded one is read whole: its verb may stand in any line, or across two.
@@ -156,7 +167,9 @@ FIELD = Rule(
     r"In-Reply-To|References|X-[A-Za-z-]+|User-Agent|Priority)[*]?[ \t]?" + COLON,
     plain=True,
 )
-FIELD_FROM = Rule(rf"[*_]{{0,2}}(?:{_words('sender')})[*]?[ \t]?{COLON}", "* _ " + _starts("sender"))
+FIELD_FROM = Rule(
+    rf"[*_]{{0,2}}(?:{_words('sender')})[*]?[ \t]?{COLON}", "* _ " + _starts("sender")
+)
 # The whole block in one line, as some programs flatten it.
 _AFTER_FIELD = rf"[*_]{{0,2}}[ \t]?{COLON}"
 FIELDS_IN_LINE = Rule(
@@ -200,7 +213,9 @@ NUMBERED = Rule(r"\[\d+/\d+\] ", "[")
 # Signatures and footers
 DASHES = Rule(r"-- ?$", "--")
 GIT_VERSION = Rule(r"\d+\.\d+[\w.+-]*(?: \([^)]*\))?$")
-RULE_LINE = Rule(r"[-_=~*#]{8,}|--~--~|-~-----|-----+ ?[A-Z][^-]+-{3,}|={5,}.*={5,}", "-- -~ __ == ~~ ** ##")
+RULE_LINE = Rule(
+    r"[-_=~*#]{8,}|--~--~|-~-----|-----+ ?[A-Z][^-]+-{3,}|={5,}.*={5,}", "-- -~ __ == ~~ ** ##"
+)
 NOTICE_TITLE = Rule(r"[-_=~*#+]{3}", "-- __ == ~~ ** ## ++")
 SHORT_RULE = Rule(r"_{2,7}$", "__")
 UNDERLINE = byte_table(b"-=~*#")
@@ -209,7 +224,9 @@ FOOTER_WORDS = Rule(EXPRESSIONS["footer"], search=True, lower=True, plain=True)
 DISCLAIMER = Rule(EXPRESSIONS["disclaimer"], search=True, lower=True)
 # Who owns the company that sends, as law wants it below business mail.
 LEGAL = Rule(EXPRESSIONS["legal"], search=True, plain=True)
-AUTOMATIC = Rule(r"(?i:(?:automatically|auto-?) ?generated|do not reply|to reply, visit)", search=True)
+AUTOMATIC = Rule(
+    r"(?i:(?:automatically|auto-?) ?generated|do not reply|to reply, visit)", search=True
+)
 BROADCAST = Rule(r"-{5,}\((?:end of broadcast|fim da|fin de)", "--")
 TIP = Rule(EXPRESSIONS["tip"], "TI ht To Yo")
 _DEVICES = _alternatives("device")
@@ -232,7 +249,8 @@ LINK = Rule(r"<?https?://\S+>?$", "ht <h")
 CUT = Rule(r"---$", "--")
 LONE_RULE = Rule(r"[-_=~*#+. ]{3,}$", "-- -· __ == =· ~~ *· ** ## ++")
 SHORT_MARK = Rule(
-    r"[-_=*~+#.]{2,7}$|(?:[-=*_~] ){3,}[-=*_~]?$|-=-=?[-=]*$", "-- __ == ** ~~ ++ ## .. -· =· *· _· ~· -="
+    r"[-_=*~+#.]{2,7}$|(?:[-=*_~] ){3,}[-=*_~]?$|-=-=?[-=]*$",
+    "-- __ == ** ~~ ++ ## .. -· =· *· _· ~· -=",
 )
 COLUMN_MARK = Rule(r"[|]", search=True)
 CONTACT = Rule(EXPRESSIONS["contact"], search=True)
@@ -246,7 +264,9 @@ PERSON_NAME = Rule(
     rf"{_CAPITAL}{_SMALL}(?: (?:\(|{_CAPITAL})[\w.')\x80-\xff-]*){{0,3}}[,.]?(?:$|(?:  |\t)[^|]*$| \| {_CAPITAL})",
     plain=True,
 )
-FULL_NAME = Rule(rf"{_CAPITAL}{_SMALL}(?: {_CAPITAL}{_SMALL}){{1,3}}(?:, ?[A-Z][A-Za-z.]{{1,5}}){{0,4}}$")
+FULL_NAME = Rule(
+    rf"{_CAPITAL}{_SMALL}(?: {_CAPITAL}{_SMALL}){{1,3}}(?:, ?[A-Z][A-Za-z.]{{1,5}}){{0,4}}$"
+)
 """A name, and behind it perhaps the letters of degrees."""
 GREETING = Rule(rf"(?:{EXPRESSIONS['greeting']})[,.!]*$", lower=True, plain=True)
 PGP = Rule(r"-----(?:BEGIN|END) PGP ", "--")

@@ -51,7 +51,9 @@ def mark_signatures(lines: Lines, words: Words, diff: Mask) -> None:
     footer, reach = _footers(
         lines, author, dashes | drawn | lines.matches(rules.CUT, author), ends, remaining
     )
-    footer |= _closing(lines, author, drawn, ends, remaining) | lines.matches(rules.BROADCAST, author)
+    footer |= _closing(lines, author, drawn, ends, remaining) | lines.matches(
+        rules.BROADCAST, author
+    )
     next_footer = np.minimum(lines.behind(footer), ends)
     own = filled[next_footer] - filled[np.arange(1, lines.n + 1)]
     dashes &= own <= _MAX_SIGNATURE_LINES
@@ -72,20 +74,27 @@ def mark_signatures(lines: Lines, words: Words, diff: Mask) -> None:
     lines.mark(signature, SIGNATURE)
     lines.depth[signature] = 0
     # Blank lines behind a signature are blank again, unless the mail ends there.
-    lines.kind[lines.blank & (lines.kind == SIGNATURE) & (lines.kind[lines.next_filled] != SIGNATURE)] = BLANK
+    lines.kind[
+        lines.blank & (lines.kind == SIGNATURE) & (lines.kind[lines.next_filled] != SIGNATURE)
+    ] = BLANK
 
 
 def _drawn_rules(lines: Lines, author: Mask) -> Mask:
     """Lines drawn with signs, but not those of tables."""
     rule = lines.matches(rules.RULE_LINE, author)
-    table = lines.matches(rules.COLUMN_MARK, author & (lines.shifted(rule, 1) | lines.shifted(rule, -1)))
+    table = lines.matches(
+        rules.COLUMN_MARK, author & (lines.shifted(rule, 1) | lines.shifted(rule, -1))
+    )
     return rule & ~(lines.shifted(table, 1) | lines.shifted(table, -1))
 
 
-def _footers(lines: Lines, author: Mask, marks: Mask, ends: RowNos, remaining: RowNos) -> tuple[Mask, RowNos]:
+def _footers(
+    lines: Lines, author: Mask, marks: Mask, ends: RowNos, remaining: RowNos
+) -> tuple[Mask, RowNos]:
     """Marks with words of list footers below them, and where each ends.
 
-    A footer in the middle of a long text ends with the paragraph of those words."""
+    A footer in the middle of a long text ends with the paragraph of those words.
+    """
     here = np.arange(lines.n)
     rows = np.flatnonzero(marks)
     near = rows_within(rows, np.minimum(ends[rows], rows + FOOTER_WORD_LINES + 1), lines.n)
@@ -110,7 +119,9 @@ def _boxes(lines: Lines, drawn: Mask) -> Mask:
     close = lines.behind(drawn)[rows]
     fits = (close - rows <= BOX_LINES) & (close < lines.message_end[rows])
     rows, close = rows[fits], close[fits]
-    notice = counts_before(lines.matches(rules.AUTOMATIC, rows_within(rows, close, lines.n) & lines.author()))
+    notice = counts_before(
+        lines.matches(rules.AUTOMATIC, rows_within(rows, close, lines.n) & lines.author())
+    )
     selected = notice[close] > notice[rows]
     return rows_within(rows[selected], close[selected] + 1, lines.n)
 
@@ -118,7 +129,8 @@ def _boxes(lines: Lines, drawn: Mask) -> Mask:
 def _disclaimers(lines: Lines, author: Mask, ends: RowNos) -> Mask:
     """Paragraphs near the end of a text, below others, that say who may read it, with a short rule above.
 
-    A title or rule in such a paragraph begins the notice: text above it is the author's."""
+    A title or rule in such a paragraph begins the notice: text above it is the author's.
+    """
     long = author & (lines.stops - lines.heads >= 40)
     total = counts_before(author)
     near = total[ends] - total[:-1] <= DISCLAIMER_LINES
@@ -133,12 +145,16 @@ def _disclaimers(lines: Lines, author: Mask, ends: RowNos) -> Mask:
     return out | short
 
 
-def _below_short_marks(lines: Lines, words: Words, author: Mask, ends: RowNos, remaining: RowNos) -> Mask:
+def _below_short_marks(
+    lines: Lines, words: Words, author: Mask, ends: RowNos, remaining: RowNos
+) -> Mask:
     """A few lines below a short rule at the end, if the first names somebody or how to reach them."""
     size = lines.stops - lines.heads
     title = lines.shifted(author, 1) & (np.abs(np.append(0, size[:-1]) - size) <= 3)
     mark = author & (remaining >= 1) & (remaining <= SHORT_MARK_LINES) & ~title & ~lines.first
-    at_end = (ends == lines.message_end) | np.isin(lines.kind[np.minimum(ends, lines.n - 1)], (QUOTE, HEADER))
+    at_end = (ends == lines.message_end) | np.isin(
+        lines.kind[np.minimum(ends, lines.n - 1)], (QUOTE, HEADER)
+    )
     rows = np.flatnonzero(lines.matches(rules.SHORT_MARK, mark & at_end))
     below = lines.next_filled[rows]
     is_name = np.zeros(len(rows), dtype=bool)
@@ -172,5 +188,7 @@ def _armour(lines: Lines, author: Mask) -> Mask:
     signed |= lines.matches(rules.PGP_HASH, author & lines.shifted(signed, 1))
     if not len(begin):
         return signed
-    end = np.minimum(next_at(lines.matches(rules.PGP_END, armour), begin) + 1, lines.message_end[begin])
+    end = np.minimum(
+        next_at(lines.matches(rules.PGP_END, armour), begin) + 1, lines.message_end[begin]
+    )
     return signed | rows_within(begin, end, lines.n)

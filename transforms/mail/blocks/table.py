@@ -3,7 +3,8 @@
 A batch of bodies stays one buffer of bytes and lines stay positions in it (`lines`). Each step
 classifies the lines that it recognises: quotes, patches, headers, signatures, code, each in its own module,
 by the patterns of `rules` and `languages`. Reach (of a hunk, a signature, a run of code) is array
-arithmetic. No step looks at a line more than a fixed number of times, so the cost is linear in the text."""
+arithmetic. No step looks at a line more than a fixed number of times, so the cost is linear in the text.
+"""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,9 @@ BATCH_SIZE = 16 << 20
 _THREADS = 2
 
 
-def message_blocks(messages: pa.Table, settings: BlockSettings, threads: int = _THREADS) -> pa.Table:
+def message_blocks(
+    messages: pa.Table, settings: BlockSettings, threads: int = _THREADS
+) -> pa.Table:
     """The blocks of every body, ordered by message and position.
 
     Columns: those of `schemas.MESSAGE_BLOCKS`. The blocks of one message are contiguous, from byte
@@ -60,7 +63,9 @@ def _batches(messages: pa.Table) -> Iterator[pa.Table]:
 
 def _blocks(messages: pa.Table, settings: BlockSettings) -> pa.Table:
     body = messages["body"].cast(pa.large_string()).combine_chunks()
-    offsets = np.frombuffer(body.buffers()[1], dtype=np.int64)[body.offset : body.offset + len(body) + 1]
+    offsets = np.frombuffer(body.buffers()[1], dtype=np.int64)[
+        body.offset : body.offset + len(body) + 1
+    ]
     if offsets[0] == offsets[-1]:
         return MESSAGE_BLOCKS.empty()
     lines = Lines(body.buffers()[2][offsets[0] : offsets[-1]], offsets - offsets[0])
@@ -100,7 +105,9 @@ def _run_length(lines: Lines, ids: pa.ChunkedArray) -> pa.Table:
         {
             "message_id": ids.take(pa.array(m)),
             "block_index": index - np.maximum.accumulate(np.where(lines.first[rows], index, 0)),
-            "kind": pa.DictionaryArray.from_arrays(pa.array(kind), pa.array(LINE_KINDS)).cast(pa.string()),
+            "kind": pa.DictionaryArray.from_arrays(pa.array(kind), pa.array(LINE_KINDS)).cast(
+                pa.string()
+            ),
             "quote_depth": lines.depth[rows].astype(np.int64),
             "char_length": chars,
             "line_count": ends - rows,

@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 from transforms.mail.chunks.drafts import Draft, Drafts
 from transforms.schemas.chunks import PICTURE
 from transforms.settings.mail import ChunkSettings
-from transforms.text.diffs import binary_ranges, diff_segments, file_starts, first_diff, header_lines
+from transforms.text.diffs import (
+    binary_ranges,
+    diff_segments,
+    file_starts,
+    first_diff,
+    header_lines,
+)
 from transforms.text.segments import TextSegment, code_segments, section_segments, sql_segments
 from transforms.text.spans import SUBSTANCE, Offsets, Span, display_text
 from transforms.text.visible import picture_words
@@ -21,10 +27,13 @@ def emit_attachment(part: Mapping[str, Any], drafts: Drafts, settings: ChunkSett
     """Add the drafts of the attachment that is open in `drafts`, or the reason why it has no chunk.
 
     Hunks of patches are packed up to `message_chars` characters. `part` has the columns text, picture, content_class,
-    filename, declared_type and byte_count of the table `attachments`."""
+    filename, declared_type and byte_count of the table `attachments`.
+    """
     text, content_class = part["text"], part["content_class"]
     if text is None:
-        drafts.exclude(0, part["byte_count"], "binary" if content_class in BINARY_CLASSES else "no_text")
+        drafts.exclude(
+            0, part["byte_count"], "binary" if content_class in BINARY_CLASSES else "no_text"
+        )
         return
     offsets = Offsets(text)
     if not text.strip():
@@ -37,12 +46,19 @@ def emit_attachment(part: Mapping[str, Any], drafts: Drafts, settings: ChunkSett
     if content_class == "patch":
         _emit_patch(text, drafts, offsets, settings)
         return
-    is_sql = (part["filename"] or "").lower().endswith(".sql") or part["declared_type"] == "application/sql"
+    is_sql = (part["filename"] or "").lower().endswith(".sql") or part[
+        "declared_type"
+    ] == "application/sql"
     is_code = content_class == "code"
     split = sql_segments if is_sql else code_segments if is_code else section_segments
     for segment in split(text, settings.attachment_chars):
         spans = [Span(segment.start, segment.end, "own")]
-        _add(Draft(KIND, display_text(text, spans), content_class=content_class), spans, drafts, offsets)
+        _add(
+            Draft(KIND, display_text(text, spans), content_class=content_class),
+            spans,
+            drafts,
+            offsets,
+        )
 
 
 def _add(draft: Draft, spans: list[Span], drafts: Drafts, offsets: Offsets) -> None:
@@ -71,7 +87,13 @@ def _emit_patch(text: str, drafts: Drafts, offsets: Offsets, settings: ChunkSett
             drafts.exclude(offsets(start), offsets(end), "binary")
         diff = own if segment.file or first_diff(own, 0, len(own)) is not None else ""
         draft = Draft(
-            KIND, own, file=segment.file, hunk=segment.hunk, diff=diff, content_class="patch", is_slow=is_slow
+            KIND,
+            own,
+            file=segment.file,
+            hunk=segment.hunk,
+            diff=diff,
+            content_class="patch",
+            is_slow=is_slow,
         )
         _add(draft, spans, drafts, offsets)
 
@@ -79,7 +101,8 @@ def _emit_patch(text: str, drafts: Drafts, offsets: Offsets, settings: ChunkSett
 def _patch_segments(text: str, settings: ChunkSettings) -> Iterator[TextSegment]:
     """The text above the first diff by section, then the diff by file and hunk.
 
-    A text without a recognisable diff is cut into sections of `attachment_chars` characters."""
+    A text without a recognisable diff is cut into sections of `attachment_chars` characters.
+    """
     at = first_diff(text, 0, len(text))
     if at is None:
         yield from section_segments(text, settings.attachment_chars)
@@ -131,7 +154,9 @@ def extend(sections: list[Section], start: int, end: int, is_code: bool, reach: 
     sections.append(Section(start, end, is_code))
 
 
-def sections_between(sections: list[Section], starts: list[int], start: int, end: int) -> Iterator[Section]:
+def sections_between(
+    sections: list[Section], starts: list[int], start: int, end: int
+) -> Iterator[Section]:
     """The sections between two positions, cut to them; `starts` are the starts of all sections."""
     i = max(bisect_right(starts, start) - 1, 0)
     while i < len(sections) and sections[i].start < end:
@@ -178,9 +203,12 @@ class ReviewedPlaces:
 
         >>> body = "> +++ b/a.c\\n> @@ -1 +1 @@ int f(void)\\n> +x\\n\\nWhy?\\n\\n> +y\\n\\nWhy?\\n"
         >>> ReviewedPlaces(body).of(body.index("> +y"), body.index("> +y") + 5)
-        ('a.c', '@@ -1 +1 @@ int f(void)')"""
+        ('a.c', '@@ -1 +1 @@ int f(void)')
+        """
         last = bisect_left(self._starts, end) - 1
-        is_prose = _PROSE.search(self.body, start, end) and not _CHANGE.search(self.body, start, end)
+        is_prose = _PROSE.search(self.body, start, end) and not _CHANGE.search(
+            self.body, start, end
+        )
         file, hunk = self._places[last] if last >= 0 and not is_prose else ("", "")
         file = "" if file == "/dev/null" else file
         return file, hunk if file or not hunk.endswith("@@") else ""

@@ -35,7 +35,8 @@ class Draft(NamedTuple):
     """One chunk: its kind and its texts as the body or attachment has them.
 
     `own` is the authored text, `display` the display text if that differs, `point` the anchor with its
-    quote marks, `diff` the ranges of `own` that are a diff and `prose` the others, `picture` that of the vector."""
+    quote marks, `diff` the ranges of `own` that are a diff and `prose` the others, `picture` that of the vector.
+    """
 
     chunk_kind: str
     own: str
@@ -90,24 +91,31 @@ class Drafts:
     def chunks(self, chunker: str, id_counts: dict[str, int], settings: ChunkSettings) -> pa.Table:
         """The table `chunks`; `id_counts` has how often each id occurs in all batches and is updated.
 
-        If a body or attachment has more than `log_vector_chars` characters of logs, these have no text to embed."""
+        If a body or attachment has more than `log_vector_chars` characters of logs, these have no text to embed.
+        """
         frame = pl.DataFrame(self.rows, schema=_schema(Draft), orient="row")
         numbers = pl.Series(range(len(self.counts)), dtype=pl.Int64)
         owners = numbers.repeat_by(pl.Series(self.counts)).explode()
-        documents = pl.DataFrame(self.documents, schema=_schema(SharedColumns), orient="row").with_columns(
+        documents = pl.DataFrame(
+            self.documents, schema=_schema(SharedColumns), orient="row"
+        ).with_columns(
             chunk_count=pl.Series(self.counts, dtype=pl.Int64),
             base=pl.Series(map(_base, self.documents)),
             rest_lex=pl.Series(["\n".join(texts) for texts in self.rests], dtype=pl.String),
         )
         frame = pl.concat([frame, documents[owners.drop_nulls()]], how="horizontal")
         frame = frame.with_columns(chunk_index=pl.int_range(pl.len()).over("base"))
-        frame = frame.with_columns(pl.when(pl.col("chunk_index") == 0).then("rest_lex").otherwise(pl.lit("")))
+        frame = frame.with_columns(
+            pl.when(pl.col("chunk_index") == 0).then("rest_lex").otherwise(pl.lit(""))
+        )
         frame = _with_diffs(_with_texts(frame, settings.short_reply_chars))
         if settings.log_vector_chars is not None:
             is_log = pl.col("content_class") == "log"
             log_length = pl.when(is_log).then("char_count").otherwise(0).sum().over("base")
             is_long = is_log & (log_length > settings.log_vector_chars)
-            frame = frame.with_columns(text_embed=pl.when(is_long).then(pl.lit("")).otherwise("text_embed"))
+            frame = frame.with_columns(
+                text_embed=pl.when(is_long).then(pl.lit("")).otherwise("text_embed")
+            )
         table = frame.select(_DERIVED).to_arrow()
         ids = _chunk_ids(frame, id_counts)
         struct = pa.StructArray.from_arrays(
@@ -124,17 +132,46 @@ class Drafts:
 
 
 _DERIVED = [
-    "source_kind", "source", "partition", "doc_id", "attachment_id", "parent_id", "chunk_kind", "chunk_index",
-    "chunk_count", "title", "text_display", "text_embed", "text_lex", "quote_lex", "added_lex", "removed_lex", "rest_lex",
-    "char_count", "quote_anchor_chars", "anchor_source", "quote_depth_max", "has_patch_markers", "content_class",
-    "diff_files", "diff_functions", "lines_added", "lines_removed", "is_quote_heavy", "is_code", "lane",
+    "source_kind",
+    "source",
+    "partition",
+    "doc_id",
+    "attachment_id",
+    "parent_id",
+    "chunk_kind",
+    "chunk_index",
+    "chunk_count",
+    "title",
+    "text_display",
+    "text_embed",
+    "text_lex",
+    "quote_lex",
+    "added_lex",
+    "removed_lex",
+    "rest_lex",
+    "char_count",
+    "quote_anchor_chars",
+    "anchor_source",
+    "quote_depth_max",
+    "has_patch_markers",
+    "content_class",
+    "diff_files",
+    "diff_functions",
+    "lines_added",
+    "lines_removed",
+    "is_quote_heavy",
+    "is_code",
+    "lane",
     "needs_parent",
-]  # fmt: skip
+]
 
 
 def _schema(row: type[Draft | SharedColumns]) -> dict[str, type[pl.DataType]]:
     """The columns of rows: texts, but for the marks."""
-    return {name: pl.Boolean if kind is bool else pl.String for name, kind in row.__annotations__.items()}
+    return {
+        name: pl.Boolean if kind is bool else pl.String
+        for name, kind in row.__annotations__.items()
+    }
 
 
 def _base(document: SharedColumns) -> str:
@@ -150,7 +187,10 @@ def _with_texts(frame: pl.DataFrame, short_chars: int) -> pl.DataFrame:
     is_attachment = pl.col("attachment_id").is_not_null()
     # No ranking is to find a chunk without a word of its author, not by its subject either.
     frame = frame.with_columns(
-        pl.when(pl.col("chunk_kind") == UNAUTHORED).then(pl.lit("")).otherwise("subject").alias("subject")
+        pl.when(pl.col("chunk_kind") == UNAUTHORED)
+        .then(pl.lit(""))
+        .otherwise("subject")
+        .alias("subject")
     )
     frame = frame.with_columns(
         text_display=pl.coalesce("display", own),
@@ -163,7 +203,9 @@ def _with_texts(frame: pl.DataFrame, short_chars: int) -> pl.DataFrame:
         ),
         title=pl.when(pl.col("filename") != "")
         .then(
-            pl.concat_str(pl.col("subject").replace("", None), "filename", separator=" · ", ignore_nulls=True)
+            pl.concat_str(
+                pl.col("subject").replace("", None), "filename", separator=" · ", ignore_nulls=True
+            )
         )
         .otherwise("subject"),
     ).with_columns(pl.col("quote_lex").str.strip_chars("\n").str.strip_chars_end())
@@ -219,7 +261,9 @@ def _with_diffs(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.hstack(changes).with_columns(
         pl.col("added_lex", "removed_lex").fill_null(""),
         # A comment on a patch is found by the file and function that it is about.
-        pl.col("diff_files").fill_null(pl.concat_list(pl.col("file").replace("", None)).list.drop_nulls()),
+        pl.col("diff_files").fill_null(
+            pl.concat_list(pl.col("file").replace("", None)).list.drop_nulls()
+        ),
         pl.col("diff_functions").fill_null(pl.concat_list(function).list.drop_nulls()),
         text_lex=pl.when(has_diff).then(rest).otherwise("own"),
     )

@@ -59,15 +59,20 @@ def chunks_in_time(
     """`message_chunks`, without the very long texts that are not yet `present` if these have more bytes than `at_once` says.
 
     Bodies above `slow_body_chars` characters are very long, attachments with the lane `slow`, and the segments of patches
-    that change more than `PATCH_FILES` files. A text that is left out has an exclusion with the reason `slow_lane`."""
+    that change more than `PATCH_FILES` files. A text that is left out has an exclusion with the reason `slow_lane`.
+    """
     waiting = _long_texts(messages, attachments, settings)
-    waiting = waiting.filter(pa.array([text not in present for text in _texts(waiting)], pa.bool_()))
+    waiting = waiting.filter(
+        pa.array([text not in present for text in _texts(waiting)], pa.bool_())
+    )
     size = pc.sum(waiting.column("byte_end")).as_py() or 0
     text_size = _bytes(messages, "body") + _bytes(attachments, "text")
     if size <= max(at_once.little, at_once.share * text_size):
         return Chunked(*message_chunks(messages, blocks, attachments, settings), 0)
     ids = waiting.column("attachment_id")
-    bodies = pc.is_in(messages.column("message_id"), waiting.filter(pc.is_null(ids)).column("doc_id"))
+    bodies = pc.is_in(
+        messages.column("message_id"), waiting.filter(pc.is_null(ids)).column("doc_id")
+    )
     parts = pc.drop_null(ids).combine_chunks()
     tables = message_chunks(
         messages,
@@ -85,11 +90,17 @@ def chunks_in_time(
 
 
 def _are_slow(rows: pa.Table, parts: pa.Array) -> pa.Array:
-    return pc.and_(pc.is_in(rows.column("attachment_id"), parts), pc.equal(rows.column("lane"), "slow"))
+    return pc.and_(
+        pc.is_in(rows.column("attachment_id"), parts), pc.equal(rows.column("lane"), "slow")
+    )
 
 
 def _texts(rows: pa.Table) -> list[TextId]:
-    return list(zip(rows.column("doc_id").to_pylist(), rows.column("attachment_id").to_pylist(), strict=True))
+    return list(
+        zip(
+            rows.column("doc_id").to_pylist(), rows.column("attachment_id").to_pylist(), strict=True
+        )
+    )
 
 
 def _bytes(rows: pa.Table, text: str) -> int:
@@ -97,11 +108,15 @@ def _bytes(rows: pa.Table, text: str) -> int:
 
 
 def _long_texts(messages: pa.Table, attachments: pa.Table, settings: ChunkSettings) -> pa.Table:
-    bodies = messages.filter(pc.greater(pc.utf8_length(messages.column("body")), settings.slow_body_chars))
+    bodies = messages.filter(
+        pc.greater(pc.utf8_length(messages.column("body")), settings.slow_body_chars)
+    )
     patches = pc.equal(attachments.column("content_class"), "patch")
     slow = pc.equal(attachments.column("lane"), "slow")
     texts = attachments.filter(pc.and_(patches, pc.invert(slow))).select(["attachment_id", "text"])
-    large = [part for part, text in zip(*texts.to_pydict().values(), strict=True) if has_many_files(text)]
+    large = [
+        part for part, text in zip(*texts.to_pydict().values(), strict=True) if has_many_files(text)
+    ]
     is_large = pc.is_in(attachments.column("attachment_id"), pa.array(large, pa.string()))
     parts = attachments.filter(pc.or_(slow, is_large))
     return pa.concat_tables([_excluded(bodies, "body"), _excluded(parts, "text")])

@@ -42,8 +42,13 @@ SALUTATION = re.compile(
 
 AUTHOR, CODE, QUOTE, HEADER, SIGNATURE, BLANK = range(6)
 BLOCK_KINDS = {
-    "author": AUTHOR, "patch_or_code": CODE, "quote": QUOTE, "header": HEADER, "signature": SIGNATURE, "blank": BLANK,
-}  # fmt: skip
+    "author": AUTHOR,
+    "patch_or_code": CODE,
+    "quote": QUOTE,
+    "header": HEADER,
+    "signature": SIGNATURE,
+    "blank": BLANK,
+}
 
 
 @dataclass(slots=True)
@@ -58,7 +63,8 @@ class Reply:
 class BodyBlocks(NamedTuple):
     """The blocks of one body: their kinds (numbers of KINDS), quote depths and edges in characters.
 
-    There is one edge more than there are blocks."""
+    There is one edge more than there are blocks.
+    """
 
     kinds: list[int]
     depths: list[int]
@@ -69,9 +75,19 @@ class Body:
     """One body and its blocks; `emit` turns them into drafts and exclusions."""
 
     def __init__(
-        self, body: str, blocks: BodyBlocks, is_reply: bool, body_format: str, settings: ChunkSettings
+        self,
+        body: str,
+        blocks: BodyBlocks,
+        is_reply: bool,
+        body_format: str,
+        settings: ChunkSettings,
     ) -> None:
-        self.body, self.is_reply, self.body_format, self.settings = body, is_reply, body_format, settings
+        self.body, self.is_reply, self.body_format, self.settings = (
+            body,
+            is_reply,
+            body_format,
+            settings,
+        )
         self.kinds, self.depths, self.edges = blocks
         self.offsets = Offsets(body)
         self.reviewed = ReviewedPlaces(body)
@@ -106,7 +122,9 @@ class Body:
             self._emit_reply(message, False, self.settings.recursive_chars)
             answers = anchored
         for reply in answers:
-            self._emit_reply(reply, len(anchored) >= 2 or reply.is_review, self.settings.message_chars)
+            self._emit_reply(
+                reply, len(anchored) >= 2 or reply.is_review, self.settings.message_chars
+            )
         for start, end, reason in sorted(self.exclusions):
             if end > start and not self.body[start:end].isspace():
                 drafts.exclude(self.offsets(start), self.offsets(end), reason, self.body[start:end])
@@ -129,7 +147,11 @@ class Body:
         reach = -1
         for i, kind in enumerate(self.kinds):
             start = edges[i]
-            if kind == AUTHOR and reply is None and (cut := CUT_MARKS.match(self.body, start, edges[i + 1])):
+            if (
+                kind == AUTHOR
+                and reply is None
+                and (cut := CUT_MARKS.match(self.body, start, edges[i + 1]))
+            ):
                 start = cut.end()
                 self._exclude(edges[i], start, "too_little_text")
             if kind <= CODE and start < edges[i + 1]:
@@ -193,7 +215,12 @@ class Body:
 
     def _join_greeting(self, replies: list[Reply]) -> list[Reply]:
         """Join a short salutation above the first quote to the reply below that quote."""
-        if len(replies) < 2 or replies[0].anchor or not replies[1].anchor or not replies[0].sections:
+        if (
+            len(replies) < 2
+            or replies[0].anchor
+            or not replies[1].anchor
+            or not replies[0].sections
+        ):
             return replies
         first = replies[0]
         text = self.body[first.sections[0].start : first.sections[-1].end].strip()
@@ -238,7 +265,8 @@ class Body:
     def _anchor(self, pending: list[int], unused: bool = False) -> tuple[int, int] | None:
         """The range of the last depth-1 quote among the blocks `pending`; the others become exclusions.
 
-        Blocks of one depth without anything between them are one quote whose lines a mail program folded."""
+        Blocks of one depth without anything between them are one quote whose lines a mail program folded.
+        """
         quotes: list[tuple[int, int, int]] = []
         for i in pending:
             start = self.edges[i]
@@ -295,7 +323,11 @@ class Body:
         limits = ProseLimits(limit, self.settings.overlap_chars, most, recursive)
         for start, end, is_diff in self._joined_sections(sections):
             if is_diff:
-                caps = (self.settings.message_chars, attachments.PATCH_CHARS, attachments.PATCH_HUNKS)
+                caps = (
+                    self.settings.message_chars,
+                    attachments.PATCH_CHARS,
+                    attachments.PATCH_HUNKS,
+                )
                 yield from diff_segments(self.body, start, end, *caps)
             else:
                 yield from prose_segments(self.body, start, end, limits)
@@ -304,7 +336,11 @@ class Body:
         """Neighbouring sections joined, diffs apart from prose (code that is not a diff counts as prose)."""
         current: tuple[int, int, bool] | None = None
         for start, end, _, is_diff in sections:
-            if current and current[1] == start and (is_diff == current[2] or self.body[start:end].isspace()):
+            if (
+                current
+                and current[1] == start
+                and (is_diff == current[2] or self.body[start:end].isspace())
+            ):
                 current = (current[0], end, current[2])
             else:
                 if current:

@@ -1,6 +1,7 @@
 """The table `chunks` of mail: batches of bodies and attachments, and the account of text without a chunk.
 
-`replies` pairs replies with quotes, `attachments` cuts attachments, and `drafts` fills the columns."""
+`replies` pairs replies with quotes, `attachments` cuts attachments, and `drafts` fills the columns.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -49,7 +50,8 @@ def message_chunks(
     The tables conform to `schemas.CHUNKS` and `schemas.EXCLUSIONS` and are ordered by message, by
     attachment and by position. Rules 1 to 6, the chunk kinds and the default sizes are those of the
     pginbox design. Spans are byte ranges of the stored body or attachment text; a chunk
-    id depends on the document, the kind and the text, never on a position."""
+    id depends on the document, the kind and the text, never on a position.
+    """
     chunks, excluded = [CHUNKS.empty()], [EXCLUSIONS.empty()]
     batches = (
         _body_drafts(messages if bodies is None else bodies, blocks, settings),
@@ -61,7 +63,9 @@ def message_chunks(
     return ChunkTables(pa.concat_tables(chunks), pa.concat_tables(excluded))
 
 
-def _with_tables(batches: Iterable[Drafts], settings: ChunkSettings) -> Iterator[tuple[Drafts, pa.Table]]:
+def _with_tables(
+    batches: Iterable[Drafts], settings: ChunkSettings
+) -> Iterator[tuple[Drafts, pa.Table]]:
     """Each batch with its table: Polars builds the table while Python cuts the next batch."""
     id_counts: dict[str, int] = {}
     with ThreadPoolExecutor(1) as worker:
@@ -84,7 +88,8 @@ def title_of(subject: str) -> str:
     """The subject without reply marks and list tags; tags such as `[PATCH v2 1/3]` stay.
 
     >>> title_of("Re: [pgsql-general] Fwd: [PATCH v2] vacuum")
-    '[PATCH v2] vacuum'"""
+    '[PATCH v2] vacuum'
+    """
     title = subject
     while (noise := SUBJECT_NOISE.match(title)) and noise.end() > 0:
         title = title[noise.end() :]
@@ -100,9 +105,13 @@ def _body_drafts(messages: pa.Table, blocks: pa.Table, settings: ChunkSettings) 
             body = mail[7]
             lane = "slow" if len(body) > settings.slow_body_chars else "fast"
             document = _document(mail[:7], None, "", lane)
-            document = document._replace(is_reply=document.parent_id is not None or is_reply(mail[4] or ""))
+            document = document._replace(
+                is_reply=document.parent_id is not None or is_reply(mail[4] or "")
+            )
             drafts.open(document)
-            Body(body, blocks_of(document.doc_id), document.is_reply, mail[8], settings).emit(drafts)
+            Body(body, blocks_of(document.doc_id), document.is_reply, mail[8], settings).emit(
+                drafts
+            )
         yield drafts
 
 
@@ -114,8 +123,12 @@ def _attachment_drafts(
         return
     ids = pl.DataFrame(attachments.select(["message_id"])).unique()
     mails = pl.DataFrame(messages.select(_MAIL[:7])).join(ids, on="message_id", how="semi")
-    owners = {m[0]: m for m in mails.sort("message_id", "source", "partition").reverse().iter_rows()}
-    for parts in _batches(attachments, ["message_id", "part_index", "attachment_id"], "text", "picture"):
+    owners = {
+        m[0]: m for m in mails.sort("message_id", "source", "partition").reverse().iter_rows()
+    }
+    for parts in _batches(
+        attachments, ["message_id", "part_index", "attachment_id"], "text", "picture"
+    ):
         drafts = Drafts()
         for part in parts.iter_rows(named=True):
             message_id = part["message_id"]
@@ -127,17 +140,36 @@ def _attachment_drafts(
 
 
 _MAIL = [
-    "message_id", "content_hash", "source", "partition", "subject", "in_reply_to", "refs", "body", "body_format",
-]  # fmt: skip
+    "message_id",
+    "content_hash",
+    "source",
+    "partition",
+    "subject",
+    "in_reply_to",
+    "refs",
+    "body",
+    "body_format",
+]
 
 
-def _document(mail: tuple[Any, ...], attachment_id: str | None, filename: str, lane: str) -> SharedColumns:
+def _document(
+    mail: tuple[Any, ...], attachment_id: str | None, filename: str, lane: str
+) -> SharedColumns:
     """The columns that all chunks of a mail (the first seven columns of _MAIL) or of its attachment share."""
     message_id, content_hash, source, partition, subject, in_reply_to, refs = mail
     parent = in_reply_to or (refs[-1] if refs else None)
     title = title_of(subject)
     return SharedColumns(
-        message_id, content_hash, source, partition, title, False, parent, attachment_id, filename, lane
+        message_id,
+        content_hash,
+        source,
+        partition,
+        title,
+        False,
+        parent,
+        attachment_id,
+        filename,
+        lane,
     )
 
 
@@ -164,8 +196,12 @@ class _BlockIndex:
         self.rows = {m: (e - n, e) for m, e, n in zip(ids["value"], ends, ids["len"], strict=True)}
         self.kinds = frame["kind"].replace_strict(BLOCK_KINDS, return_dtype=pl.Int8).to_list()
         self.depths = frame["quote_depth"].to_list()
-        self.ends = frame.select(pl.col("char_length").cum_sum().over("message_id")).to_series().to_list()
+        self.ends = (
+            frame.select(pl.col("char_length").cum_sum().over("message_id")).to_series().to_list()
+        )
 
     def __call__(self, message_id: str) -> BodyBlocks:
         first, last = self.rows.get(message_id, (0, 0))
-        return BodyBlocks(self.kinds[first:last], self.depths[first:last], [0, *self.ends[first:last]])
+        return BodyBlocks(
+            self.kinds[first:last], self.depths[first:last], [0, *self.ends[first:last]]
+        )

@@ -29,10 +29,11 @@ def mail_buckets(mails: pa.Table, lists: pa.Table, settings: ThreadSettings) -> 
     joined by an id that one names of another, or that both name, or by their subject as `build_threads` takes it, are one
     component and come into one bucket: that of the second in which its earliest mail was sent. A bucket is an aligned
     span of 2^level seconds, halved while more than _MOST mails are in it. So late mail changes the buckets of its
-    own threads, mostly the youngest, and no other."""
-    frame = pl.DataFrame(mails.select(["message_id", "in_reply_to", "refs", "effective_at"])).with_row_index(
-        "row"
-    )
+    own threads, mostly the youngest, and no other.
+    """
+    frame = pl.DataFrame(
+        mails.select(["message_id", "in_reply_to", "refs", "effective_at"])
+    ).with_row_index("row")
     named_ids = (
         frame.select("row", "message_id", named=pl.concat_list("refs", "in_reply_to"))
         .explode("named")
@@ -45,7 +46,9 @@ def mail_buckets(mails: pa.Table, lists: pa.Table, settings: ThreadSettings) -> 
     pairs = pl.concat(
         [
             named_ids,
-            pl.DataFrame({"message_id": answered.keys(), "named": answered.values()}, named_ids.schema),
+            pl.DataFrame(
+                {"message_id": answered.keys(), "named": answered.values()}, named_ids.schema
+            ),
         ]
     )
     # Equal hashes of different ids would only bring their components into one bucket.
@@ -57,7 +60,9 @@ def mail_buckets(mails: pa.Table, lists: pa.Table, settings: ThreadSettings) -> 
     seconds = frame["effective_at"].cast(pl.Int64) // 1_000_000
     begins = np.full(len(nodes), _NEVER, dtype=np.int64)
     np.minimum.at(begins, component, seconds.fill_null(_NEVER).to_numpy())
-    table = pl.DataFrame({"message_id": frame["message_id"], "bucket": bucket_names(begins[component])})
+    table = pl.DataFrame(
+        {"message_id": frame["message_id"], "bucket": bucket_names(begins[component])}
+    )
     return MAIL_BUCKETS.conform(table.sort("bucket", "message_id").to_arrow())
 
 
@@ -65,7 +70,8 @@ def components(count: int, above: _Ints, below: _Ints) -> _Ints:
     """For each of `count` nodes the smallest of its connected component; `above` and `below` are the ends of the edges.
 
     Each round hangs the root of one end below that of the other and then lets every node point to its root, which
-    leaves few rounds (after Shiloach and Vishkin, An O(log n) parallel connectivity algorithm, 1982)."""
+    leaves few rounds (after Shiloach and Vishkin, An O(log n) parallel connectivity algorithm, 1982).
+    """
     root = np.arange(count)
     while len(above):
         one, other = root[above], root[below]
@@ -80,7 +86,8 @@ def components(count: int, above: _Ints, below: _Ints) -> _Ints:
 def bucket_names(seconds: _Ints) -> pl.Series:
     """The bucket of each mail, of the second in which its component begins: `_<level>/<number>`.
 
-    That bucket begins at the second number * 2^level of 1970 and ends 2^level seconds later."""
+    That bucket begins at the second number * 2^level of 1970 and ends 2^level seconds later.
+    """
     ordered = np.sort(seconds)
     spans = list(_spans(ordered.tolist(), -(1 << _LEVELS), _LEVELS)) + list(
         _spans(ordered.tolist(), 0, _LEVELS)

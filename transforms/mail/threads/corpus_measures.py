@@ -1,6 +1,7 @@
 """Tables of mail to measures of each list: quotes, duplicates, parents, defects, kinds of discussion.
 
-These are the counts in the evaluation plan of the pginbox design."""
+These are the counts in the evaluation plan of the pginbox design.
+"""
 
 from typing import NamedTuple
 
@@ -17,7 +18,15 @@ BLOCK_COLUMNS = ("message_id", "kind", "quote_depth", "byte_start", "byte_end")
 _TEXTS = {"text_lex": False, "quote_lex": True}
 """The texts of a chunk whose lines are compared, and whether they are quoted."""
 CHUNK_COLUMNS = (
-    *("chunk_id", "doc_id", "attachment_id", "parent_id", "chunk_kind", "char_count", "quote_anchor_chars"),
+    *(
+        "chunk_id",
+        "doc_id",
+        "attachment_id",
+        "parent_id",
+        "chunk_kind",
+        "char_count",
+        "quote_anchor_chars",
+    ),
     *("anchor_source", "has_patch_markers", "needs_parent", *_TEXTS),
 )
 _LINE_CHARS = 20
@@ -41,7 +50,8 @@ class BucketTables(NamedTuple):
     """Tables of the mails of one bucket, each present once but for the blocks of copies, as input of `counts_of_bucket`.
 
     `messages` needs message_id, list_id, defects and body, `blocks` BLOCK_COLUMNS, `chunks` CHUNK_COLUMNS,
-    `attachments` message_id, and `tree` message_id, parent_id and thread_id."""
+    `attachments` message_id, and `tree` message_id, parent_id and thread_id.
+    """
 
     messages: pa.Table
     blocks: pa.Table
@@ -54,7 +64,8 @@ def compared_lines(chunks: pl.DataFrame, line_chars: int = _LINE_CHARS) -> pl.Da
     """The longer lines of chunks, by which these are compared with those of other mails of their thread.
 
     Columns `chunk`, `mail`, `thread` and `line`, each a hash of 64 bits, `chars`, and `is_quoted`. `chunks` have
-    chunk_id, doc_id, thread_id, text_lex and quote_lex."""
+    chunk_id, doc_id, thread_id, text_lex and quote_lex.
+    """
     line = pl.col("line").str.strip_chars()
     ids = {"chunk": "chunk_id", "mail": "doc_id", "thread": "thread_id"}
     tables = []
@@ -87,7 +98,8 @@ def quoted_sample(blocks: pl.DataFrame, tree: pl.DataFrame) -> pl.DataFrame:
     """Columns message_id and parent_id: the mails whose quotes are compared, the same ones each time.
 
     `blocks` are quotes of depth 1. Taken are, in the order of a hash of their ids, _SAMPLED mails that have one and whose
-    parent is in the bucket."""
+    parent is in the bucket.
+    """
     return (
         tree.filter(pl.col("parent_id").is_in(tree["message_id"].implode()))
         .select("message_id", "parent_id")
@@ -103,9 +115,12 @@ def quoted_lines(pairs: pl.DataFrame, bodies: pa.Table, blocks: pl.DataFrame) ->
 
     `bodies` has message_id and body of the mails of `pairs` and their parents; `blocks` are quotes of depth 1. Lines are
     compared without blanks, line ends and quote marks, so that rewrapped text matches; lines below _LINE_CHARS characters
-    do not count."""
+    do not count.
+    """
     ids = pl.DataFrame(bodies.select(["message_id"])).with_row_index("row").cast({"row": pl.Int64})
-    quotes = blocks.join(ids, on="message_id").select("row", block_start="byte_start", block_end="byte_end")
+    quotes = blocks.join(ids, on="message_id").select(
+        "row", block_start="byte_start", block_end="byte_end"
+    )
     inside = (
         body_lines(bodies.column("body").combine_chunks())
         .sort("row", "byte_start")
@@ -119,7 +134,9 @@ def quoted_lines(pairs: pl.DataFrame, bodies: pa.Table, blocks: pl.DataFrame) ->
         .filter(pl.col("byte_start") < pl.col("block_end"))
     )
     quotes_of_parents = (
-        inside.join(ids, on="row").join(pairs, on="message_id").select("message_id", "parent_id", "line")
+        inside.join(ids, on="row")
+        .join(pairs, on="message_id")
+        .select("message_id", "parent_id", "line")
     )
     return _matching_lines(quotes_of_parents, "message_id", bodies)
 
@@ -127,10 +144,13 @@ def quoted_lines(pairs: pl.DataFrame, bodies: pa.Table, blocks: pl.DataFrame) ->
 def anchors_in_parent(pairs: pl.DataFrame, bodies: pa.Table, chunks: pl.DataFrame) -> pl.DataFrame:
     """Columns chunk_id, lines and matching: as `quoted_lines`, of the anchors of chunks of `pairs`.
 
-    `chunks` needs chunk_id, doc_id, anchor_source and quote_lex."""
+    `chunks` needs chunk_id, doc_id, anchor_source and quote_lex.
+    """
     quoting = chunks.filter(anchor_source="quote").select("chunk_id", "doc_id", "quote_lex")
     anchored = quoting.join(pairs, left_on="doc_id", right_on="message_id")
-    lines = anchored.select("chunk_id", "parent_id", line=pl.col("quote_lex").str.split("\n")).explode("line")
+    lines = anchored.select(
+        "chunk_id", "parent_id", line=pl.col("quote_lex").str.split("\n")
+    ).explode("line")
     return _matching_lines(lines, "chunk_id", bodies)
 
 
@@ -143,7 +163,9 @@ def _matching_lines(lines: pl.DataFrame, key: str, bodies: pa.Table) -> pl.DataF
     parents = pl.DataFrame(bodies).join(ids, on="message_id", how="semi")
     squeezed = parents.select("message_id", pl.col("body").str.replace_all(r"[\s>]+", ""))
     text_of = dict(squeezed.iter_rows())
-    matching = [line in text_of[parent] for parent, line in plain.select("parent_id", "line").iter_rows()]
+    matching = [
+        line in text_of[parent] for parent, line in plain.select("parent_id", "line").iter_rows()
+    ]
     return (
         plain.with_columns(matching=pl.Series(matching, dtype=pl.Boolean))
         .group_by(key)
@@ -158,11 +180,18 @@ def counts_of_bucket(tables: BucketTables) -> pa.Table:
         pl.col("list_id").fill_null("")
     )
     tree, stored = pl.DataFrame(tables.tree), pl.DataFrame(tables.chunks)
-    blocks = pl.DataFrame(tables.blocks.select(BLOCK_COLUMNS)).filter(kind="quote", quote_depth=1).unique()
+    blocks = (
+        pl.DataFrame(tables.blocks.select(BLOCK_COLUMNS))
+        .filter(kind="quote", quote_depth=1)
+        .unique()
+    )
     chunks = (
         stored.filter(pl.col("attachment_id").is_null())
         .join(lists, left_on="doc_id", right_on="message_id")
-        .join(tree.select(doc_id="message_id", answers="parent_id", thread_id="thread_id"), on="doc_id")
+        .join(
+            tree.select(doc_id="message_id", answers="parent_id", thread_id="thread_id"),
+            on="doc_id",
+        )
         .with_columns(
             authored_chars=pl.col("text_lex").str.len_chars(),
             has_parent=pl.col("answers").is_in(tree["message_id"].implode()).fill_null(False),
@@ -174,15 +203,19 @@ def counts_of_bucket(tables: BucketTables) -> pa.Table:
         chunks.select("chunk_id", "list_id"), on="chunk_id"
     )
     shares = [
-        *_chunk_measures(chunks), *_duplicates(chunks), *_mail_measures(chunks, stored["doc_id"], lists),
+        *_chunk_measures(chunks),
+        *_duplicates(chunks),
+        *_mail_measures(chunks, stored["doc_id"], lists),
         *_thread_measures(tree, pl.DataFrame(tables.attachments), lists),
         _share("quoted_lines_in_parent", quoted, "matching", "lines"),
         _share("anchors_in_parent", anchors, pl.col("matching") * 2 >= pl.col("lines")),
         _defects(tables.messages, lists),
-    ]  # fmt: skip
+    ]
     counted = [f.with_columns(pl.col("numerator", "denominator").cast(pl.Int64)) for f in shares]
     rows = pl.concat(counted, how="diagonal")
-    return MEASURE_COUNTS.conform(rows.sort(MEASURE_COUNTS.key).select(MEASURE_COUNTS.names).to_arrow())
+    return MEASURE_COUNTS.conform(
+        rows.sort(MEASURE_COUNTS.key).select(MEASURE_COUNTS.names).to_arrow()
+    )
 
 
 def corpus_measures(counts: ibis.Table) -> ibis.Table:
@@ -191,7 +224,9 @@ def corpus_measures(counts: ibis.Table) -> ibis.Table:
         numerator=counts.numerator.sum(), denominator=counts.denominator.sum()
     )
     # A bucket in which no mail has a defect has no row of it, and its mails count all the same.
-    total = sums.denominator.max(where=sums.measure == "mails_without_chunk").over(group_by="list_id")
+    total = sums.denominator.max(where=sums.measure == "mails_without_chunk").over(
+        group_by="list_id"
+    )
     whole = ibis.ifelse(sums.measure == "parse_defects", total, sums.denominator)
     measured = sums.mutate(denominator=whole).mutate(
         value=lambda t: (t.numerator / t.denominator.nullif(0)).fill_null(0.0)
@@ -246,7 +281,9 @@ def _repeated(lines: pl.DataFrame) -> pl.DataFrame:
     return lines.join(shared, on=["thread", "line"]).group_by("chunk").agg(is_duplicate=repeated)
 
 
-def _mail_measures(bodies: pl.DataFrame, chunked: pl.Series, lists: pl.DataFrame) -> list[pl.DataFrame]:
+def _mail_measures(
+    bodies: pl.DataFrame, chunked: pl.Series, lists: pl.DataFrame
+) -> list[pl.DataFrame]:
     pairs = pl.col("chunk_kind").is_in(["quote_reply_pair", "review_pair"])
     mails = bodies.group_by("list_id", "doc_id").agg(
         authored=pl.col("authored_chars").sum(),
@@ -279,7 +316,11 @@ def _thread_measures(
 
 def _defects(messages: pa.Table, lists: pl.DataFrame) -> pl.DataFrame:
     """One row per list and kind of defect: the mails that have it, of all of the list."""
-    kinds = pl.DataFrame(messages.select(["message_id", "defects"])).explode("defects").drop_nulls("defects")
+    kinds = (
+        pl.DataFrame(messages.select(["message_id", "defects"]))
+        .explode("defects")
+        .drop_nulls("defects")
+    )
     kinds = kinds.with_columns(detail=pl.col("defects").str.extract(r"^([^:]+)")).unique(
         ["message_id", "detail"]
     )

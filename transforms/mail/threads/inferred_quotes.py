@@ -9,7 +9,15 @@ from transforms.mail.headers import patch_subjects
 from transforms.schemas.relations import COMPARED_REPLIES, INFERRED_QUOTES
 
 VERSION = "2"
-COMPARED = ("message_id", "subject", "from_addr", "source", "partition", "content_hash", "raw_bytes")
+COMPARED = (
+    "message_id",
+    "subject",
+    "from_addr",
+    "source",
+    "partition",
+    "content_hash",
+    "raw_bytes",
+)
 """Columns of a mail that say whether it has to be compared again."""
 _LINE_CHARS = 20
 """Characters; a shorter common line may be a coincidence."""
@@ -33,7 +41,8 @@ def inferred_quotes(messages: pa.Table, chunks: pa.Table, tree: pa.Table) -> pa.
     takes up the text of the one before it is not a quote. They are compared with all lines of the
     parent, blanks at the ends, inner blanks, the parent's quote marks and bars before lines left out. A run of such
     lines, empty ones between them, is a quote if it has `min_lines` lines of at least `line_chars`
-    characters, and `min_chars` characters in these; trailers do not count."""
+    characters, and `min_chars` characters in these; trailers do not count.
+    """
     pairs = _pairs(messages, tree)
     span = pl.col("spans").struct
     authored = (
@@ -41,11 +50,14 @@ def inferred_quotes(messages: pa.Table, chunks: pa.Table, tree: pa.Table) -> pa.
         .filter(~pl.col("has_patch_markers"))
         .explode("spans")
         .filter(span.field("role") == "own")
-        .select(message_id="doc_id", byte_start=span.field("byte_start"), until=span.field("byte_end"))
+        .select(
+            message_id="doc_id", byte_start=span.field("byte_start"), until=span.field("byte_end")
+        )
     )
     bodies = messages.column("body").combine_chunks()
     runs = [
-        _runs(pairs[start : start + _BATCH], authored, bodies) for start in range(0, pairs.height, _BATCH)
+        _runs(pairs[start : start + _BATCH], authored, bodies)
+        for start in range(0, pairs.height, _BATCH)
     ]
     if not runs:
         return INFERRED_QUOTES.empty()
@@ -57,9 +69,12 @@ def compared_replies(messages: pa.Table, chunks: pa.Table, tree: pa.Table) -> pa
     """The `compared_replies` table: the pairs of mails that `inferred_quotes` compares, and a hash of each.
 
     `messages` needs no body but COMPARED of each mail, `chunks` doc_id and chunk_id of the chunks of bodies: equal
-    hashes mean equal quotes."""
+    hashes mean equal quotes.
+    """
     # The hash of a mail leaves out the footer of its list, so its size and its archive count, too.
-    mail_state = pl.concat_str(*(pl.col(name).cast(pl.String) for name in COMPARED[3:]), separator=" ")
+    mail_state = pl.concat_str(
+        *(pl.col(name).cast(pl.String) for name in COMPARED[3:]), separator=" "
+    )
     mails = pl.DataFrame(messages.select(["message_id", *COMPARED[3:]])).select(
         "message_id", mail_state=mail_state
     )
@@ -79,7 +94,11 @@ def compared_replies(messages: pa.Table, chunks: pa.Table, tree: pa.Table) -> pa
     )
     inputs = rows.select(
         pl.concat_str(
-            version, "mail_state", "mail_state_parent", pl.col("chunk_ids").fill_null(""), separator="\n"
+            version,
+            "mail_state",
+            "mail_state_parent",
+            pl.col("chunk_ids").fill_null(""),
+            separator="\n",
         )
     )
     checksums = text_hashes(inputs.to_series().to_arrow())
@@ -97,12 +116,16 @@ def pairs_to_compare(pairs: pa.Table, previous: pa.Table | None) -> pa.Table:
     return pl.DataFrame(pairs).join(earlier, on=COMPARED_REPLIES.names, how="anti").to_arrow()
 
 
-def merged_quotes(previous: pa.Table, pairs: pa.Table, compared: pa.Table, new: pa.Table) -> pa.Table:
+def merged_quotes(
+    previous: pa.Table, pairs: pa.Table, compared: pa.Table, new: pa.Table
+) -> pa.Table:
     """The `inferred_quotes` table: rows of `previous` for `pairs` that are not `compared` again, and the `new` rows."""
     keys = ["message_id", "parent_id"]
     retained = pl.DataFrame(previous).join(pl.DataFrame(pairs.select(keys)), on=keys, how="semi")
     retained = retained.join(pl.DataFrame(compared.select(keys)), on=keys, how="anti")
-    rows = pl.concat([retained, pl.DataFrame(new).select(retained.columns)]).sort("message_id", "byte_start")
+    rows = pl.concat([retained, pl.DataFrame(new).select(retained.columns)]).sort(
+        "message_id", "byte_start"
+    )
     return INFERRED_QUOTES.conform(rows.select(INFERRED_QUOTES.names).to_arrow())
 
 
@@ -123,11 +146,15 @@ def _pairs(messages: pa.Table, tree: pa.Table) -> pl.DataFrame:
 def _runs(pairs: pl.DataFrame, authored: pl.DataFrame, bodies: pa.Array) -> pl.DataFrame:
     parents = pairs.select("row_parent").unique(maintain_order=True).with_row_index("parent")
     pairs = pairs.join(parents, on="row_parent", maintain_order="left").with_columns(
-        row=pl.int_range(pl.len(), dtype=pl.Int64), mail_row="row", parent=pl.col("parent").cast(pl.Int64)
+        row=pl.int_range(pl.len(), dtype=pl.Int64),
+        mail_row="row",
+        parent=pl.col("parent").cast(pl.Int64),
     )
     own = body_lines(bodies.take(pairs["mail_row"].to_arrow()))
     parent_lines = body_lines(bodies.take(parents["row_parent"].to_arrow()))
-    answered = parent_lines.select(parent="row", line=_plain(pl.col("line").str.replace(_MARKS, ""))).unique()
+    answered = parent_lines.select(
+        parent="row", line=_plain(pl.col("line").str.replace(_MARKS, ""))
+    ).unique()
     ranges = pairs.select("message_id", "row", "parent").join(authored, on="message_id")
     inside = own.join_asof(
         ranges.select("row", "parent", "byte_start", "until").sort("row", "byte_start"),
@@ -139,7 +166,10 @@ def _runs(pairs: pl.DataFrame, authored: pl.DataFrame, bodies: pa.Array) -> pl.D
         line=pl.when("is_own").then(_plain(pl.col("line").str.replace(_BAR, ""))).otherwise("line")
     )
     matches = inside.filter(pl.col("line").str.strip_chars() != "").join(
-        answered.with_columns(is_quoted=True), on=["parent", "line"], how="left", maintain_order="left"
+        answered.with_columns(is_quoted=True),
+        on=["parent", "line"],
+        how="left",
+        maintain_order="left",
     )
     is_quoted = pl.col("is_quoted").fill_null(False) & pl.col("is_own")
     chars = pl.col("line").str.len_chars()

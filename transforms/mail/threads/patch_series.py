@@ -34,7 +34,8 @@ def patch_series(messages: pa.Table, tree: pa.Table, links: pa.Table) -> pa.Tabl
     follow each other in version or share a thread, if the higher version is in the thread of the
     lower, or if a link of the later one says so (`v1: https://…`). A mail that is not a patch belongs to
     the nearest patch above it in its thread; a reply without one to the last patch of its subject.
-    Deterministic, whatever the order of the rows."""
+    Deterministic, whatever the order of the rows.
+    """
     mails = _mails(messages, tree)
     patches = _postings(mails.filter(pl.col("is_patch") & ~pl.col("is_reply")))
     edges = [*_by_title(patches), *_by_thread(patches), *_by_link(patches, links)]
@@ -68,13 +69,16 @@ def _postings(patches: pl.DataFrame) -> pl.DataFrame:
     """`patches` with the number of their posting in `posting`.
 
     If a posting was sent twice to one thread, the second copy of a part begins the second posting. Parts
-    that were sent without threading are brought together by sender, version, count and time."""
+    that were sent without threading are brought together by sender, version, count and time.
+    """
     kind = ["from_addr", "version", "parts", "branch"]
     alone = pl.col("parts").is_null()
     lone_id = pl.when(alone).then(pl.col("message_id"))
     numbered = patches.with_columns(
         copy=pl.int_range(pl.len()).over(["thread_id", *kind, "part"]), lone=lone_id
-    ).with_columns(posting=pl.struct("thread_id", *kind, "copy", "lone").rank("dense").cast(pl.Int64))
+    ).with_columns(
+        posting=pl.struct("thread_id", *kind, "copy", "lone").rank("dense").cast(pl.Int64)
+    )
     series = (
         numbered.filter(~alone)
         .group_by("posting", maintain_order=True)
@@ -88,7 +92,9 @@ def _postings(patches: pl.DataFrame) -> pl.DataFrame:
     )
     same_kind = pl.all_horizontal(pl.col(c).eq_missing(pl.col(c).shift()) for c in kind)
     near = (pl.col("first") - pl.col("last").shift()) <= pl.duration(minutes=_POSTING_MINUTES)
-    apart = pl.col("part_numbers").list.set_intersection(pl.col("part_numbers").shift()).list.len() == 0
+    apart = (
+        pl.col("part_numbers").list.set_intersection(pl.col("part_numbers").shift()).list.len() == 0
+    )
     joined = series.with_columns(other=pl.col("posting").shift()).filter(
         (same_kind & near & apart).fill_null(False)
     )
@@ -100,12 +106,17 @@ def _by_title(patches: pl.DataFrame) -> Iterable[tuple[int, int]]:
     """Postings whose titles make them revisions of each other."""
     is_part = pl.col("part").fill_null(1) > 0
     sizes = patches.group_by("posting").agg(
-        sizes=is_part.sum(), version=pl.col("version").first(), thread_id=pl.col("thread_id").first()
+        sizes=is_part.sum(),
+        version=pl.col("version").first(),
+        thread_id=pl.col("thread_id").first(),
     )
     for sender in (*_SENDERS, "anybody"):
         same = [sender, "branch", "title", is_part]
         previous = (
-            pl.col("posting", "at").shift().over(same, order_by=["at", "message_id"]).name.prefix("other_")
+            pl.col("posting", "at")
+            .shift()
+            .over(same, order_by=["at", "message_id"])
+            .name.prefix("other_")
         )
         pairs = (
             patches.with_columns(anybody=pl.lit(""))
@@ -133,7 +144,10 @@ def _by_thread(patches: pl.DataFrame) -> Iterable[tuple[int, int]]:
     )
     same = ["thread_id", "from_addr", "branch"]
     previous = (
-        pl.col("posting", "version").shift().over(same, order_by=["at", "posting"]).name.prefix("other_")
+        pl.col("posting", "version")
+        .shift()
+        .over(same, order_by=["at", "posting"])
+        .name.prefix("other_")
     )
     later = postings.drop_nulls("from_addr").with_columns(previous)
     revisions = later.filter(pl.col("version") > pl.col("other_version"))
@@ -167,7 +181,9 @@ def _patch_rows(patches: pl.DataFrame) -> pl.DataFrame:
     is_cover = pl.col("part").fill_null(1) == 0
     head = is_cover | pl.col("parts").is_null()
     revision_of_title = (
-        pl.col("message_id", "posting").shift().over(["series", "title", is_cover], order_by=by_time)
+        pl.col("message_id", "posting")
+        .shift()
+        .over(["series", "title", is_cover], order_by=by_time)
     )
     frame = patches.with_columns(
         revision_of_title.name.prefix("titled_"),
@@ -183,7 +199,9 @@ def _patch_rows(patches: pl.DataFrame) -> pl.DataFrame:
         .name.prefix("headed_"),
         is_latest=pl.col("posting") == latest,
     )
-    titled = pl.when(pl.col("titled_posting") != pl.col("posting")).then(pl.col("titled_message_id"))
+    titled = pl.when(pl.col("titled_posting") != pl.col("posting")).then(
+        pl.col("titled_message_id")
+    )
     headed = pl.when(pl.col("head") & (pl.col("headed_posting") != pl.col("posting"))).then(
         pl.col("headed_message_id")
     )
@@ -206,11 +224,15 @@ def _discussed(mails: pl.DataFrame, patches: pl.DataFrame, tree: pa.Table) -> pl
             nearest[message_id] = nearest[parent_id]
     others = mails.join(patches, on="message_id", how="anti")
     below = others.with_columns(
-        patch_id=pl.Series([nearest.get(i) for i in others["message_id"].to_list()], dtype=pl.String)
+        patch_id=pl.Series(
+            [nearest.get(i) for i in others["message_id"].to_list()], dtype=pl.String
+        )
     )
     unplaced = below.filter(pl.col("patch_id").is_null() & pl.col("is_patch")).drop("patch_id")
     key = ["title", "version", "part"]
-    patch_keys = patches.select("at", *key, patch_id="message_id").with_columns(pl.col("part").fill_null(-1))
+    patch_keys = patches.select("at", *key, patch_id="message_id").with_columns(
+        pl.col("part").fill_null(-1)
+    )
     matches = unplaced.with_columns(pl.col("part").fill_null(-1)).join_asof(
         patch_keys.sort("at", "patch_id"),
         on="at",

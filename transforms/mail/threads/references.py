@@ -44,7 +44,8 @@ def message_references(messages: pa.Table) -> pa.Table:
 
     It looks for URLs that hold a Message-ID (percent-encoded or inside of another URL, too),
     Message-IDs in angle brackets, and commits with their title, as in `Fixes: 0123abc ("title")`.
-    A reference behind a trailer's name is of that kind."""
+    A reference behind a trailer's name is of that kind.
+    """
     spans = pl.concat(_candidates(messages.column("body")), how="diagonal")
     prefix = pl.col("prefix")
     trailer = prefix.str.extract(rf"(?i)^\s*({_TRAILERS}):", 1).str.to_lowercase()
@@ -64,7 +65,8 @@ def message_references(messages: pa.Table) -> pa.Table:
         .sort("row", "byte_start")
     )
     of_mail = {
-        n: messages.column(n).take(rows["row"].to_arrow()) for n in ("message_id", "source", "partition")
+        n: messages.column(n).take(rows["row"].to_arrow())
+        for n in ("message_id", "source", "partition")
     }
     columns = rows.drop("row", "prefix", "form", "is_archive").to_arrow()
     table = pa.table({**of_mail, **{n: columns[n] for n in columns.column_names}})
@@ -120,7 +122,9 @@ def _named_by_url(urls: pl.DataFrame) -> pl.DataFrame:
     cut = pl.col("target").str.len_bytes() - target.str.len_bytes()
     inner = target.str.extract(_WRAPPED, 1).str.replace_many(_PERCENT)
     url = pl.coalesce(inner, target).str.replace("#/", "/", literal=True)
-    message_id = pl.coalesce(url.str.extract(where, 1) for where in (_BEHIND_SHORT, _IN_PATH, _IN_QUERY))
+    message_id = pl.coalesce(
+        url.str.extract(where, 1) for where in (_BEHIND_SHORT, _IN_PATH, _IN_QUERY)
+    )
     return urls.with_columns(
         target=target,
         byte_end=pl.col("byte_end") - cut,
@@ -132,7 +136,9 @@ def _named_by_url(urls: pl.DataFrame) -> pl.DataFrame:
 
 def _named_by_id(angled: pl.DataFrame) -> pl.DataFrame:
     """Texts in angle brackets that may be a Message-ID: they hold a digit, as few addresses do."""
-    may_be = pl.col("target").str.contains(r"\d.*@") & ~pl.col("target").str.contains("://", literal=True)
+    may_be = pl.col("target").str.contains(r"\d.*@") & ~pl.col("target").str.contains(
+        "://", literal=True
+    )
     return angled.with_columns(
         named_id=pl.when(may_be).then(_message_id(pl.col("target"))),
         text=pl.lit(""),
@@ -149,7 +155,9 @@ def _named_by_title(commits: pl.DataFrame) -> pl.DataFrame:
         .str.replace_all(r"\s+", " ")
         .str.strip_chars()
     )
-    return commits.with_columns(text=title, named_title=title.str.to_lowercase(), is_archive=pl.lit(False))
+    return commits.with_columns(
+        text=title, named_title=title.str.to_lowercase(), is_archive=pl.lit(False)
+    )
 
 
 def _message_id(text: pl.Expr) -> pl.Expr:
@@ -169,7 +177,8 @@ def message_links(references: ibis.Table, mails: ibis.Table) -> ibis.Table:
 
     `references` are those of the published mails, `mails` are `titled_mails`. A title leads to the last patch mail of that
     title that is older than the mail that names it. An implicit reference that leads nowhere is
-    left out."""
+    left out.
+    """
     # A view, since Ibis takes a join of a join for one chain, which knows no computed columns.
     references = references.view()
     times = mails.select("message_id", written_at="effective_at")

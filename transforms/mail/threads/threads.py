@@ -36,7 +36,8 @@ def memberships(messages: ibis.Table) -> ibis.Table:
     lacks are different mails, and a copy with parts that several of them have belongs to the fullest. Another content
     under a Message-ID that is taken gets the id with its content hash behind it, the earliest content keeping the plain
     id. A mail with labels is in the lists `source/label`, too; in place of the file that it is in, if that is a folder
-    `source/file`."""
+    `source/file`.
+    """
     synthetic = messages.text_hash + f"@{SYNTHETIC_DOMAIN}"
     plain = messages.mutate(plain_id=ibis.coalesce(messages.header_message_id, synthetic))
     fullest = _fullest(plain)
@@ -77,7 +78,8 @@ def memberships(messages: ibis.Table) -> ibis.Table:
         archive=best.list_id, list_id=ibis.ifelse(is_file, labels, own.concat(labels)).unnest()
     )
     of_lists = ibis.window(
-        group_by=["message_id", "source", "partition"], order_by=[listed.list_id != listed.archive, "list_id"]
+        group_by=["message_id", "source", "partition"],
+        order_by=[listed.list_id != listed.archive, "list_id"],
     )
     return (
         listed.mutate(is_canonical=listed.is_canonical & (ibis.row_number().over(of_lists) == 0))
@@ -92,7 +94,9 @@ def _fullest(mails: ibis.Table) -> ibis.Table:
     contents = mails.select(*key, "content_hash", "part_hashes").distinct(
         on=["plain_id", "content_hash"], keep="first"
     )
-    several = contents.group_by(key).aggregate(copies=contents.count()).filter(lambda t: t.copies > 1)
+    several = (
+        contents.group_by(key).aggregate(copies=contents.count()).filter(lambda t: t.copies > 1)
+    )
     copies = contents.semi_join(several, key)
     others = copies.select(
         *key,
@@ -103,7 +107,9 @@ def _fullest(mails: ibis.Table) -> ibis.Table:
     pairs = copies.inner_join(others, key).filter(
         lambda t: t.part_hashes.intersect(t.full_parts).length() == t.part_hashes.length()
     )
-    best = ibis.window(group_by=["plain_id", "content_hash"], order_by=[ibis.desc("part_count"), "full_hash"])
+    best = ibis.window(
+        group_by=["plain_id", "content_hash"], order_by=[ibis.desc("part_count"), "full_hash"]
+    )
     return (
         pairs.mutate(rank=ibis.row_number().over(best))
         .filter(lambda t: t.rank == 0)
@@ -111,7 +117,9 @@ def _fullest(mails: ibis.Table) -> ibis.Table:
     )
 
 
-def canonical(stored: ibis.Table, memberships: ibis.Table, id_column: str = "message_id") -> ibis.Table:
+def canonical(
+    stored: ibis.Table, memberships: ibis.Table, id_column: str = "message_id"
+) -> ibis.Table:
     """The rows of a stored table (with `source`, `partition` and an id) that are published, ids final."""
     published = memberships.filter(memberships.is_canonical).select(
         "stored_message_id",
@@ -143,7 +151,8 @@ def build_threads(messages: pa.Table, lists: pa.Table, settings: ThreadSettings)
     5322 3.6.4 and Zawinski's threading algorithm). A reply that names no mail answers the latest
     earlier one of its list with its subject, if that is at most `subject_days` old. Ids that no
     archive holds are ghosts, placed by the References of the mails that name them. The result does
-    not depend on the order of the rows, and has no loops."""
+    not depend on the order of the rows, and has no loops.
+    """
     ordered = messages.select(_OF_MAIL).sort_by([("message_id", "ascending")])
     ids = ordered.column("message_id").to_pylist()
     at = ordered.column("effective_at").cast(pa.int64()).fill_null(_NEVER).to_pylist()
@@ -165,7 +174,8 @@ def answered_by_subject(
     """For each reply whose headers name no mail, the mail of its subject that it most likely answers.
 
     `mails` needs message_id, subject and effective_at; `has_no_parent` says of each whether its headers name none. The
-    version and the part of a patch mail must agree too, if any earlier mail has them."""
+    version and the part of a patch mail must agree too, if any earlier mail has them.
+    """
     if not settings.subject_days:
         return {}
     frame = pl.DataFrame(mails.select(["message_id", "subject", "effective_at"]))
@@ -195,7 +205,13 @@ def answered_by_subject(
     best = (
         pl.concat(matches)
         .drop_nulls("answered")
-        .sort("message_id", "precision", "answered_at", "answered", descending=[False, True, True, False])
+        .sort(
+            "message_id",
+            "precision",
+            "answered_at",
+            "answered",
+            descending=[False, True, True, False],
+        )
         .unique("message_id", keep="first", maintain_order=True)
     )
     return dict(zip(best["message_id"].to_list(), best["answered"].to_list(), strict=True))
@@ -232,7 +248,9 @@ def _parents(
     return parents, methods
 
 
-def _break_loops(parents: dict[str, str | None], methods: dict[str, str], times: dict[str, int]) -> None:
+def _break_loops(
+    parents: dict[str, str | None], methods: dict[str, str], times: dict[str, int]
+) -> None:
     """Cut every loop at a link by subject, else at its earliest mail, which becomes a root."""
     done: set[str] = set()
     for start in parents:
@@ -242,7 +260,9 @@ def _break_loops(parents: dict[str, str | None], methods: dict[str, str], times:
         while node is not None and node not in done:
             if node in on_path:
                 loop = path[on_path[node] :]
-                parents[min(loop, key=lambda n: (methods[n] != "subject", times.get(n, _NEVER), n))] = None
+                parents[
+                    min(loop, key=lambda n: (methods[n] != "subject", times.get(n, _NEVER), n))
+                ] = None
                 break
             on_path[node] = len(path)
             path.append(node)
@@ -261,7 +281,9 @@ def _above_mails(parents: dict[str, str | None], times: dict[str, int]) -> dict[
     return retained
 
 
-def _tree(parents: dict[str, str | None], methods: dict[str, str], times: dict[str, int]) -> pa.Table:
+def _tree(
+    parents: dict[str, str | None], methods: dict[str, str], times: dict[str, int]
+) -> pa.Table:
     """The `thread_tree` table with roots for thread ids: threads read depth first, siblings by time, then id."""
     children: dict[str, list[str]] = {}
     for node, parent in parents.items():
@@ -277,21 +299,26 @@ def _tree(parents: dict[str, str | None], methods: dict[str, str], times: dict[s
             method = "root" if depth == 0 and node in times else methods[node]
             rows.append((node, root, parents[node], depth, position, method, node not in times))
             position += 1
-            below = sorted(children.get(node, ()), key=lambda n: (times.get(n, _NEVER), n), reverse=True)
+            below = sorted(
+                children.get(node, ()), key=lambda n: (times.get(n, _NEVER), n), reverse=True
+            )
             stack.extend((child, depth + 1) for child in below)
     columns = list(zip(*rows, strict=True)) or [()] * len(THREAD_TREE.names)
     table = pa.table(dict(zip(THREAD_TREE.names, columns, strict=True)), schema=THREAD_TREE.arrow)
     return table.sort_by([("message_id", "ascending")])
 
 
-def _named_threads(tree: pa.Table, references: dict[str, list[str]], times: dict[str, int]) -> pa.Table:
+def _named_threads(
+    tree: pa.Table, references: dict[str, list[str]], times: dict[str, int]
+) -> pa.Table:
     """`tree` with the final thread ids in place of the roots.
 
     A thread is named after the oldest mail that its earliest mail refers to and that is in the thread, else after that
     earliest mail. Mails that arrive later and are later do not change the earliest one, whatever they say of roots and
     parents; so a thread keeps its id while it grows, and of threads that merge the one with the earliest mail gives its
     id to all. Only a mail from before the earliest one can rename a thread, and does not if it is the one the name was
-    taken from: the missing root that comes late."""
+    taken from: the missing root that comes late.
+    """
     nodes = tree.column("message_id").to_pylist()
     roots = tree.column("thread_id").to_pylist()
     root_of = dict(zip(nodes, roots, strict=True))

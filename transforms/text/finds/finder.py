@@ -14,10 +14,39 @@ _BEGIN = 3
 """Bytes by which a word is looked up; all words but `@` have as many."""
 _AT_SIGN = ord("@")
 _WRITTEN_AT = ("(at)", "[at]", "{at}", "<at>", "(a)", "(@)", "[@]", " dot ")
-_PHONES = ("tel", "tél", "phone", "mob", "cell", "fax", "handy", "whatsapp", "call me", "reach me", "ring me")
-_ESCAPES = ("%5f", "%2d", "%2e", "%40", "&#", "&lowbar;", "&commat;", "\\_", "=5f", "\\u00",
-            "\u200b", "\u200c", "\u200d", "\u2060",
-            "\ufeff", "\u00ad", "\uff20", "\uff0e")  # fmt: skip
+_PHONES = (
+    "tel",
+    "tél",
+    "phone",
+    "mob",
+    "cell",
+    "fax",
+    "handy",
+    "whatsapp",
+    "call me",
+    "reach me",
+    "ring me",
+)
+_ESCAPES = (
+    "%5f",
+    "%2d",
+    "%2e",
+    "%40",
+    "&#",
+    "&lowbar;",
+    "&commat;",
+    "\\_",
+    "=5f",
+    "\\u00",
+    "\u200b",
+    "\u200c",
+    "\u200d",
+    "\u2060",
+    "\ufeff",
+    "\u00ad",
+    "\uff20",
+    "\uff0e",
+)
 _ESCAPE = re.compile(
     rb"%([2-7][0-9A-Fa-f])|&#0{0,3}([0-9]{2,3});|(?:&#[xX]0{0,2}|\\u00)([2-7][0-9A-Fa-f]);?|(&lowbar;|\\_|=5[Ff])|(&commat;|\xef\xbc\xa0)|"
     rb"(\xef\xbc\x8e)|\xe2\x80[\x8b-\x8d]|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad"
@@ -33,7 +62,8 @@ _FORMLESS_PATTERNS = [
 def finds_in(texts: pl.Series, kinds: Collection[str]) -> Iterator[tuple[int, list[forms.Find]]]:
     """The row of each text that has finds of those `kinds`, and these, in order and disjoint; their places are bytes.
 
-    `texts` are valid Unicode or null, without finds."""
+    `texts` are valid Unicode or null, without finds.
+    """
     if not kinds or texts.is_empty():
         return
     wants = {kind: kind in kinds for kind in FIND_KINDS}
@@ -53,14 +83,20 @@ def finds_in(texts: pl.Series, kinds: Collection[str]) -> Iterator[tuple[int, li
     is_suspect = (pl.col("places").list.len() > 0) | pl.any_horizontal(
         "escaped", "formless", "phone", "payment"
     )
-    for row, text, places, escaped, formless, phone, payment in columns.filter(is_suspect).iter_rows():
+    for row, text, places, escaped, formless, phone, payment in columns.filter(
+        is_suspect
+    ).iter_rows():
         data = text.encode()
-        shapes = [look for look, is_on in zip(_SHAPED, (formless, phone, payment), strict=True) if is_on]
+        shapes = [
+            look for look, is_on in zip(_SHAPED, (formless, phone, payment), strict=True) if is_on
+        ]
         finds = list(_finds(data, places, looks, shapes))
         if escaped:
             view = _View(data)
             own = _finds(view.data, _places(view.data, words), looks, shapes)
-            finds += [forms.Find(view.place(start), view.end(end), kind) for start, end, kind in own]
+            finds += [
+                forms.Find(view.place(start), view.end(end), kind) for start, end, kind in own
+            ]
         finds = _disjoint([find for find in finds if find.kind in kinds])
         if finds:
             yield row, finds
@@ -98,9 +134,23 @@ class _View:
         length = last = 0
         for match in _ESCAPE.finditer(data):
             code, decimal, hexadecimal, low, at, dot = match.groups()
-            value = int(code or hexadecimal, 16) if code or hexadecimal else int(decimal) if decimal else 0
+            value = (
+                int(code or hexadecimal, 16)
+                if code or hexadecimal
+                else int(decimal)
+                if decimal
+                else 0
+            )
             plain = (
-                bytes([value]) if 32 < value < 127 else b"_" if low else b"@" if at else b"." if dot else b""
+                bytes([value])
+                if 32 < value < 127
+                else b"_"
+                if low
+                else b"@"
+                if at
+                else b"."
+                if dot
+                else b""
             )
             if not plain and (code or decimal or hexadecimal):
                 continue
@@ -133,7 +183,9 @@ def _words(kinds: frozenset[str]) -> tuple[list[str], dict[bytes, list[tuple[byt
     """The words to look for, and by the first three bytes of each, in lower case, the functions that look at its place."""
     looks: list[tuple[str, _Looks]] = []
     if kinds.intersection(SECRETS):
-        looks += [(prefix, partial(forms.token_at, form=form)) for prefix, form in forms.forms().items()]
+        looks += [
+            (prefix, partial(forms.token_at, form=form)) for prefix, form in forms.forms().items()
+        ]
         looks += [
             (core, partial(forms.coded_token_at, core=core.encode(), meanings=meanings))
             for core, meanings in forms.coded_prefixes().items()
@@ -153,7 +205,9 @@ def _words(kinds: frozenset[str]) -> tuple[list[str], dict[bytes, list[tuple[byt
     return sorted({word for word, _ in looks} | ({"@"} if "email" in kinds else set())), by_begin
 
 
-def _at(data: bytes, at: int, looks: Mapping[bytes, list[tuple[bytes, _Looks]]]) -> Iterator[forms.Find]:
+def _at(
+    data: bytes, at: int, looks: Mapping[bytes, list[tuple[bytes, _Looks]]]
+) -> Iterator[forms.Find]:
     for word, look in looks.get(data[at : at + _BEGIN].lower(), ()):
         if len(word) <= _BEGIN or data[at : at + len(word)].lower() == word:
             finds = look(data, at) or ()

@@ -32,7 +32,9 @@ _RUN = re.compile(rb"[A-Za-z0-9_+/.~=%-]*")
 _BREAK = re.compile(rb"[ \t]*(?:\r\n|\n|\r)[>|: \t]*")
 _SOFT_LINE = 60
 """Bytes of a line from which a `=` at its end is a soft break of quoted-printable and no padding of base64."""
-_RANDOM = re.compile(rb"(?=[A-Za-z_+/=.-]*[0-9])(?=[0-9_+/=.-]*[A-Za-z])|[A-Za-z]*[a-z][A-Z]+[a-z]+[A-Z]")
+_RANDOM = re.compile(
+    rb"(?=[A-Za-z_+/=.-]*[0-9])(?=[0-9_+/=.-]*[A-Za-z])|[A-Za-z]*[a-z][A-Z]+[a-z]+[A-Z]"
+)
 _BASE64 = re.compile(rb"[A-Za-z0-9+/_-]*={0,2}")
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _BASE64_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
@@ -122,14 +124,20 @@ def _joined(data: bytes, at: int) -> tuple[bytes, list[tuple[int, int]]]:
     return b"".join(parts), pieces
 
 
-def coded_token_at(data: bytes, at: int, core: bytes, meanings: list[tuple[int, Form]]) -> Find | None:
+def coded_token_at(
+    data: bytes, at: int, core: bytes, meanings: list[tuple[int, Form]]
+) -> Find | None:
     """The base64 around `at`, if it says a token whose coded prefix is there."""
     if data[at : at + len(core)] != core:
         return None
     for before, form in meanings:
         run = _BASE64.match(data, at, at + _CODED)
-        coded = b"A" * ceil(before * 4 / 3) + (run[0] if run else b"").rstrip(b"=").translate(_STANDARD)
-        coded = coded[: len(coded) - (len(coded) % 4 == 1)]  # a single letter at the end says nothing
+        coded = b"A" * ceil(before * 4 / 3) + (run[0] if run else b"").rstrip(b"=").translate(
+            _STANDARD
+        )
+        coded = coded[
+            : len(coded) - (len(coded) % 4 == 1)
+        ]  # a single letter at the end says nothing
         if form.pattern.match(b64decode(coded + b"=" * (-len(coded) % 4)), before):
             ahead = data[max(0, at - _CODED) : at]
             whole = _BASE64.match(data, at - len(ahead) + len(ahead.rstrip(_BASE64_BYTES)))

@@ -4,7 +4,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from transforms.text.finds.forms import CLIENT_WORDS, CLIENTS, NO_VALUES, PASSWORDS, PATTERNS, SERVICES, Find
+from transforms.text.finds.forms import (
+    CLIENT_WORDS,
+    CLIENTS,
+    NO_VALUES,
+    PASSWORDS,
+    PATTERNS,
+    SERVICES,
+    Find,
+)
 
 _I = re.IGNORECASE
 _LONG = 20
@@ -12,19 +20,20 @@ _LONG = 20
 _NEAR = 60
 """Bytes before a name that give its meaning."""
 
-_SUFFIX = (
-    rb"(?:s|[_-]?[0-9]{1,2}|[_-](?:prod|live|dev|test|staging|old|new|value|b64|base64|base|text|plain))?"
-)
+_SUFFIX = rb"(?:s|[_-]?[0-9]{1,2}|[_-](?:prod|live|dev|test|staging|old|new|value|b64|base64|base|text|plain))?"
 _END = rb"(?![A-Za-z0-9_-])\\?[\"'`\])}*]{0,3}"
 _SIGN = rb"(?:[ \t]{0,8}(?::=|=>|={1,2}|:)[ \t]{0,8}(?:=3D)?|(?<=[\"']),[ \t]{0,4}(?=[\"'])|(?<=[\"'])[ \t]{1,4}value=)"
 _PASSWORD = (
-    rb"(?:pass(?:[_-]?(?:word|wd|phrase|code|wort))?|pw|pwd|psk|" + "|".join(PASSWORDS).encode() + rb")"
+    rb"(?:pass(?:[_-]?(?:word|wd|phrase|code|wort))?|pw|pwd|psk|"
+    + "|".join(PASSWORDS).encode()
+    + rb")"
 )
 _STRONG = re.compile(_PASSWORD + _SUFFIX + _END + _SIGN, _I)
 _WEAK = re.compile(rf"(?:{PATTERNS['weak']})".encode() + _SUFFIX + _END + _SIGN, _I)
 _OF_KEY = re.compile(rf"(?:{PATTERNS['of_key']})[_. -]?\Z".encode(), _I)
 _FLAG = re.compile(
-    rb"(?:" + _PASSWORD + rb"|secret(?:[_-]?(?:access[_-]?)?key)?|token|key)(?:[ \t]+)(?=[^\s-])", _I
+    rb"(?:" + _PASSWORD + rb"|secret(?:[_-]?(?:access[_-]?)?key)?|token|key)(?:[ \t]+)(?=[^\s-])",
+    _I,
 )
 _OF_FLAG = re.compile(rb"(?:\A|[\s\"'\[(])--?(?:[a-z]+-){0,3}\Z", _I)
 _SPOKEN = re.compile(
@@ -32,10 +41,16 @@ _SPOKEN = re.compile(
     _I,
 )
 _ELEMENT = re.compile(rb"(?:" + _PASSWORD + rb"|secret|token|key)>()([^<>\s]{4,200})</", _I)
-_STATEMENT = re.compile(rb"(?:password|identified by|by password)\s+(?:E|N)?()'([^'\n]{3,200})'", _I)
+_STATEMENT = re.compile(
+    rb"(?:password|identified by|by password)\s+(?:E|N)?()'([^'\n]{3,200})'", _I
+)
 _VERB = rb"(?:(?:was |is |has been |have been )?(?:set|changed|reset) to|(?:is|was|will be|lautet|ist|est|es|=)(?: now)?)"
 _SENTENCE = re.compile(
-    _PASSWORD + rb"(?:(?:[ \t]+(?:for|to|of|on|at)\s[^\n:=]{1,40}?)?(?:\s+" + _VERB + rb":?|:)\s+|[ \t]+)", _I
+    _PASSWORD
+    + rb"(?:(?:[ \t]+(?:for|to|of|on|at)\s[^\n:=]{1,40}?)?(?:\s+"
+    + _VERB
+    + rb":?|:)\s+|[ \t]+)",
+    _I,
 )
 _PIN = re.compile(
     rb"(?:pin|otp|verification code|security code|passcode)(?:[ \t]+code)?(?:\s+is|:|[ \t]*=)\s*([0-9]{4,8})\b",
@@ -105,16 +120,27 @@ def _is_random(text: bytes) -> bool:
         return _MIXED.match(text) is not None
     digits = sum(byte in b"0123456789" for byte in text)
     return (
-        digits >= 2 and digits < len(text) or len(text) >= 20 and bool(re.search(rb"[a-z][A-Z]+[a-z]", text))
+        digits >= 2
+        and digits < len(text)
+        or len(text) >= 20
+        and bool(re.search(rb"[a-z][A-Z]+[a-z]", text))
     )
 
 
 def _is_password(value: _Value, before: bytes, sign: bytes) -> bool:
     text = value.text
-    if len(text) < 4 or _is_no_value(text, value.is_quoted) or (_DOTTED.match(text) and not value.is_quoted):
+    if (
+        len(text) < 4
+        or _is_no_value(text, value.is_quoted)
+        or (_DOTTED.match(text) and not value.is_quoted)
+    ):
         return False
     if value.is_quoted:
-        return b" " not in text.strip() and not text.endswith((b":", b"=")) or (b"psk" in before.lower()[-4:])
+        return (
+            b" " not in text.strip()
+            and not text.endswith((b":", b"="))
+            or (b"psk" in before.lower()[-4:])
+        )
     if value.after in (b"(", b"[") and value.after:
         return False
     is_name = re.fullmatch(rb"[A-Za-z_]\w*", text) is not None
@@ -159,7 +185,11 @@ def passwords_at(data: bytes, at: int) -> Iterator[Find]:
         value = _value(data, match.end())
         if (
             value
-            and (not is_bare or _names_more(before) or (value.is_quoted and _is_in_sentence(value, False)))
+            and (
+                not is_bare
+                or _names_more(before)
+                or (value.is_quoted and _is_in_sentence(value, False))
+            )
             and _is_password(value, before + match[0].rstrip(b" \t:=>\"'"), _sign(match[0]))
         ):
             yield Find(value.start, value.end, "password")
@@ -197,13 +227,19 @@ def _is_in_sentence(value: _Value, has_verb: bool) -> bool:
     if value.is_quoted:
         is_strong = has_verb or re.search(rb"[0-9]", text)
         return bool(is_strong) and len(text) > 2 and b" " not in text and not _is_no_value(text)
-    if len(text) < (4 if has_verb else 6) or _is_no_value(text) or _WORDS.match(text) or _DOTTED.match(text):
+    if (
+        len(text) < (4 if has_verb else 6)
+        or _is_no_value(text)
+        or _WORDS.match(text)
+        or _DOTTED.match(text)
+    ):
         return False
     has_letter, has_digit = re.search(rb"[A-Za-z]", text), re.search(rb"[0-9]", text)
     if _NUMBERS.match(text):
         return has_verb and value.is_last and len(text) > 3
     return bool(
-        has_letter and (has_digit or (has_verb and re.search(rb"[^\w.,'/():;\x80-\xff-]|[a-z][A-Z]", text)))
+        has_letter
+        and (has_digit or (has_verb and re.search(rb"[^\w.,'/():;\x80-\xff-]|[a-z][A-Z]", text)))
     )
 
 
@@ -221,7 +257,11 @@ def secrets_at(data: bytes, at: int) -> Iterator[Find]:
             yield Find(*match.span(2), "password")
     elif match := _FLAG.match(data, at):
         value = _value(data, match.end())
-        if value and _is_random(value.text) and (len(value.text) >= _LONG or _OF_FLAG.search(before)):
+        if (
+            value
+            and _is_random(value.text)
+            and (len(value.text) >= _LONG or _OF_FLAG.search(before))
+        ):
             yield Find(value.start, value.end, "password")
 
 
@@ -229,27 +269,35 @@ _AUTHORIZATION = re.compile(PATTERNS["authorization"].encode(), _I)
 _BEARER = re.compile(rb"bearer[ \t]+([A-Za-z0-9._~+/=-]{16,})", _I)
 _COOKIES = re.compile(rb"cookie2?[\"']?:[^\r\n]{0,1000}", _I)
 _COOKIE = re.compile(rb"=\s*(?!\[[a-z_]+\]\**(?:[;\s\"',]|\Z))([^;\s\"',]{8,})")  # not a mask
-_ATTRIBUTES = re.compile(rb"(?:expires|path|domain|max-age|samesite|version|comment|priority)\Z", _I)
+_ATTRIBUTES = re.compile(
+    rb"(?:expires|path|domain|max-age|samesite|version|comment|priority)\Z", _I
+)
 _URL_PASSWORD = re.compile(rb"://[^\s/:@<>\"']{0,200}:([^\s/@<>\"']{1,200})@")
 _CURL = re.compile(
     rb"curl\b[^\n|;]{0,300}?[ \t](?:-u|-U|--user|--proxy-user)[ =]?[\"']?[^\s:\"'$<>]{1,100}:([^\s\"'$<>]{1,200})",
     _I,
 )
-_CLIENT = re.compile(("(?:" + "|".join(CLIENTS) + r")([^\s\"'|;$<>-][^\s\"'|;<>]{2,})").encode(), _I)
+_CLIENT = re.compile(
+    ("(?:" + "|".join(CLIENTS) + r")([^\s\"'|;$<>-][^\s\"'|;<>]{2,})").encode(), _I
+)
 _NETRC = re.compile(rb"login\s+\S{1,100}\s+password\s+(\S{1,200})", _I)
 _PAIR = re.compile(PATTERNS["pair"].encode(), _I)
 _PGPASS = re.compile(
     rb"(?m)^[\s>]*[\w.*-]{1,100}:(?:[0-9]{4,5}|\*):[\w*.-]{1,60}:[\w*.@-]{1,60}:(\S{3,200})[ \t]*$"
 )
 _AZURE = re.compile(rb"(?:AccountKey|SharedAccessKey|AccessKey)=([A-Za-z0-9+/%]{30,}={0,2})", _I)
-_SIGNATURE = re.compile(rb"(?:sig|X-Amz-Signature|X-Goog-Signature)=([A-Za-z0-9+/%]{32,}={0,2})", _I)
+_SIGNATURE = re.compile(
+    rb"(?:sig|X-Amz-Signature|X-Goog-Signature)=([A-Za-z0-9+/%]{32,}={0,2})", _I
+)
 _HASH = re.compile(rb"\$(?:1|2[abxy]|5|6|7|y|apr1|argon2\w*|scrypt)\$[A-Za-z0-9./$,=+-]{20,}")
 _SERVICE = re.compile(
     rb"[\w -]{0,30}[\"'\]]{0,2}[ \t]{0,3}(?::=|=>|[=:])[ \t]{0,3}[\"']?([A-Za-z0-9_=.-]{15,})"
 )
 
 
-def _plain(pattern: re.Pattern[bytes], kind: str = "password") -> Callable[[bytes, int], Iterable[Find]]:
+def _plain(
+    pattern: re.Pattern[bytes], kind: str = "password"
+) -> Callable[[bytes, int], Iterable[Find]]:
     """A function that finds the first group of a pattern at a place, unless it is a placeholder."""
 
     def finds(data: bytes, at: int) -> Iterator[Find]:
@@ -311,10 +359,26 @@ def _service(data: bytes, at: int) -> Iterator[Find]:
 
 
 NAMES: dict[str, Callable[[bytes, int], Iterable[Find]]] = {
-    **dict.fromkeys(("pass", "pwd", "psk", *PASSWORDS, "pw:", "pw=", "pw for", "pw of", "pw is", "identified by"),
-        passwords_at),
+    **dict.fromkeys(
+        (
+            "pass",
+            "pwd",
+            "psk",
+            *PASSWORDS,
+            "pw:",
+            "pw=",
+            "pw for",
+            "pw of",
+            "pw is",
+            "identified by",
+        ),
+        passwords_at,
+    ),
     **dict.fromkeys(("secret", "token", "key", "auth", "session", "credential"), secrets_at),
-    **dict.fromkeys(("pin:", "pin is", "pin code", "pin =", "otp", "verification code", "security code"), _plain(_PIN)),
+    **dict.fromkeys(
+        ("pin:", "pin is", "pin code", "pin =", "otp", "verification code", "security code"),
+        _plain(_PIN),
+    ),
     **dict.fromkeys(("authorization", "bearer "), _authorization),
     **dict.fromkeys(SERVICES, _service),
     "cookie": _cookies,
@@ -322,10 +386,14 @@ NAMES: dict[str, Callable[[bytes, int], Iterable[Find]]] = {
     "curl": _plain(_CURL),
     **dict.fromkeys(CLIENT_WORDS, _plain(_CLIENT)),
     "login": _plain(_NETRC),
-    **dict.fromkeys(("creds", "credentials", "login:", "logins", "user/pass", "username/pass"), _plain(_PAIR)),
+    **dict.fromkeys(
+        ("creds", "credentials", "login:", "logins", "user/pass", "username/pass"), _plain(_PAIR)
+    ),
     **dict.fromkeys((":5432:", ":*:", ":6432:", ":5433:"), _pgpass),
     **dict.fromkeys(("accountkey=", "sharedaccesskey=", "accesskey="), _plain(_AZURE, "cloud_key")),
     **dict.fromkeys(("sig=", "x-amz-signature=", "x-goog-signature="), _signature),
-    **dict.fromkeys(("$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$y$", "$apr1$", "$argon2", "$scrypt"), _hash),
-}  # fmt: skip
+    **dict.fromkeys(
+        ("$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$y$", "$apr1$", "$argon2", "$scrypt"), _hash
+    ),
+}
 """Functions that look for a value, by the word, in lower case, at whose beginning they look."""

@@ -17,7 +17,9 @@ _PROGRAMS = frozenset((b"git", b"hg", b"svn", b"cvs", b"anoncvs", b"anonymous", 
 _PATH = re.compile(rb"://[^\s<>\"']*/[^\s<>\"'@]*\Z")
 _AT = rb"[ \t]*(?:\(at\)|\[at\]|\{at\}|<at>|\(a\)|\(@\)|\[@\])[ \t]*"
 _DOT = rb"(?:\.|[ \t]*(?:\(dot\)|\[dot\]|\{dot\}|<dot>|\(\.\))[ \t]*|[ \t]+dot[ \t]+)"
-_WRITTEN = re.compile(_AT + rb"[A-Za-z0-9-]{1,63}(?:" + _DOT + rb"[A-Za-z0-9-]{1,63}){1,5}", re.IGNORECASE)
+_WRITTEN = re.compile(
+    _AT + rb"[A-Za-z0-9-]{1,63}(?:" + _DOT + rb"[A-Za-z0-9-]{1,63}){1,5}", re.IGNORECASE
+)
 _SPELT = re.compile(PATTERNS["spelt"].encode(), re.IGNORECASE)
 
 _PHONE = re.compile(
@@ -69,9 +71,15 @@ def written_email_at(data: bytes, at: int) -> Find | None:
     if domain := _WRITTEN.match(data, at):
         bare = before.rstrip(b" \t")
         local = bare[len(bare.rstrip(_LOCAL_BYTES)) :]
-        return Find(at - len(before) + len(bare) - len(local), domain.end(), "email") if local else None
+        return (
+            Find(at - len(before) + len(bare) - len(local), domain.end(), "email")
+            if local
+            else None
+        )
     line = at - len(before) + before.rfind(b"\n") + 1
-    spelt = next((m for m in _SPELT.finditer(data, line, at + 100) if m.start() < at < m.end()), None)
+    spelt = next(
+        (m for m in _SPELT.finditer(data, line, at + 100) if m.start() < at < m.end()), None
+    )
     return Find(spelt.start(), spelt.end(), "email") if spelt else None
 
 
@@ -91,11 +99,14 @@ def phones(data: bytes) -> Iterator[Find]:
             continue
         if match["plus"]:
             least = 10 if number[1:].isdigit() else 8
-            is_wrong = digits.startswith(b"1") and not re.fullmatch(rb"1[2-9][0-9]{2}[2-9][0-9]{6}", digits)
+            is_wrong = digits.startswith(b"1") and not re.fullmatch(
+                rb"1[2-9][0-9]{2}[2-9][0-9]{6}", digits
+            )
             # The groups of an international number are not those of a version or of a table.
             groups = re.findall(rb"[0-9]+", number)
             is_grouped = len(groups) == 1 or (
-                (b"." not in number or len(groups) > 2) and min(map(len, groups[2:] or groups[1:])) > 1
+                (b"." not in number or len(groups) > 2)
+                and min(map(len, groups[2:] or groups[1:])) > 1
             )
             if not least <= len(digits) <= 15 or is_wrong or not is_grouped:
                 continue
@@ -124,7 +135,10 @@ def payments(data: bytes) -> Iterator[Find]:
         while length and len(number) > length and (cut := data.rfind(b" ", match.start(), end)) > 0:
             end = cut  # the word behind it looks like one more group
             number = data[match.start() : end].replace(b" ", b"").decode()
-        if len(number) == length and int("".join(str(int(c, 36)) for c in number[4:] + number[:4])) % 97 == 1:
+        if (
+            len(number) == length
+            and int("".join(str(int(c, 36)) for c in number[4:] + number[:4])) % 97 == 1
+        ):
             yield Find(match.start(), end, "iban")
 
 

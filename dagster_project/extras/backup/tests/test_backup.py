@@ -26,7 +26,9 @@ SOURCES = (
 @pytest.fixture
 def paid(tmp_path: Path, gemini: Loopback) -> Workspace:
     """Mail and a chat, with vectors and sentences of a service, built; with a receipt and a token."""
-    gemini.reply = lambda prompt: json.dumps({"sentences": ["About it."] * len(json.loads(prompt)["chunks"])})
+    gemini.reply = lambda prompt: json.dumps(
+        {"sentences": ["About it."] * len(json.loads(prompt)["chunks"])}
+    )
     work = two_lists(tmp_path / "work").configure(
         *SOURCES, embedding={"model": "gemini", "dimensions": 768}, sentences={"kind": "gemini"}
     )
@@ -89,7 +91,10 @@ def test_only_changed_files_are_stored_again_and_old_snapshots_go(built: Workspa
         assert (facts["new_files"], facts["new_bytes"]) == (1, 1)
     rows = json.loads(built.weft("backup", str(place), "--verify", "--json").stdout)
     assert len(rows) == 2 and rows[-1]["snapshot"] == facts["snapshot"]
-    assert sorted(p.read_text() for p in (place / "files").glob("*") if p.stat().st_size == 1) == ["b", "c"]
+    assert sorted(p.read_text() for p in (place / "files").glob("*") if p.stat().st_size == 1) == [
+        "b",
+        "c",
+    ]
     restore(str(place), tmp_path / "new", rows[0]["snapshot"])
     assert (tmp_path / "new" / "state" / "sessions" / "one.jsonl").read_text() == "b"
     other = two_lists(tmp_path / "other")
@@ -100,9 +105,13 @@ def test_only_changed_files_are_stored_again_and_old_snapshots_go(built: Workspa
 def test_damage_of_a_backup_is_named_and_never_restored(built: Workspace, tmp_path: Path):
     place = tmp_path / "backup"
     facts = stored(built, place)
-    (changed,) = (p for p in (place / "files").glob("*") if p.read_bytes() == built.config.read_bytes())
+    (changed,) = (
+        p for p in (place / "files").glob("*") if p.read_bytes() == built.config.read_bytes()
+    )
     changed.write_text("[storage]")
-    with pytest.raises(CheckFailedError, match=rf"1 of {facts['files']} files .*settings/weft.toml"):
+    with pytest.raises(
+        CheckFailedError, match=rf"1 of {facts['files']} files .*settings/weft.toml"
+    ):
         Backups(str(place)).verified()
     with pytest.raises(CheckFailedError, match="restore another snapshot"):
         restore(str(place), tmp_path / "new")

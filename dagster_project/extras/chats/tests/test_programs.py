@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from dagster_project.config.settings import ConversationSourceSettings
 from dagster_project.extras.chats.transforms.zulip import PROGRAM
-from dagster_project.sources.chat_exports import BROKEN, FILE_PROGRAMS, Export, ExportReader, exports_at
+from dagster_project.sources.chat_exports import (
+    BROKEN,
+    FILE_PROGRAMS,
+    Export,
+    ExportReader,
+    exports_at,
+)
 from dagster_project.sources.detection import sources_at
 from tests.dagster_project.sources.test_attached_files import written
 from transforms.conversations.exports import Chat
@@ -28,7 +34,9 @@ def sample(name: str) -> str:
     return (Path(__file__).parent / "files" / name).read_text()
 
 
-IRSSI, WEECHAT, ZNC, HEXCHAT = (sample(f"{one}.log") for one in ("irssi", "weechat", "znc", "hexchat"))
+IRSSI, WEECHAT, ZNC, HEXCHAT = (
+    sample(f"{one}.log") for one in ("irssi", "weechat", "znc", "hexchat")
+)
 VTT, SRT, WHISPER = sample("meeting.vtt"), sample("meeting.srt"), sample("whisper.json")
 NAMES = ("maud", "Maud", "Eaves", "Pires", "jo_away", "+44700", "44700900", "Ilva")
 MAUD, JO = ("maud", "is the sluice open?"), ("jo", "yes, since noon")
@@ -42,7 +50,9 @@ def chats_of(name: str, data: bytes | str, place: str = "in/doors") -> list[Chat
     chats = list(FILE_PROGRAMS[name].read(raw, place, "Europe/Berlin"))
     for chat in chats:
         masked = masked_chat(chat, keyed_pseudonym(b"key"))
-        shown = " ".join([masked.title, *(f"{entry.author} {entry.text}" for entry in masked.entries)])
+        shown = " ".join(
+            [masked.title, *(f"{entry.author} {entry.text}" for entry in masked.entries)]
+        )
         assert not [name for name in NAMES if name in shown], shown
     return chats
 
@@ -61,10 +71,15 @@ def said(chat: Chat) -> list[tuple[str, str]]:
     ],
     ids=["irssi", "weechat", "znc", "hexchat"],
 )
-def test_a_line_of_irc_has_nick_text_time(log: str, messages: list[tuple[str, str]], first: str, last: str):
+def test_a_line_of_irc_has_nick_text_time(
+    log: str, messages: list[tuple[str, str]], first: str, last: str
+):
     (chat,) = chats_of("irc", log, "znc/#doors/2024-03-05")
     assert said(chat) == messages
-    assert [f"{at:%Y-%m-%d %H:%M:%S}" for at in (chat.entries[0].at, chat.entries[-1].at)] == [first, last]
+    assert [f"{at:%Y-%m-%d %H:%M:%S}" for at in (chat.entries[0].at, chat.entries[-1].at)] == [
+        first,
+        last,
+    ]
     assert {"maud", "jo"} <= chat.names and not chat.faults
     with pytest.raises(ChatFormatError, match=r"no_date: .*2024-03-01\.log"):
         chats_of("irc", ZNC)
@@ -85,8 +100,15 @@ def test_posts_of_mattermost_stand_in_their_channels():
     channel, private, refused = chats_of("mattermost", sample("mattermost.jsonl"))
     assert channel.name == "in/doors/weir/doors"
     assert said(channel) == [("maud", "is the sluice open?\n[plan.pdf]"), JO]
-    assert [(e.answers, e.reactions) for e in channel.entries] == [("", 1), (channel.entries[0].key, 0)]
-    assert (private.name, private.title, said(private)) == ("in/doors/direct/1", "", [("jo", "lunch?")])
+    assert [(e.answers, e.reactions) for e in channel.entries] == [
+        ("", 1),
+        (channel.entries[0].key, 0),
+    ]
+    assert (private.name, private.title, said(private)) == (
+        "in/doors/direct/1",
+        "",
+        [("jo", "lunch?")],
+    )
     (fault,) = refused.faults
     assert fault.reason.startswith("no_time: ") and "Eaves" in channel.names
 
@@ -96,8 +118,10 @@ def test_messages_of_signal_have_the_names_that_people_see():
     assert (chat.name, chat.title, len(refused.faults)) == ("in/main/1", "Doors", 2)
     assert said(chat) == [("Maud Eaves", MAUD[1]), ("Me", f"{JO[1]}, says Ilva Roth\n[plan.pdf]")]
     assert [(e.kind, e.text, e.answers == chat.entries[0].key) for e in chat.entries[1:]] == [
-        ("message", chat.entries[1].text, True), ("deleted", "", False), ("system", "Maud Eaves: groupChange", False),
-    ]  # fmt: skip
+        ("message", chat.entries[1].text, True),
+        ("deleted", "", False),
+        ("system", "Maud Eaves: groupChange", False),
+    ]
     first = chat.entries[0]
     assert (first.reactions, first.is_edited, f"{first.at:%H:%M}") == (1, True, "21:53")
     with pytest.raises(ChatFormatError, match="no_signal"):
@@ -113,7 +137,11 @@ def test_chats_of_signal_come_from_signal_cli_and_signal_export_too():
     assert (asked.is_edited, answered.answers, answered.reactions) == (True, asked.key, 1)
     assert (group.title, said(group)) == ("Doors", [("Maud Eaves", "ask @Ilva Roth")])
     assert [e.kind for e in group.entries] == ["message", "deleted"]
-    assert [f"{e.at:%H:%M} {e.reactions}" for e in exported.entries] == ["21:53 1", "21:54 0", "21:55 0"]
+    assert [f"{e.at:%H:%M} {e.reactions}" for e in exported.entries] == [
+        "21:53 1",
+        "21:54 0",
+        "21:55 0",
+    ]
     assert [p for e in exported.entries for f in e.files for p in f.places] == ["media/plan.pdf"]
     assert len(exported.faults) == len(refused.faults) == 1
 
@@ -122,7 +150,9 @@ def test_text_messages_stand_by_number():
     one, group, refused = chats_of("sms", sample("sms.xml"))
     assert (one.title, said(one)) == ("Maud Eaves", [("Maud Eaves", MAUD[1]), ("Me", JO[1])])
     assert said(group) == [("+44700900456", "the plan\n[plan.jpg]")]
-    assert {"+44700900123", "+44700900456", "Maud Eaves"} <= group.names and len(refused.faults) == 1
+    assert {"+44700900123", "+44700900456", "Maud Eaves"} <= group.names and len(
+        refused.faults
+    ) == 1
     with pytest.raises(ChatFormatError, match="entities"):
         chats_of("sms", '<!DOCTYPE x [<!ENTITY a "b">]><smses/>')
 
@@ -167,7 +197,9 @@ def test_a_transcript_is_a_chat_of_who_spoke(data: str):
         chats_of("transcript", data, "in/planning")
 
 
-ZULIP = {f"z/{name}": sample(f"zulip/{name}").encode() for name in ("realm.json", "messages-000001.json")}
+ZULIP = {
+    f"z/{name}": sample(f"zulip/{name}").encode() for name in ("realm.json", "messages-000001.json")
+}
 ZULIP["z/attachment.json"] = b"{}"
 
 
@@ -179,13 +211,18 @@ def test_each_topic_of_zulip_is_a_chat(tmp_path: Path, root: str):
     assert place == tmp_path / "in" / "z"
     name = place.relative_to(folder).as_posix()
     export = Export(source, name, name, form, files, "")
-    read = list(ExportReader(ConversationSettings(), MailSettings(), ThreadSettings()).chats(export))
+    read = list(
+        ExportReader(ConversationSettings(), MailSettings(), ThreadSettings()).chats(export)
+    )
     before = "z/" if root == "." else ""
     assert [(chat.name, chat.title, len(chat.entries)) for chat in read] == [
         (f"{before}doors/sluice", "doors > sluice", 2),
         (f"{before}direct/1", "", 1),
     ]
-    assert read[0].entries[1].files[0].places == ("uploads/2/plan.pdf",) and read[0].entries[1].is_edited
+    assert (
+        read[0].entries[1].files[0].places == ("uploads/2/plan.pdf",)
+        and read[0].entries[1].is_edited
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,10 +230,18 @@ def test_each_topic_of_zulip_is_a_chat(tmp_path: Path, root: str):
     [
         (ZULIP, "zulip", True),
         ({"doors.log": IRSSI.encode()}, "irc", False),
-        ({"main.jsonl": sample("signal.jsonl").encode(), "metadata.json": b"{}", "files/a.csv": b"1"}, "signal", True),
+        (
+            {
+                "main.jsonl": sample("signal.jsonl").encode(),
+                "metadata.json": b"{}",
+                "files/a.csv": b"1",
+            },
+            "signal",
+            True,
+        ),
         ({"2024-03-01.vtt": VTT.encode()}, "transcript", False),
     ],
-)  # fmt: skip
+)
 def test_init_recognises_an_export_and_what_lies_beside_it_is_no_chat(
     tmp_path: Path, members: Mapping[str, bytes], form: str, has_zone: bool
 ):
@@ -243,7 +288,9 @@ def _broken(data: st.DataObject, raw: bytes) -> bytes:
         return raw[:where] + data.draw(st.binary(max_size=4)) + raw[where + 2 :]
     node = tree
     while True:
-        key = data.draw(st.sampled_from(sorted(node) if isinstance(node, dict) else range(len(node))))
+        key = data.draw(
+            st.sampled_from(sorted(node) if isinstance(node, dict) else range(len(node)))
+        )
         if not (isinstance(node[key], (dict, list)) and node[key] and data.draw(st.booleans())):
             node[key] = data.draw(ODD)
             return json.dumps(tree).encode()

@@ -30,14 +30,22 @@ def looks_like_element(head: bytes) -> bool:
 def read_element(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chat of a room; edits replace the messages that they change, and reactions are counted.
 
-    ChatFormatError if the file is not an export of a room."""
-    export, rows = json_rows(data, "messages", "no_element: the file is no JSON export of a room by Element")
+    ChatFormatError if the file is not an export of a room.
+    """
+    export, rows = json_rows(
+        data, "messages", "no_element: the file is no JSON export of a room by Element"
+    )
     events = [fields(row) for row in rows]
     people, names = _people(events), set[str]()
     relations = [(row, fields(fields(row.get("content")).get("m.relates_to"))) for row in events]
-    edits = {str(r.get("event_id")): _text(fields(fields(row["content"]).get("m.new_content")))
-             for row, r in relations if r.get("rel_type") == "m.replace"}  # fmt: skip
-    reactions = Counter(str(r.get("event_id")) for row, r in relations if row.get("type") == "m.reaction")
+    edits = {
+        str(r.get("event_id")): _text(fields(fields(row["content"]).get("m.new_content")))
+        for row, r in relations
+        if r.get("rel_type") == "m.replace"
+    }
+    reactions = Counter(
+        str(r.get("event_id")) for row, r in relations if row.get("type") == "m.reaction"
+    )
     entries, faults = [], []
     for number, (row, relation) in enumerate(relations):
         if row.get("type") == "m.reaction" or relation.get("rel_type") == "m.replace":
@@ -61,15 +69,21 @@ def read_element(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
             continue
         text = edits.get(key) or _text(content, answers=bool(relation.get("m.in_reply_to")))
         answered = fields(relation.get("m.in_reply_to")).get("event_id") or relation.get("event_id")
-        entry = Entry(at, author, text, kind_of(text, author), key, str(answered or ""), reactions[key])
+        entry = Entry(
+            at, author, text, kind_of(text, author), key, str(answered or ""), reactions[key]
+        )
         entries.append(entry._replace(is_edited=key in edits, files=tuple(_files(content))))
     yield Chat(name, entries, frozenset(names), faults, str(export.get("room_name") or ""))
 
 
 def _people(events: list[Mapping[str, Any]]) -> dict[str, str]:
     """The names that members show, by their ids."""
-    members = ((row, fields(row.get("content"))) for row in events if row.get("type") == "m.room.member")
-    shown = ((row, str(content["displayname"])) for row, content in members if content.get("displayname"))
+    members = (
+        (row, fields(row.get("content"))) for row in events if row.get("type") == "m.room.member"
+    )
+    shown = (
+        (row, str(content["displayname"])) for row, content in members if content.get("displayname")
+    )
     return {str(row.get("state_key") or row.get("sender")): name for row, name in shown}
 
 

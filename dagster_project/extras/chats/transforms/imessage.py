@@ -15,7 +15,12 @@ from transforms.errors import ChatFormatError
 _FROM = datetime(2001, 1, 1, tzinfo=UTC)
 _NANOSECONDS = 10**11
 """Dates above are nanoseconds, as since macOS 10.13; below they are seconds."""
-_LATER_COLUMNS = ("attributedBody", "thread_originator_guid", "date_edited", "associated_message_type")
+_LATER_COLUMNS = (
+    "attributedBody",
+    "thread_originator_guid",
+    "date_edited",
+    "associated_message_type",
+)
 _REACTIONS = range(2000, 3000)
 _MESSAGES = """
 SELECT c.ROWID, coalesce(nullif(c.display_name, ''), c.chat_identifier), m.guid, m.text, m.date, m.is_from_me,
@@ -38,27 +43,48 @@ def looks_like_imessage(head: bytes) -> bool:
 def read_imessage(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chats of the file, `name/n` by their number there; reactions are counted.
 
-    ChatFormatError if it is not the file of Messages."""
+    ChatFormatError if it is not the file of Messages.
+    """
     with closing(sqlite3.connect(":memory:")) as connection:
         try:
             connection.deserialize(data)
             connection.text_factory = partial(str, encoding="utf-8", errors="replace")
             connection.execute("PRAGMA trusted_schema = OFF")
             there = {row[1] for row in connection.execute("PRAGMA table_info(message)")}
-            later = ", ".join(f"m.{column}" if column in there else "NULL" for column in _LATER_COLUMNS)
+            later = ", ".join(
+                f"m.{column}" if column in there else "NULL" for column in _LATER_COLUMNS
+            )
             rows = connection.execute(_MESSAGES.format(later)).fetchall()
             listed = connection.execute(_FILES).fetchall()
         except sqlite3.Error as error:
-            raise ChatFormatError(f"no_imessage: it is not the chat.db of Messages ({error})") from error
+            raise ChatFormatError(
+                f"no_imessage: it is not the chat.db of Messages ({error})"
+            ) from error
     files: dict[str, list[NamedFile]] = {}
     for guid, label, place, type_ in listed:
-        file = NamedFile(label or place.rpartition("/")[2], (place.partition("Messages/")[2],), type_)
+        file = NamedFile(
+            label or place.rpartition("/")[2], (place.partition("Messages/")[2],), type_
+        )
         files.setdefault(guid, []).append(file)
     reactions = Counter(row[7].rpartition("/")[2] for row in rows if row[-1] in _REACTIONS)
     chats: dict[tuple[int, str], list[Entry]] = {}
     names: set[str] = set()
     faults = []
-    for chat, title, guid, text, date, from_me, handle, _, item, body, thread, edited, reacted in rows:
+    for (
+        chat,
+        title,
+        guid,
+        text,
+        date,
+        from_me,
+        handle,
+        _,
+        item,
+        body,
+        thread,
+        edited,
+        reacted,
+    ) in rows:
         if reacted in _REACTIONS or item:
             continue
         try:
@@ -71,7 +97,9 @@ def read_imessage(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
         content = "\n".join([*([content] if content else []), *(f"[{file.name}]" for file in own)])
         author = ME if from_me else handle or title
         names.update({author, handle, title} - {ME, ""})
-        entry = Entry(at, author, content, kind_of(content, author), guid, thread or "", reactions[guid])
+        entry = Entry(
+            at, author, content, kind_of(content, author), guid, thread or "", reactions[guid]
+        )
         entry = entry._replace(is_edited=bool(edited), files=tuple(own))
         chats.setdefault((chat, title), []).append(entry)
     for (number, title), entries in chats.items():

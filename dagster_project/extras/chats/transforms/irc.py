@@ -41,14 +41,17 @@ def read_irc(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chat of a log, whose times are in `timezone`; a join, a quit or a topic is a line of the program.
 
     The day is that of the line, of the last line that names one, or of the name of the file (`2024-03-01.log`).
-    ChatFormatError if no line is one of a log, or its day is not known."""
+    ChatFormatError if no line is one of a log, or its day is not known.
+    """
     day = _dated(_IN_NAME.search(name.rpartition("/")[2]))
     entries: list[Entry] = []
     names: set[str] = set()
     unknown: list[str] = []
     for line in decoded(data).splitlines():
         if opening := _DAY.match(line):
-            day = date(int(opening["year"]), _MONTHS.find(opening["month"]) // 4 + 1, int(opening["day"]))
+            day = date(
+                int(opening["year"]), _MONTHS.find(opening["month"]) // 4 + 1, int(opening["day"])
+            )
             continue
         entry = _entry_of(line)
         if entry is None:
@@ -58,7 +61,9 @@ def read_irc(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
         match, nick, text = entry
         day = _day_of(match, day)
         if day is None:
-            raise ChatFormatError("no_date: no line names the day; name the file after it, as 2024-03-01.log")
+            raise ChatFormatError(
+                "no_date: no line names the day; name the file after it, as 2024-03-01.log"
+            )
         clock = time(int(match["h"]), int(match["m"]), int(match["s"] or 0))
         at = in_utc(datetime.combine(day, clock), timezone)
         if not nick and (people := _PEOPLE.match(text)):
@@ -75,7 +80,12 @@ def read_irc(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
 def _entry_of(line: str) -> tuple[re.Match[str], str, str] | None:
     """A line with its nick, empty for one of the program, and its text; None if it is not one of a log."""
     match = _LINE.match(line)
-    if match is None or not 0 <= int(match["h"]) < 24 or int(match["m"]) > 59 or int(match["s"] or 0) > 59:
+    if (
+        match is None
+        or not 0 <= int(match["h"]) < 24
+        or int(match["m"]) > 59
+        or int(match["s"] or 0) > 59
+    ):
         return None
     prefix, rest = match["prefix"], match["rest"]
     if prefix is not None:

@@ -29,7 +29,8 @@ def looks_like_mattermost(head: bytes) -> bool:
 def read_mattermost(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chats of an export: `name/team/channel`, and `name/direct/n` in the order in which they begin.
 
-    A reply names its post. ChatFormatError if no line is a post."""
+    A reply names its post. ChatFormatError if no line is a post.
+    """
     chats: dict[tuple[str, ...], list[Entry]] = {}
     names: set[str] = set()
     faults: list[Fault] = []
@@ -70,14 +71,23 @@ def _entry(post: Mapping[str, Any], key: str, answered: str) -> Entry | None:
     at, author = milliseconds(post.get("create_at")), str(post.get("user") or "")
     if at is None:
         return None
-    files = [NamedFile(place.rpartition("/")[2], (f"data/{place}", place)) for place in
-             (str(fields(file).get("path") or "") for file in list_of(post.get("attachments"))) if place]  # fmt: skip
-    text = "\n".join([str(post.get("message") or ""), *(f"[{file.name}]" for file in files)]).strip("\n")
+    files = [
+        NamedFile(place.rpartition("/")[2], (f"data/{place}", place))
+        for place in (
+            str(fields(file).get("path") or "") for file in list_of(post.get("attachments"))
+        )
+        if place
+    ]
+    text = "\n".join([str(post.get("message") or ""), *(f"[{file.name}]" for file in files)]).strip(
+        "\n"
+    )
     reactions = len(list_of(post.get("reactions")))
     system = str(post.get("type") or "").startswith("system_")
     kind = "system" if system else kind_of(text, author)
     is_edited = bool(post.get("edit_at"))
-    return Entry(at, "" if system else author, text, kind, key, answered, reactions, is_edited, tuple(files))
+    return Entry(
+        at, "" if system else author, text, kind, key, answered, reactions, is_edited, tuple(files)
+    )
 
 
 PROGRAM = Program((".jsonl",), looks_like_mattermost, read_mattermost)

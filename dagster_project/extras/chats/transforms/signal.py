@@ -18,8 +18,10 @@ from transforms.conversations.programs import Program
 from transforms.errors import ChatFormatError
 
 _PAIRS = (
-    ("systemGivenName", "systemFamilyName"), ("profileGivenName", "profileFamilyName"), ("givenName", "familyName"),
-)  # fmt: skip
+    ("systemGivenName", "systemFamilyName"),
+    ("profileGivenName", "profileFamilyName"),
+    ("givenName", "familyName"),
+)
 
 
 def looks_like_signal(head: bytes) -> bool:
@@ -30,7 +32,8 @@ def looks_like_signal(head: bytes) -> bool:
 def read_signal(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chats of an export, `name/n` in the order of their first messages; an edited message has its last text.
 
-    ChatFormatError if no line is a message."""
+    ChatFormatError if no line is a message.
+    """
     people, names, places = dict[str, str](), set[str](), dict[str, str]()
     chats: dict[str, list[Entry]] = {}
     faults: list[Fault] = []
@@ -39,7 +42,9 @@ def read_signal(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
         if recipient := fields(frame.get("recipient")):
             own_names = _names_of(recipient)
             names.update(own_names)
-            people[str(recipient.get("id"))] = ME if "self" in recipient else next(iter(own_names), "")
+            people[str(recipient.get("id"))] = (
+                ME if "self" in recipient else next(iter(own_names), "")
+            )
         elif chat := fields(frame.get("chat")):
             places[str(chat.get("id"))] = str(chat.get("recipientId"))
         elif item := fields(frame.get("chatItem")):
@@ -51,7 +56,10 @@ def read_signal(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     if not chats and not faults:
         raise ChatFormatError("no_signal: the file is no export of Signal with messages")
     for number, (ident, entries) in enumerate(chats.items(), 1):
-        ordered, title = sorted(entries, key=lambda entry: entry.at), people.get(places.get(ident, ""), "")
+        ordered, title = (
+            sorted(entries, key=lambda entry: entry.at),
+            people.get(places.get(ident, ""), ""),
+        )
         yield Chat(f"{name}/{number}", ordered, frozenset(names), title=title)
     if faults:
         yield Chat(name, [], faults=faults)
@@ -64,7 +72,11 @@ def _names_of(recipient: Mapping[str, Any]) -> list[str]:
     nick = fields(contact.get("nickname"))
     pairs = [(nick.get("given"), nick.get("family")), *(map(contact.get, pair) for pair in _PAIRS)]
     full = (" ".join(str(part) for part in pair if part) for pair in pairs)
-    return [str(n) for n in (title, *full, *map(contact.get, ("systemNickname", "username", "e164"))) if n]
+    return [
+        str(n)
+        for n in (title, *full, *map(contact.get, ("systemNickname", "username", "e164")))
+        if n
+    ]
 
 
 def _entry(item: Mapping[str, Any], author: str) -> Entry | None:
@@ -81,9 +93,13 @@ def _entry(item: Mapping[str, Any], author: str) -> Entry | None:
     words = message.get("text") or fields(message.get("textReply")).get("text")
     names = (f"[{pointer['fileName']}]" for pointer in pointers if pointer.get("fileName"))
     text = "\n".join(filter(None, (str(fields(words).get("body") or ""), *names)))
-    entry = Entry(at, author, text, kind_of(text, author), key, is_edited=bool(item.get("revisions")))
+    entry = Entry(
+        at, author, text, kind_of(text, author), key, is_edited=bool(item.get("revisions"))
+    )
     parent = str(fields(message.get("quote")).get("targetSentTimestamp") or "")
     return entry._replace(answers=parent, reactions=len(list_of(message.get("reactions"))))
 
 
-PROGRAM = Program((".jsonl",), looks_like_signal, read_signal, True, "main.jsonl", ("metadata.json", "files"))
+PROGRAM = Program(
+    (".jsonl",), looks_like_signal, read_signal, True, "main.jsonl", ("metadata.json", "files")
+)

@@ -14,13 +14,16 @@ _MENTION = "\ufffc"
 
 def looks_like_signal_cli(head: bytes) -> bool:
     """True if the first line has the envelope of a message."""
-    return head.startswith(b"{") and b'"envelope":{"source' in head.partition(b"\n")[0].replace(b" ", b"")
+    return head.startswith(b"{") and b'"envelope":{"source' in head.partition(b"\n")[0].replace(
+        b" ", b""
+    )
 
 
 def read_signal_cli(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chats of the lines, `name/n` in the order in which they begin; edits and deletions change the earlier message.
 
-    Receipts, calls and changes of groups are left out."""
+    Receipts, calls and changes of groups are left out.
+    """
     chats: dict[str, dict[str, Entry]] = {}
     titles, names, faults = dict[str, str](), set[str](), list[Fault]()
     reactions: dict[tuple[str, str], str] = {}
@@ -44,12 +47,18 @@ def read_signal_cli(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
                 entries[entry.key] = entry._replace(text="", kind="deleted", files=())
         elif text := _text(message):
             key = str(edit.get("targetSentTimestamp") or message.get("timestamp"))
-            at = entries[key].at if key in entries else exports.milliseconds(message.get("timestamp"))
+            at = (
+                entries[key].at
+                if key in entries
+                else exports.milliseconds(message.get("timestamp"))
+            )
             answers = str(fields(message.get("quote")).get("id") or "")
             if at is None:
                 faults.append(exports.no_time(place, row))
             else:
-                entries[key] = Entry(at, author, text, "message", key, answers, is_edited=bool(edit))
+                entries[key] = Entry(
+                    at, author, text, "message", key, answers, is_edited=bool(edit)
+                )
     counts = Counter((chat, target) for (target, _), chat in reactions.items())
     for number, (chat, entries) in enumerate((c, e) for c, e in chats.items() if e):
         ordered = sorted(entries.values(), key=lambda entry: entry.at)
@@ -69,7 +78,9 @@ def _text(message: Mapping[str, Any]) -> str:
     text = str(message.get("message") or "")
     for mention in map(fields, list_of(message.get("mentions"))):
         text = text.replace(_MENTION, f"@{mention.get('name') or mention.get('number')}", 1)
-    files = (str(fields(file).get("filename") or "") for file in list_of(message.get("attachments")))
+    files = (
+        str(fields(file).get("filename") or "") for file in list_of(message.get("attachments"))
+    )
     return "\n".join(filter(None, (text, *(f"[{file}]" for file in files if file))))
 
 

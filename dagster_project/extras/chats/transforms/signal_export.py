@@ -27,14 +27,20 @@ def read_signal_export(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
         named = map(fields, list_of(row.get("attachments")))
         pairs = ((str(file.get("name") or ""), str(file.get("path") or "")) for file in named)
         files = [NamedFile(label, (place.removeprefix("./"),)) for label, place in pairs]
-        text = "\n".join([str(row.get("body") or ""), *(f"[{file.name}]" for file in files)]).strip("\n")
+        text = "\n".join([str(row.get("body") or ""), *(f"[{file.name}]" for file in files)]).strip(
+            "\n"
+        )
         kind = "deleted" if row.get("deleted") else exports.kind_of(text, author)
         entry = Entry(exports.in_utc(at, timezone), author, text, kind, place)
-        entries.append(entry._replace(reactions=len(list_of(row.get("reactions"))), files=tuple(files)))
+        entries.append(
+            entry._replace(reactions=len(list_of(row.get("reactions"))), files=tuple(files))
+        )
         names.add(author)
     *_, folder, _ = ("", "", *name.split("/"))
     yield Chat(name, entries, frozenset(names - {ME, ""}), faults, title=folder)
 
 
 _BESIDE = ("chat.md", "index.html", "media")
-PROGRAM = Program((".json",), looks_like_signal_export, read_signal_export, False, "data.json", _BESIDE)
+PROGRAM = Program(
+    (".json",), looks_like_signal_export, read_signal_export, False, "data.json", _BESIDE
+)

@@ -22,9 +22,12 @@ def looks_like_sms(head: bytes) -> bool:
 def read_sms(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chats of a backup, one for each number or group: `name/n` in the order in which they begin.
 
-    ChatFormatError if the file is not XML of messages."""
+    ChatFormatError if the file is not XML of messages.
+    """
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
-        raise ChatFormatError("no_sms: the XML declares entities, which a backup of messages does not")
+        raise ChatFormatError(
+            "no_sms: the XML declares entities, which a backup of messages does not"
+        )
     try:
         root = ElementTree.fromstring(data)
     except ElementTree.ParseError as error:
@@ -58,8 +61,13 @@ def read_sms(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
 def _text(row: ElementTree.Element) -> str:
     """The texts of a message with parts, and the names of its files."""
     parts = row.iter("part")
-    texts = (part.get("text") if part.get("ct") == "text/plain" else f"[{part.get('cl') or part.get('name')}]"
-            for part in parts if part.get("ct") != "application/smil")  # fmt: skip
+    texts = (
+        part.get("text")
+        if part.get("ct") == "text/plain"
+        else f"[{part.get('cl') or part.get('name')}]"
+        for part in parts
+        if part.get("ct") != "application/smil"
+    )
     return "\n".join(text for text in texts if text not in (None, "null", "[null]", "[None]"))
 
 

@@ -10,7 +10,8 @@ from transforms.conversations.programs import Program
 from transforms.errors import ChatFormatError
 
 _CUE = re.compile(
-    r"^(?:(\d+):)?(\d\d):(\d\d)[.,](\d{3})[ \t]+-->[ \t]+[^\n]*\n(?P<text>(?:[^\n]*\S[^\n]*(?:\n|\Z))*)", re.M
+    r"^(?:(\d+):)?(\d\d):(\d\d)[.,](\d{3})[ \t]+-->[ \t]+[^\n]*\n(?P<text>(?:[^\n]*\S[^\n]*(?:\n|\Z))*)",
+    re.M,
 )
 _VOICE = re.compile(r"<v(?:\.[\w.]+)?[ \t]+(?P<speaker>[^>\n]{1,120})>")
 _TAG = re.compile(r"</?[a-z][^>\n]*>|<\d\d:[\d:.]+>")
@@ -31,7 +32,9 @@ def looks_like_transcript(head: bytes) -> bool:
     return (
         text.startswith("WEBVTT")
         or bool(_CUE.search(text.replace("\r\n", "\n")))
-        or (text.startswith("{") and '"segments"' in text and '"start"' in text and '"text"' in text)
+        or (
+            text.startswith("{") and '"segments"' in text and '"start"' in text and '"text"' in text
+        )
     )
 
 
@@ -39,7 +42,8 @@ def read_transcript(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chat of a transcript: a turn is the words of one speaker until another speaks, cut at sentences.
 
     Times count from the day, and the clock if there is one, in the name of the file (`2024-03-01 14.30 planning.vtt`).
-    ChatFormatError if the name has no day, or nothing is said."""
+    ChatFormatError if the name has no day, or nothing is said.
+    """
     match = _DAY.search(name.rpartition("/")[2])
     try:
         parts = [int(part or 0) for part in match.groups()] if match else []
@@ -57,7 +61,10 @@ def read_transcript(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
             turns.append((start, speaker, text))
     if not turns:
         raise ChatFormatError("no_transcript: the file has no times with words")
-    entries = [Entry(begin + timedelta(seconds=at), speaker, text, "message") for at, speaker, text in turns]
+    entries = [
+        Entry(begin + timedelta(seconds=at), speaker, text, "message")
+        for at, speaker, text in turns
+    ]
     yield Chat(name, entries, frozenset(speaker for _, speaker, _ in turns) - {_NOBODY})
 
 

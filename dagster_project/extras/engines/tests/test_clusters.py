@@ -19,7 +19,10 @@ from tests.processes import Command
 from tests.timing import HUNG, until
 
 pytestmark = pytest.mark.exhaustive
-ENGINES: Mapping[str, Mapping[str, object]] = {"spark": {"kind": "spark"}, "ray": {"kind": "ray", "tasks": 2}}
+ENGINES: Mapping[str, Mapping[str, object]] = {
+    "spark": {"kind": "spark"},
+    "ray": {"kind": "ray", "tasks": 2},
+}
 WORKERS = {"spark": "pyspark.daemon", "ray": "ray::run_task"}
 """What the command of a process says that runs tasks; Spark's is that of an executor."""
 BUCKET = "weft-lake"
@@ -49,7 +52,9 @@ def worker(kind: str) -> int | None:
 def awaited(found: Callable[[], Any], build: subprocess.Popen[str] | None = None) -> Any:
     """What is found, once it is there, and before a build is through."""
     there = until(
-        lambda: found() or (build is not None and build.poll() is not None and "ended"), "it", pause=0.1
+        lambda: found() or (build is not None and build.poll() is not None and "ended"),
+        "it",
+        pause=0.1,
     )
     assert there != "ended", build.communicate() if build else None
     return there
@@ -73,7 +78,15 @@ def test_after_a_killed_build_and_a_dead_worker_an_engine_makes_the_same_lake_on
     awaited(lambda: tasks(s3))
     assert killed.killed_after(1)
     left = tasks(s3)
-    command = [sys.executable, "-m", "dagster_project.cli", "build", "--quiet", "--config", str(work.config)]
+    command = [
+        sys.executable,
+        "-m",
+        "dagster_project.cli",
+        "build",
+        "--quiet",
+        "--config",
+        str(work.config),
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as build:
         os.kill(awaited(lambda: worker(engine), build), signal.SIGKILL)
         _, printed = build.communicate(timeout=HUNG)

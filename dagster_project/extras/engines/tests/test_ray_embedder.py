@@ -69,7 +69,9 @@ def two_gpus() -> Iterator[None]:
     ray.shutdown()
 
 
-def test_actors_give_the_vectors_of_this_machine_and_leave(two_gpus: None, monkeypatch: pytest.MonkeyPatch):
+def test_actors_give_the_vectors_of_this_machine_and_leave(
+    two_gpus: None, monkeypatch: pytest.MonkeyPatch
+):
     on_ray = embedder()
     batches = [[f"the log of run {number} and {n}" for n in range(50)] for number in range(7)]
     found = {done.batch: done for done in on_ray.embed_batches(batches)}

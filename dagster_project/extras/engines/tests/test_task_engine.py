@@ -33,7 +33,10 @@ class InThisProcess:
 
     def run(self, place: str, count: int) -> Iterator[Outcome]:
         for number in range(count):
-            sent, back = pickle.dumps((run_task, place, number)), pickle.dumps(run_task(place, number))
+            sent, back = (
+                pickle.dumps((run_task, place, number)),
+                pickle.dumps(run_task(place, number)),
+            )
             self.sizes.append(len(sent) + len(back))
             yield pickle.loads(back)
 
@@ -51,7 +54,8 @@ def made(work: Workspace, instance: dg.DagsterInstance, cluster: InThisProcess) 
 def versions(instance: dg.DagsterInstance, table: str) -> dict[str, str | None]:
     """The data version that Dagster has of each partition of a table."""
     records = {
-        p: instance.get_latest_data_version_record(dg.AssetKey(table), partition_key=p) for p in PARTITIONS
+        p: instance.get_latest_data_version_record(dg.AssetKey(table), partition_key=p)
+        for p in PARTITIONS
     }
     found = {p: record.asset_materialization for p, record in records.items() if record}
     return {p: (event.tags or {})["dagster/data_version"] for p, event in found.items() if event}
@@ -64,7 +68,9 @@ def test_tasks_make_what_a_run_makes_and_dagster_hears_of_it(built_once: Workspa
         made(work, instance, cluster)
         assert len(cluster.sizes) == len(PARTITIONS) and max(cluster.sizes) < LARGEST
         for table in MAIL.tables:
-            stored = {p: footer.content_hash for p in PARTITIONS if (footer := work.lake.footer(table, p))}
+            stored = {
+                p: footer.content_hash for p in PARTITIONS if (footer := work.lake.footer(table, p))
+            }
             assert versions(instance, table) == stored and set(stored) == set(PARTITIONS)
     hashes = lake_hashes(built_once)
     assert {place: hashes[place] for place in lake_hashes(work)} == lake_hashes(work)
@@ -72,7 +78,9 @@ def test_tasks_make_what_a_run_makes_and_dagster_hears_of_it(built_once: Workspa
     assert not list(Path(str(work.lake.base)).rglob("*.tasks"))
 
 
-def test_a_failed_task_names_source_partition_stage_and_reason_and_leaves_the_others(tmp_path: Path):
+def test_a_failed_task_names_source_partition_stage_and_reason_and_leaves_the_others(
+    tmp_path: Path,
+):
     work, cluster = two_lists(tmp_path / "work"), InThisProcess()
     in_the_way = Path(str(work.lake.base)) / "message_blocks" / "dev"
     in_the_way.parent.mkdir(parents=True)
@@ -87,7 +95,9 @@ def test_a_failed_task_names_source_partition_stage_and_reason_and_leaves_the_ot
         assert set(versions(instance, "message_blocks")) == set(PARTITIONS[2:])
         plan = planned(work.settings, instance)
         assert set(plan.stale) == set(PARTITIONS[:2])
-        assert set(versions(instance, "message_terms")) == set(PARTITIONS[2:]), "reported when it was found"
+        assert set(versions(instance, "message_terms")) == set(PARTITIONS[2:]), (
+            "reported when it was found"
+        )
         in_the_way.unlink()
         made(work, instance, cluster)
         assert not work.plan().stale
@@ -108,7 +118,9 @@ def test_a_repeated_task_writes_the_same_bytes(built: Workspace):
 def test_a_machine_that_does_not_see_the_lake_is_refused_with_the_remedy(built: Workspace):
     with written_tasks(built.settings, MAIL.tables, PARTITIONS) as place:
         elsewhere = Path(place)
-    with pytest.raises(EngineError, match=rf"does not see the lake at {elsewhere.parent}: set storage\.lake"):
+    with pytest.raises(
+        EngineError, match=rf"does not see the lake at {elsewhere.parent}: set storage\.lake"
+    ):
         run_task(str(elsewhere), 0)
 
 

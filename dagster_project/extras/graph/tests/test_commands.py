@@ -8,8 +8,9 @@ from tests.dagster_project.servers.test_own_pages import FRIEND, serving, status
 
 CALLS = {
     0: [["compactor"], ["compactor \udcff", "--json"], ["compactor \udcff", "--static"]],
-    3: [['"no such phrase at all"']], 2: [["--static", "a" * 20_001]],
-}  # fmt: skip
+    3: [['"no such phrase at all"']],
+    2: [["--static", "a" * 20_001]],
+}
 
 
 def test_questions_and_stripes_end_with_their_codes(built_once: Workspace, workspace: Workspace):
@@ -25,5 +26,7 @@ def test_the_graph_is_served_to_the_origins_of_the_settings(tmp_path: Path):
         own = ("Host", "127.0.0.1:PORT")
         assert status(port, "GET", "/index.json", [own]) == (200, "")
         assert status(port, "GET", "/index.json", [own, ("Origin", FRIEND)]) == (200, FRIEND)
-        assert status(port, "GET", "/index.json", [own, ("Origin", "https://elsewhere.example")]) == (403, "")
+        assert status(
+            port, "GET", "/index.json", [own, ("Origin", "https://elsewhere.example")]
+        ) == (403, "")
         assert status(port, "GET", "/index.json", [("Host", "rebound.example:PORT")]) == (421, "")

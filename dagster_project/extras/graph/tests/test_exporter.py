@@ -12,7 +12,9 @@ from dagster_project.extras.graph.transforms.hal_export import Folder
 
 def document(name: str, *texts: str) -> Folder:
     chunks = {f"_chunks/{name}-{n}.md": text.encode() for n, text in enumerate(texts)}
-    return Folder(f"s/{name}.md", f"s:{name}.md", {"index.json": " ".join(texts).encode(), **chunks})
+    return Folder(
+        f"s/{name}.md", f"s:{name}.md", {"index.json": " ".join(texts).encode(), **chunks}
+    )
 
 
 def top(text: str = "{}") -> Folder:
@@ -20,7 +22,9 @@ def top(text: str = "{}") -> Folder:
 
 
 def files(folder: Path) -> dict[str, str]:
-    return {str(p.relative_to(folder)): p.read_text() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        str(p.relative_to(folder)): p.read_text() for p in sorted(folder.rglob("*")) if p.is_file()
+    }
 
 
 def stamps(folder: Path) -> dict[Path, tuple[int, int]]:
@@ -35,9 +39,12 @@ def exporter(tmp_path: Path) -> FileGraphExporter:
 def test_the_export_is_the_folders(exporter: FileGraphExporter):
     table, done = exporter.export([document("a", "one", "two"), top()])
     assert files(exporter.folder) == {
-        "index.json": "{}", "s/a.md/_chunks/a-0.md": "one", "s/a.md/_chunks/a-1.md": "two",
-        "s/a.md/index.json": "one two", "schema.json": "{}",
-    }  # fmt: skip
+        "index.json": "{}",
+        "s/a.md/_chunks/a-0.md": "one",
+        "s/a.md/_chunks/a-1.md": "two",
+        "s/a.md/index.json": "one two",
+        "schema.json": "{}",
+    }
     assert table.column("path").to_pylist() == sorted(files(exporter.folder))
     assert done == {"folders_written": 2, "folders_unchanged": 0, "folders_deleted": 0}
 
@@ -73,8 +80,11 @@ def test_deleted_documents_and_strangers_go(exporter: FileGraphExporter):
     _, done = exporter.export([document("a", "one"), top()])
     assert done["folders_deleted"] == 1
     assert sorted(files(exporter.folder)) == [
-        "index.json", "s/a.md/_chunks/a-0.md", "s/a.md/index.json", "schema.json",
-    ]  # fmt: skip
+        "index.json",
+        "s/a.md/_chunks/a-0.md",
+        "s/a.md/index.json",
+        "schema.json",
+    ]
     exporter.export([top()])
     assert sorted(files(exporter.folder)) == ["index.json", "schema.json"]
 
@@ -82,9 +92,17 @@ def test_deleted_documents_and_strangers_go(exporter: FileGraphExporter):
 def test_a_document_becomes_a_folder_of_documents_and_back(exporter: FileGraphExporter):
     inside = Folder("s/a.md/x.md", "s:a.md/x.md", {"index.json": b"x"})
     over = Folder("s/a.md", None, {"index.json": b"folder"})
-    for folders in ([document("a", "one"), top()], [inside, over, top()], [document("a", "one"), top()]):
+    for folders in (
+        [document("a", "one"), top()],
+        [inside, over, top()],
+        [document("a", "one"), top()],
+    ):
         exporter.export(folders)
-        expected = {os.path.join(f.path, n): d.decode() for f in folders for n, d in f.files.items()}  # noqa: PTH118
+        expected = {
+            os.path.join(f.path, n): d.decode()  # noqa: PTH118
+            for f in folders
+            for n, d in f.files.items()
+        }
         assert files(exporter.folder) == dict(sorted(expected.items()))
 
 

@@ -27,7 +27,9 @@ SECTIONS = [
     ("Limits", "Keys have at most sixty-four bytes, values at most a gigabyte."),
     ("Command line", "```sh\nstore open path\nstore put key value\nstore check path\n```"),
 ]
-MANUAL = "# Manual\n\nHow the store is used.\n\n" + "\n\n".join(f"## {t}\n\n{text}" for t, text in SECTIONS)
+MANUAL = "# Manual\n\nHow the store is used.\n\n" + "\n\n".join(
+    f"## {t}\n\n{text}" for t, text in SECTIONS
+)
 PAIRS = "## Q: What happens to the log after a power cut?\n\nA: See [the manual](manual.md).\n"
 INDEX = "# Guide\n\nStart with [the manual](manual.md#reading).\n"
 
@@ -36,9 +38,11 @@ INDEX = "# Guide\n\nStart with [the manual](manual.md#reading).\n"
 def made_once(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace:
     """A built workspace of a mailing list and a tree in two folders; for reading only."""
     work = Workspace(tmp_path_factory.mktemp("graph") / "work").configure(
-        {"name": "dev", "kind": "mbox", "path": "mail/*"}, DOCS, graph={"enabled": True, "prompts": "top"},
+        {"name": "dev", "kind": "mbox", "path": "mail/*"},
+        DOCS,
+        graph={"enabled": True, "prompts": "top"},
         document_chunks={"chunker": "tree"},
-    )  # fmt: skip
+    )
     work.write("dev.2004-01.mbox", discussion(0, 3, "compactor"))
     work.put("docs/guide/manual.md", MANUAL)
     work.put("docs/guide/index.md", INDEX)
@@ -50,7 +54,9 @@ def made_once(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace
 
 def graph(work: Workspace) -> dict[str, bytes]:
     folder = work.settings.root / "graph"
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
+    }
 
 
 def run(work: Workspace, *arguments: str):
@@ -110,7 +116,9 @@ def test_what_has_no_stripe_is_explained(made_once: Workspace, arguments: list[s
 
 
 def test_a_question_is_answered_by_its_hash(made_once: Workspace):
-    shown = run(made_once, "graph", "ask", "--static", "--json", "what happens to the log after a power cut")
+    shown = run(
+        made_once, "graph", "ask", "--static", "--json", "what happens to the log after a power cut"
+    )
     answer = json.loads(shown.output)
     assert answer["outcome"] == "PROMPTS"
     assert answer["hits"][0]["distance"] == 0
@@ -119,7 +127,8 @@ def test_a_question_is_answered_by_its_hash(made_once: Workspace):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--static", "merging sorted runs"], ["what happens to the log after a power cut"]]
+    "arguments",
+    [["--static", "merging sorted runs"], ["what happens to the log after a power cut"]],
 )
 def test_other_questions_are_searched(made_once: Workspace, arguments: list[str]):
     answer = json.loads(run(made_once, "graph", "ask", "--json", *arguments).output)

@@ -11,7 +11,12 @@ import pyarrow as pa
 import pytest
 
 from dagster_project.extras.graph.transforms.chunk_classes import chunk_classes
-from dagster_project.extras.graph.transforms.hal_export import GraphTables, file_table, graph_folders, urlpath
+from dagster_project.extras.graph.transforms.hal_export import (
+    GraphTables,
+    file_table,
+    graph_folders,
+    urlpath,
+)
 from dagster_project.extras.graph.transforms.schema import CHUNK_KEYWORDS, PROMPT_HASHES
 from dagster_project.extras.graph.transforms.settings import GraphSettings
 from dagster_project.extras.graph.transforms.stripes import chunk_similarities, stripe_orders
@@ -47,12 +52,24 @@ def tables(files: dict[str, str], limit: int | None = None) -> GraphTables:
     similarities = chunk_similarities(chunks, classes, GraphSettings())
     first = made.select(["chunk_id", "doc_id"]).slice(0, 1).to_pylist()[0]
     keyword = {**first, "keyword": "log", "score": 2.5}
-    prompt = {**first, "question": "Why?", "asked_in": "s:qa-pairs.md", "similarity": 1.0, "simhash": HASH}
+    prompt = {
+        **first,
+        "question": "Why?",
+        "asked_in": "s:qa-pairs.md",
+        "similarity": 1.0,
+        "simhash": HASH,
+    }
     links = pa.table({"from_id": ["s:guide.md#code"], "to_id": ["s:guide/Über uns & #1.md#about"]})
     return GraphTables(
-        documents.select(["doc_id", "source", "path", "title"]), chunks, classes, similarities,
-        stripe_orders(similarities), CHUNK_KEYWORDS.from_rows([keyword]), PROMPT_HASHES.from_rows([prompt]), links,
-    )  # fmt: skip
+        documents.select(["doc_id", "source", "path", "title"]),
+        chunks,
+        classes,
+        similarities,
+        stripe_orders(similarities),
+        CHUNK_KEYWORDS.from_rows([keyword]),
+        PROMPT_HASHES.from_rows([prompt]),
+        links,
+    )
 
 
 def exported(files: dict[str, str] = FILES, **settings: Any) -> dict[str, bytes]:
@@ -73,22 +90,35 @@ def index(files: dict[str, bytes], folder: str) -> dict[str, Any]:
 
 def test_a_document_is_a_folder_beside_the_folder_of_its_name(files: dict[str, bytes]):
     assert [name for name in sorted(files) if not name.endswith("index.json")] == [
-        "s/guide.md/_chunks/guide-0.md", "s/guide.md/_chunks/guide-1.md",
-        "s/guide/deep/er/page.md/_chunks/page-0.md", "s/guide/Über uns & #1.md/_chunks/Über uns & #1-0.md",
-        "s/index.md/_chunks/index-0.md", "schema.json",
-    ]  # fmt: skip
+        "s/guide.md/_chunks/guide-0.md",
+        "s/guide.md/_chunks/guide-1.md",
+        "s/guide/deep/er/page.md/_chunks/page-0.md",
+        "s/guide/Über uns & #1.md/_chunks/Über uns & #1-0.md",
+        "s/index.md/_chunks/index-0.md",
+        "schema.json",
+    ]
     assert sorted(name for name in files if name.endswith("index.json")) == [
-        "index.json", "s/guide.md/index.json", "s/guide/deep/er/index.json",
-        "s/guide/deep/er/page.md/index.json", "s/guide/deep/index.json", "s/guide/index.json",
-        "s/guide/Über uns & #1.md/index.json", "s/index.json", "s/index.md/index.json",
-    ]  # fmt: skip
+        "index.json",
+        "s/guide.md/index.json",
+        "s/guide/deep/er/index.json",
+        "s/guide/deep/er/page.md/index.json",
+        "s/guide/deep/index.json",
+        "s/guide/index.json",
+        "s/guide/Über uns & #1.md/index.json",
+        "s/index.json",
+        "s/index.md/index.json",
+    ]
 
 
 def test_every_index_is_valid(files: dict[str, bytes]):
     validator = jsonschema.Draft202012Validator(schema := json.loads(files["schema.json"]))
     validator.check_schema(schema)
-    indexes = {name: json.loads(data) for name, data in files.items() if name.endswith("index.json")}
-    faults = {name: [e.message for e in validator.iter_errors(index)] for name, index in indexes.items()}
+    indexes = {
+        name: json.loads(data) for name, data in files.items() if name.endswith("index.json")
+    }
+    faults = {
+        name: [e.message for e in validator.iter_errors(index)] for name, index in indexes.items()
+    }
     assert indexes and not any(faults.values()), faults
 
 
@@ -122,10 +152,17 @@ def test_the_walk_from_the_top_meets_every_document(files: dict[str, bytes]):
         for topic in embedded["topics"]:
             todo.append(
                 posixpath.normpath(
-                    posixpath.join(posixpath.dirname(here), unquote(topic["_links"]["self"]["href"]))
+                    posixpath.join(
+                        posixpath.dirname(here), unquote(topic["_links"]["self"]["href"])
+                    )
                 )
             )
-    assert met == {"s:index.md", "s:guide.md", "s:guide/Über uns & #1.md", "s:guide/deep/er/page.md"}
+    assert met == {
+        "s:index.md",
+        "s:guide.md",
+        "s:guide/Über uns & #1.md",
+        "s:guide/deep/er/page.md",
+    }
 
 
 def test_the_entry_of_a_document(files: dict[str, bytes]):
@@ -134,9 +171,13 @@ def test_the_entry_of_a_document(files: dict[str, bytes]):
     chunks = made["_embedded"]["chunks"]["guide"]
     items = chunks.pop("items")
     assert chunks == {
-        "source": "guide.md", "count": 2, "baseline_conceptual": 0, "baseline_technical": 1,
-        "stripe_order": [1], "stripe_order_technical": [0],
-    }  # fmt: skip
+        "source": "guide.md",
+        "count": 2,
+        "baseline_conceptual": 0,
+        "baseline_technical": 1,
+        "stripe_order": [1],
+        "stripe_order_technical": [0],
+    }
     assert [(i["title"], i["is_code"]) for i in items] == [("Guide", False), ("Code", True)]
     assert items[0]["similarity_conceptual"] == items[1]["similarity_technical"] == 1
     assert items[0]["similarity_technical"] == items[1]["similarity_conceptual"] < 1
@@ -150,9 +191,13 @@ def test_a_document_without_code_has_no_technical_fields(files: dict[str, bytes]
 
 
 def test_hashes_are_texts_and_keywords_have_scores(files: dict[str, bytes]):
-    items = [item for name,
-        data in files.items() if name.endswith("index.json") for chunks in json.loads(data)["_embedded"].get("chunks",
-        {}).values() for item in chunks["items"]]  # fmt: skip
+    items = [
+        item
+        for name, data in files.items()
+        if name.endswith("index.json")
+        for chunks in json.loads(data)["_embedded"].get("chunks", {}).values()
+        for item in chunks["items"]
+    ]
     (marked,) = [item for item in items if "prompt_hashes" in item]
     assert marked["prompt_hashes"] == ["18446744073709551615"]
     assert marked["keywords"] == [{"name": "log", "score": 2.5}]

@@ -39,7 +39,9 @@ def found(files: dict[str, str], **texts: str) -> dict[str, list[str]]:
     documents = read(dict(files)).documents
     words = keywords(documents, TermSettings())
     ids = [f"s:{path.replace('__', '/')}.md" for path in texts]
-    chunks = pa.table({"chunk_id": list(texts), "doc_id": ids, "text_display": list(texts.values())})
+    chunks = pa.table(
+        {"chunk_id": list(texts), "doc_id": ids, "text_display": list(texts.values())}
+    )
     made: dict[str, list[str]] = {}
     for row in chunk_keywords(chunks, documents, words, TermSettings()).to_pylist():
         made.setdefault(row["chunk_id"], []).append(row["keyword"])
@@ -61,8 +63,12 @@ def test_a_list_belongs_to_the_folder_it_stands_in(path: str, folder: str | None
 
 def test_a_list_is_read_as_it_stands():
     made = rows({"_keywords/words.md": LIST, "a.md": PAGES["a.md"] * 3})
-    assert [(r["keyword"], r["count"], r["score"], r["origin"]) for r in made] == [("segment", 73, 73.0, "list"),
-        ("GROUP BY", 22, 33.5, "list"), ("wal_sync", 2, 4.0, "list"), ("a | b", 1, 1.5, "list")]  # fmt: skip
+    assert [(r["keyword"], r["count"], r["score"], r["origin"]) for r in made] == [
+        ("segment", 73, 73.0, "list"),
+        ("GROUP BY", 22, 33.5, "list"),
+        ("wal_sync", 2, 4.0, "list"),
+        ("a | b", 1, 1.5, "list"),
+    ]
 
 
 def test_scores_are_count_times_heading_times_kind_times_rarity():
@@ -99,13 +105,20 @@ def test_order_of_documents_changes_nothing():
 def test_chunks_have_the_keywords_that_stand_in_them():
     files = {"_keywords/words.md": LIST, "a.md": "x", "b.md": "x"}
     made = found(
-        files, a="Two segments, one `wal_sync`, and a\ngroup, by day.", b="GROUP by tag; segmentation"
+        files,
+        a="Two segments, one `wal_sync`, and a\ngroup, by day.",
+        b="GROUP by tag; segmentation",
     )
     assert made == {"a": ["segment", "wal_sync"], "b": ["segment", "GROUP BY"]}
 
 
 def test_the_nearest_list_holds():
     other = LIST.replace("segment", "bucket")
-    files = {"_keywords/words.md": LIST, "in/_keywords/words.md": other, "in/deep/a.md": "x", "b.md": "x"}
+    files = {
+        "_keywords/words.md": LIST,
+        "in/_keywords/words.md": other,
+        "in/deep/a.md": "x",
+        "b.md": "x",
+    }
     made = found(files, in__deep__a="segment bucket", b="segment bucket")
     assert made == {"in__deep__a": ["bucket"], "b": ["segment"]}

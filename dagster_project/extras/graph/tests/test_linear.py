@@ -28,7 +28,9 @@ class Corpus(test_linear.Corpus):
         self.chunks = tree_chunks(self.documents, self.nodes).chunks.sort_by(
             [("doc_id", "ascending"), ("chunk_index", "ascending")]
         )
-        vectors = np.random.default_rng(0).normal(size=(self.chunks.num_rows, 16)).astype(np.float32)
+        vectors = (
+            np.random.default_rng(0).normal(size=(self.chunks.num_rows, 16)).astype(np.float32)
+        )
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 16)
         self.embedded = self.chunks.append_column("vector", column)
@@ -38,10 +40,15 @@ class Corpus(test_linear.Corpus):
 
     def folders(self) -> list[Folder]:
         tables = GraphTables(
-            self.documents, self.embedded, self.classes, self.similarities, stripe_orders(self.similarities),
-            chunk_keywords(self.chunks, self.documents, self.keywords, TermSettings()), PROMPT_HASHES.empty(),
+            self.documents,
+            self.embedded,
+            self.classes,
+            self.similarities,
+            stripe_orders(self.similarities),
+            chunk_keywords(self.chunks, self.documents, self.keywords, TermSettings()),
+            PROMPT_HASHES.empty(),
             LINKS.empty().select(["from_id", "to_id"]),
-        )  # fmt: skip
+        )
         return list(graph_folders(tables, GRAPH))
 
 
@@ -55,7 +62,9 @@ STAGES: dict[str, Callable[[Corpus], object]] = {
 
 @pytest.fixture(scope="module", params=[False, True], ids=["many documents", "one document"])
 def corpora(request: pytest.FixtureRequest) -> tuple[Corpus, Corpus]:
-    return Corpus(test_linear.FEW, request.param), Corpus(test_linear.FEW * test_linear.TIMES, request.param)
+    return Corpus(test_linear.FEW, request.param), Corpus(
+        test_linear.FEW * test_linear.TIMES, request.param
+    )
 
 
 @pytest.mark.exhaustive

@@ -48,7 +48,12 @@ def test_vectors_of_the_hash():
 
 @pytest.mark.parametrize(
     "same",
-    ["how do i REPAIR a torn log", "A torn log: repair!", "repair   torn log log", "ｒｅｐａｉｒ torn log"],
+    [
+        "how do i REPAIR a torn log",
+        "A torn log: repair!",
+        "repair   torn log log",
+        "ｒｅｐａｉｒ torn log",
+    ],
 )
 def test_case_order_repetition_and_common_words_do_not_count(same: str):
     assert simhash(same) == simhash("How do I repair a torn log?")
@@ -72,18 +77,28 @@ def test_distance_is_the_number_of_different_bits():
 
 def test_near_questions_have_near_hashes():
     asked = simhash("Which wal_sync_interval should I use on an SD card or eMMC?")
-    near, far = simhash("wal_sync_interval for SD card, eMMC"), simhash("How do I make the file smaller?")
+    near, far = (
+        simhash("wal_sync_interval for SD card, eMMC"),
+        simhash("How do I make the file smaller?"),
+    )
     one, other = distances(np.array([near, far], dtype=np.uint64), asked).tolist()
     assert one < 16 < other
 
 
 def kept(**settings: Any) -> list[tuple[str, str, float]]:
     """What chunks of two documents keep of two questions; vectors are unit vectors at degrees."""
-    documents = read({"in/qa-pairs.md": "Q: Why?\nQ: How?\nA: So.", "in/a.md": "x", "b.md": "x"}).documents
+    documents = read(
+        {"in/qa-pairs.md": "Q: Why?\nQ: How?\nA: So.", "in/a.md": "x", "b.md": "x"}
+    ).documents
     asked = document_questions(documents)
-    chunks = pa.table({"chunk_id": ["a0", "a1", "a2", "b0"], "doc_id": ["s:in/a.md"] * 3 + ["s:b.md"],
-        "text_display": ["", "Why?", "", "How?"], "vector": pa.array(list(_turned(0, 30, 80, 0)),
-        pa.list_(pa.float32(), 2))})  # fmt: skip
+    chunks = pa.table(
+        {
+            "chunk_id": ["a0", "a1", "a2", "b0"],
+            "doc_id": ["s:in/a.md"] * 3 + ["s:b.md"],
+            "text_display": ["", "Why?", "", "How?"],
+            "vector": pa.array(list(_turned(0, 30, 80, 0)), pa.list_(pa.float32(), 2)),
+        }
+    )
     made = prompt_hashes(chunks, documents, asked, _turned(0, 90), GraphSettings(**settings))
     assert all(r["simhash"] == simhash(r["question"]) for r in made.to_pylist())
     assert set(made.column("asked_in").to_pylist()) <= {"s:in/qa-pairs.md"}
@@ -101,8 +116,14 @@ def test_the_nearest_chunk_below_the_folder_keeps_a_question():
 
 def test_the_chunk_with_the_answer_always_keeps_its_question():
     documents = read({"qa-pairs.md": "Q: Why is\n it?\nA: So."}).documents
-    chunks = pa.table({"chunk_id": ["c0", "c1"], "doc_id": ["s:qa-pairs.md"] * 2, "text_display": ["About.",
-        "Q: Why is\n it?\nA: So."], "vector": pa.array(list(_turned(0, 90)), pa.list_(pa.float32(), 2))})  # fmt: skip
+    chunks = pa.table(
+        {
+            "chunk_id": ["c0", "c1"],
+            "doc_id": ["s:qa-pairs.md"] * 2,
+            "text_display": ["About.", "Q: Why is\n it?\nA: So."],
+            "vector": pa.array(list(_turned(0, 90)), pa.list_(pa.float32(), 2)),
+        }
+    )
     for settings in (GraphSettings(prompts="top"), GraphSettings(prompts="threshold")):
         made = prompt_hashes(chunks, documents, document_questions(documents), _turned(0), settings)
         assert made.column("chunk_id").to_pylist() == ["c0", "c1"]
@@ -110,5 +131,8 @@ def test_the_chunk_with_the_answer_always_keeps_its_question():
 
 def test_all_chunks_above_a_threshold_keep_a_question():
     assert kept(prompts="threshold") == [
-        ("a0", "Why?", 1.0), ("a1", "Why?", 0.87), ("a1", "How?", 0.5), ("a2", "How?", 0.98),
-    ]  # fmt: skip
+        ("a0", "Why?", 1.0),
+        ("a1", "Why?", 0.87),
+        ("a1", "How?", 0.5),
+        ("a2", "How?", 0.98),
+    ]

@@ -107,7 +107,11 @@ def test_an_unchanged_file_is_not_sent_again(port: int):
 
 @pytest.mark.parametrize(
     ("wanted", "status", "part"),
-    [("bytes=0-4", 206, slice(0, 5)), ("bytes=2-", 206, slice(2, None)), ("bytes=-3", 206, slice(-3, None))],
+    [
+        ("bytes=0-4", 206, slice(0, 5)),
+        ("bytes=2-", 206, slice(2, None)),
+        ("bytes=-3", 206, slice(-3, None)),
+    ],
 )
 def test_ranges(port: int, folder: Path, wanted: str, status: int, part: slice):
     answer, body = get(port, CHUNK, Range=wanted)
@@ -117,10 +121,14 @@ def test_ranges(port: int, folder: Path, wanted: str, status: int, part: slice):
 @pytest.mark.parametrize(
     ("path", "method", "status"),
     [
-        ("/nothing.md", "GET", 404), ("/s/nothing/", "GET", 404), ("/..%2f.graph.lock", "GET", 404),
-        ("/../.graph.lock", "GET", 404), ("/index.json", "HEAD", 200), ("/index.json", "POST", 405),
+        ("/nothing.md", "GET", 404),
+        ("/s/nothing/", "GET", 404),
+        ("/..%2f.graph.lock", "GET", 404),
+        ("/../.graph.lock", "GET", 404),
+        ("/index.json", "HEAD", 200),
+        ("/index.json", "POST", 405),
     ],
-)  # fmt: skip
+)
 def test_nothing_but_files_of_the_graph_is_served(port: int, path: str, method: str, status: int):
     assert get(port, path, method)[0].status == status
 
@@ -140,7 +148,9 @@ def test_nothing_exported_is_an_error_with_the_remedy(tmp_path: Path):
 @pytest.mark.skipif(NODE is None, reason="no node on this machine")
 def test_fetch_reads_a_document_progressively(port: int, folder: Path):
     script = f"{CLIENT}\nread({json.dumps(f'http://127.0.0.1:{port}/')}, 4).then(r => console.log(JSON.stringify(r)));"
-    done = subprocess.run([str(NODE), "-e", script], capture_output=True, text=True, timeout=HUNG, check=True)
+    done = subprocess.run(
+        [str(NODE), "-e", script], capture_output=True, text=True, timeout=HUNG, check=True
+    )
     assert json.loads(done.stdout) == expected_read(folder)
 
 
@@ -150,20 +160,28 @@ FOREIGN = "http://elsewhere.example"
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"Host": "127.0.0.1:PORT"}, 200), ({"Host": "localhost:PORT", "Origin": FRIEND}, 200),
+        ({"Host": "127.0.0.1:PORT"}, 200),
+        ({"Host": "localhost:PORT", "Origin": FRIEND}, 200),
         ({"Host": "[::1]:PORT", "Origin": "http://[::1]:PORT"}, 200),
         ({"Host": "notes.example.org", "Origin": "https://notes.example.org"}, 200),
         ({"Host": "127.0.0.1:PORT", "Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}, 200),
-        ({"Host": "rebound.example:PORT"}, 421), ({"Host": "127.0.0.1.rebound.example:PORT"}, 421),
-        ({"Host": "rebound.example"}, 421), ({"Host": "localhost"}, 421), ({"Host": "localhost:1"}, 421),
-        ({"Host": ""}, 421), ({"Host": "rebound.example:PORT", "Origin": "http://rebound.example:PORT"}, 421),
-        ({"Host": "127.0.0.1:PORT", "Origin": FOREIGN}, 403), ({"Host": "127.0.0.1:PORT", "Origin": "null"}, 403),
+        ({"Host": "rebound.example:PORT"}, 421),
+        ({"Host": "127.0.0.1.rebound.example:PORT"}, 421),
+        ({"Host": "rebound.example"}, 421),
+        ({"Host": "localhost"}, 421),
+        ({"Host": "localhost:1"}, 421),
+        ({"Host": ""}, 421),
+        ({"Host": "rebound.example:PORT", "Origin": "http://rebound.example:PORT"}, 421),
+        ({"Host": "127.0.0.1:PORT", "Origin": FOREIGN}, 403),
+        ({"Host": "127.0.0.1:PORT", "Origin": "null"}, 403),
         ({"Host": "127.0.0.1:PORT", "Origin": "http://localhost:1"}, 403),
         ({"Host": "127.0.0.1:PORT", "Origin": f"{FRIEND}.elsewhere.example"}, 403),
-    ],  # fmt: skip
+    ],
     ids=str,
-)  # fmt: skip
-def test_only_own_names_and_named_origins_are_answered(port: int, headers: dict[str, str], status: int):
+)
+def test_only_own_names_and_named_origins_are_answered(
+    port: int, headers: dict[str, str], status: int
+):
     answer, body = asked(port, headers)
     assert answer.status == status
     assert (b"_embedded" in body) == (status == 200)
@@ -219,11 +237,22 @@ def test_a_browser_reads_a_document_from_a_page_of_a_named_origin_alone(
         pages(tmp_path) as origin,
         served(graph_app(folder, GraphSettings(origins=(origin,) if named else ()))) as port,
     ):
-        (tmp_path / "page.html").write_text(PAGE % (CLIENT, json.dumps(f"http://127.0.0.1:{port}/")))
-        options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+        (tmp_path / "page.html").write_text(
+            PAGE % (CLIENT, json.dumps(f"http://127.0.0.1:{port}/"))
+        )
+        options = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path / 'profile'}",
+        ]
         command = [
-            str(CHROMIUM), *options, "--virtual-time-budget=10000", "--dump-dom", f"{origin}/page.html",
-        ]  # fmt: skip
+            str(CHROMIUM),
+            *options,
+            "--virtual-time-budget=10000",
+            "--dump-dom",
+            f"{origin}/page.html",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=HUNG, check=True)
     said = _decoded(done.stdout)
     if named:

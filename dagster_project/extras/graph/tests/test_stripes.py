@@ -12,18 +12,28 @@ from hypothesis import strategies as st
 
 from dagster_project.extras.graph.transforms.schema import CHUNK_SIMILARITIES, STRIPE_ORDERS
 from dagster_project.extras.graph.transforms.settings import GraphSettings
-from dagster_project.extras.graph.transforms.stripes import chunk_similarities, stripe_factor, stripe_orders
+from dagster_project.extras.graph.transforms.stripes import (
+    chunk_similarities,
+    stripe_factor,
+    stripe_orders,
+)
 
 
 def similarities(near: Sequence[float], baseline: int = 0, doc_id: str = "s:a.md") -> pa.Table:
     """The table for one document whose chunks are as near to the baseline as given."""
     rows = [
         {
-            "chunk_id": f"{doc_id}-{index}", "doc_id": doc_id, "chunk_index": index, "baseline": "conceptual",
-            "baseline_index": baseline, "cosine": value, "jaccard": None, "similarity": value,
+            "chunk_id": f"{doc_id}-{index}",
+            "doc_id": doc_id,
+            "chunk_index": index,
+            "baseline": "conceptual",
+            "baseline_index": baseline,
+            "cosine": value,
+            "jaccard": None,
+            "similarity": value,
         }
         for index, value in enumerate(near)
-    ]  # fmt: skip
+    ]
     return CHUNK_SIMILARITIES.from_rows(rows)
 
 
@@ -40,14 +50,28 @@ def falling(count: int) -> list[float]:
 @pytest.mark.parametrize(
     ("chunks", "expected"),
     [
-        (1, [0]), (2, [0, 1]), (7, [0, 1, 2, 3, 4, 5, 6]), (8, [0, 1, 2, 3, 4, 5, 6, 7]),
-        (9, [0, 1, 4, 7, 2, 5, 8, 3, 6]), (12, [0, 1, 4, 7, 10, 2, 5, 8, 11, 3, 6, 9]),
+        (1, [0]),
+        (2, [0, 1]),
+        (7, [0, 1, 2, 3, 4, 5, 6]),
+        (8, [0, 1, 2, 3, 4, 5, 6, 7]),
+        (9, [0, 1, 4, 7, 2, 5, 8, 3, 6]),
+        (12, [0, 1, 4, 7, 10, 2, 5, 8, 11, 3, 6, 9]),
         (13, [0, 1, 4, 7, 10, 2, 5, 8, 11, 3, 6, 9, 12]),
         (16, [0, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15, 4, 8, 12]),
         (21, [0, *range(1, 21, 4), *range(2, 21, 4), *range(3, 21, 4), *range(4, 21, 4)]),
-        (25, [0, *range(1, 25, 5), *range(2, 25, 5), *range(3, 25, 5), *range(4, 25, 5), *range(5, 25, 5)]),
+        (
+            25,
+            [
+                0,
+                *range(1, 25, 5),
+                *range(2, 25, 5),
+                *range(3, 25, 5),
+                *range(4, 25, 5),
+                *range(5, 25, 5),
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_orders_of_the_published_graph(chunks: int, expected: list[int]):
     assert order(falling(chunks)) == expected
 
@@ -99,10 +123,18 @@ def near(
     normal = np.array(vectors, dtype=np.float32)
     normal /= np.linalg.norm(normal, axis=1, keepdims=True)
     ids = [f"c{n}" for n in range(len(code))]
-    chunks = pa.table({"chunk_id": ids, "doc_id": ["s:a.md"] * len(ids), "chunk_index": range(len(ids)),
-        "heading_path": pa.array([[h] for h in headings] or [[]] * len(ids), pa.list_(pa.string())),
-        "text_display": pa.array(texts or [""] * len(ids), pa.large_string()), "vector": pa.array(list(normal),
-        pa.list_(pa.float32(), normal.shape[1]))})  # fmt: skip
+    chunks = pa.table(
+        {
+            "chunk_id": ids,
+            "doc_id": ["s:a.md"] * len(ids),
+            "chunk_index": range(len(ids)),
+            "heading_path": pa.array(
+                [[h] for h in headings] or [[]] * len(ids), pa.list_(pa.string())
+            ),
+            "text_display": pa.array(texts or [""] * len(ids), pa.large_string()),
+            "vector": pa.array(list(normal), pa.list_(pa.float32(), normal.shape[1])),
+        }
+    )
     classes = pa.table({"chunk_id": ids, "is_code": pa.array(code, pa.bool_())})
     found: dict[str, list[dict[str, Any]]] = {}
     for row in chunk_similarities(chunks, classes, GraphSettings(**settings)).to_pylist():
@@ -135,7 +167,9 @@ def test_baselines_by_class(code: list[bool], expected: dict[str, int]):
         (["Quick Reference", "More", "Rest"], None),
     ],
 )
-def test_baselines_by_title_are_the_first_chunk_and_the_second(headings: list[str], technical: int | None):
+def test_baselines_by_title_are_the_first_chunk_and_the_second(
+    headings: list[str], technical: int | None
+):
     found = near([[1, 0], [1, 1], [0, 1]], [True, False, False], headings, profile="text")
     assert found["conceptual"][0]["baseline_index"] == 0
     assert (found["technical"][0]["baseline_index"] if "technical" in found else None) == technical
@@ -148,7 +182,9 @@ def test_similarity_is_the_cosine():
 
 def test_mixed_similarity_counts_shared_words():
     texts = ["Cats and DOGS", "dogs and birds", "", "cats, and dogs!"]
-    rows = near([[1, 0], [3, 4], [0, 1], [1, 0]], [False] * 4, texts=texts, similarity="mixed")["conceptual"]
+    rows = near([[1, 0], [3, 4], [0, 1], [1, 0]], [False] * 4, texts=texts, similarity="mixed")[
+        "conceptual"
+    ]
     assert [r["jaccard"] for r in rows] == [1, 0.5, 0, 1]
     assert [r["similarity"] for r in rows] == pytest.approx([1, 0.7 * 0.6 + 0.3 * 0.5, 0, 1])
 

@@ -20,7 +20,8 @@ def chunk_classes(documents: pa.Table, chunks: pa.Table, settings: GraphSettings
 
     `documents` has doc_id, format, text and body_start, `chunks` chunk_id, doc_id, chunk_index,
     text_display, spans and is_code, which is the rule over lines with text. The other rule
-    takes lines inside fences against all lines of the chunk, the fences themselves among them."""
+    takes lines inside fences against all lines of the chunk, the fences themselves among them.
+    """
     frame = pl.DataFrame(chunks.sort_by([("doc_id", "ascending"), ("chunk_index", "ascending")]))
     spans = pl.col("spans").list
     frame = frame.with_columns(
@@ -34,7 +35,9 @@ def chunk_classes(documents: pa.Table, chunks: pa.Table, settings: GraphSettings
         is_code_lines=lines
     )
     rule = "is_code_text" if settings.profile == "data" else "is_code_lines"
-    return CHUNK_CLASSES.conform(frame.with_columns(is_code=rule).select(CHUNK_CLASSES.names).to_arrow())
+    return CHUNK_CLASSES.conform(
+        frame.with_columns(is_code=rule).select(CHUNK_CLASSES.names).to_arrow()
+    )
 
 
 def _code_lines(documents: pa.Table, ranges: pl.DataFrame) -> pl.Series:
@@ -42,7 +45,9 @@ def _code_lines(documents: pa.Table, ranges: pl.DataFrame) -> pl.Series:
     counts = np.zeros(len(ranges), dtype=np.int64)
     runs = ranges["doc_id"].rle().struct.unnest()
     ends = runs["len"].cum_sum().to_list()
-    row_ranges = {d: slice(e - n, e) for d, e, n in zip(runs["value"], ends, runs["len"], strict=True)}
+    row_ranges = {
+        d: slice(e - n, e) for d, e, n in zip(runs["value"], ends, runs["len"], strict=True)
+    }
     starts, closes = ranges["start"].to_numpy(), ranges["end"].to_numpy()
     names = ("doc_id", "format", "text", "body_start")
     for doc_id, kind, text, body_start in rows_of(documents, *names):

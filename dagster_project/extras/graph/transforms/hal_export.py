@@ -1,7 +1,8 @@
 """The exported graph: documents and their chunks as linked files, each a path and bytes.
 
 This module has the layout, `index.json` in HAL+JSON, and addresses (Information Graph). It lacks similarities and
-orders, which come as tables; the exporter writes."""
+orders, which come as tables; the exporter writes.
+"""
 
 import json
 import posixpath
@@ -36,7 +37,8 @@ class GraphTables(NamedTuple):
 
     `documents` (doc_id, source, path, title), `chunks` (the result of `embedded_text.embedded_chunks`), the
     tables `chunk_classes`, `chunk_similarities`, `stripe_orders`, `chunk_keywords` and
-    `prompt_hashes`, and of `document_links` from_id and to_id."""
+    `prompt_hashes`, and of `document_links` from_id and to_id.
+    """
 
     documents: pa.Table
     chunks: pa.Table
@@ -52,7 +54,8 @@ class Folder(NamedTuple):
     """The files of one folder of the graph, by name; `doc_id` is None for a folder above documents.
 
     A document's folder has all files below it. Another folder has `index.json` (and the topmost the schema);
-    all else in it belongs to folders of their own."""
+    all else in it belongs to folders of their own.
+    """
 
     path: str
     doc_id: str | None
@@ -63,7 +66,8 @@ def graph_folders(tables: GraphTables, settings: GraphSettings) -> Iterator[Fold
     """The folders of the graph: documents in order of their ids, then the folders over them, deepest first.
 
     A document at `a/b.md` of the source `s` becomes the folder `s/a/b.md` with `index.json` and the
-    texts of its chunks, `_chunks/b-0.md` and so on, in document order. One without chunks is left out."""
+    texts of its chunks, `_chunks/b-0.md` and so on, in document order. One without chunks is left out.
+    """
     graph = _Graph(tables, settings)
     for doc_id in graph.doc_ids:
         yield Folder(graph.folders[doc_id], doc_id, graph.document_files(doc_id))
@@ -78,7 +82,7 @@ def file_table(folders: Iterable[Folder]) -> pa.Table:
             "doc_id": folder.doc_id,
             "byte_count": len(data),
             "content_hash": parts_hash([data]),
-        }  # fmt: skip
+        }
         for folder in folders
         for name, data in folder.files.items()
     ]
@@ -100,7 +104,9 @@ class _Graph:
         )
         self.doc_ids = sorted(doc_id for doc_id in documents if doc_id in self.items)
         self.documents = documents
-        self.folders = {d: posixpath.join(documents[d]["source"], documents[d]["path"]) for d in self.doc_ids}
+        self.folders = {
+            d: posixpath.join(documents[d]["source"], documents[d]["path"]) for d in self.doc_ids
+        }
         self.code = dict(rows_of(tables.classes, "chunk_id", "is_code"))
         keywords = rows_of(tables.keywords, "chunk_id", "keyword", "score")
         self.keywords = _grouped((chunk_id, keyword) for chunk_id, *keyword in keywords)
@@ -118,15 +124,20 @@ class _Graph:
         entry = self._chunks(doc_id, base, names, texts)
         links: dict[str, Any] = self._links(base, posixpath.dirname(base))
         for relation, related in (("links", self.links), ("linked_from", self.linked_from)):
-            links[relation] = [self._link(base, linked) for linked in sorted(related.get(doc_id, ()))]
+            links[relation] = [
+                self._link(base, linked) for linked in sorted(related.get(doc_id, ()))
+            ]
         links["similar"] = [
             self._link(base, near.doc_id) | {"similarity": near.similarity}
             for near in self.similar.get(doc_id, ())
         ]
         index = {
-            "id": doc_id, "title": row["title"], "keywords": self._document_keywords(doc_id), "_links": links,
+            "id": doc_id,
+            "title": row["title"],
+            "keywords": self._document_keywords(doc_id),
+            "_links": links,
             "_embedded": {"topics": [], "chunks": {stem: entry}},
-        }  # fmt: skip
+        }
         return {**dict(zip(names, texts, strict=True)), INDEX: _json(index)}
 
     def upper_folders(self) -> Iterator[Folder]:
@@ -154,14 +165,22 @@ class _Graph:
             files = {INDEX: _json(index)}
             yield Folder(path, None, files if path else {SCHEMA_NAME: _json(SCHEMA), **files})
 
-    def _chunks(self, doc_id: str, base: str, names: list[str], texts: list[bytes]) -> dict[str, Any]:
+    def _chunks(
+        self, doc_id: str, base: str, names: list[str], texts: list[bytes]
+    ) -> dict[str, Any]:
         """The entry of a document in `_embedded.chunks`."""
-        entry: dict[str, Any] = {"source": posixpath.basename(self.folders[doc_id]), "count": len(names)}
+        entry: dict[str, Any] = {
+            "source": posixpath.basename(self.folders[doc_id]),
+            "count": len(names),
+        }
         by_baseline: dict[str, dict[int, float]] = {"conceptual": {}, "technical": {}}
         for row in self.similarities[doc_id]:
             by_baseline[row["baseline"]][row["chunk_index"]] = row["similarity"]
             entry[f"baseline_{row['baseline']}"] = row["baseline_index"]
-        for baseline, key in (("conceptual", "stripe_order"), ("technical", "stripe_order_technical")):
+        for baseline, key in (
+            ("conceptual", "stripe_order"),
+            ("technical", "stripe_order_technical"),
+        ):
             order = [r for r in self.orders[doc_id] if r["baseline"] == baseline]
             if order:
                 ranked = sorted(order, key=lambda r: r["place"])
@@ -205,7 +224,9 @@ class _Graph:
 
     def _document_keywords(self, doc_id: str) -> list[dict[str, Any]]:
         """The keywords of all chunks of a document with the highest scores."""
-        scores = dict(pair for item in self.items[doc_id] for pair in self.keywords.get(item["chunk_id"], ()))
+        scores = dict(
+            pair for item in self.items[doc_id] for pair in self.keywords.get(item["chunk_id"], ())
+        )
         best = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_KEYWORDS]
         return [{"name": name, "score": score} for name, score in best]
 
@@ -239,9 +260,11 @@ class _Graph:
     def _entry(self, base: str, doc_id: str) -> dict[str, Any]:
         link = self._link(base, doc_id)
         return {
-            "id": doc_id, "title": link["title"], "count": len(self.items[doc_id]),
+            "id": doc_id,
+            "title": link["title"],
+            "count": len(self.items[doc_id]),
             "_links": {"self": {"href": link["href"]}},
-        }  # fmt: skip
+        }
 
     def _folder_entry(self, base: str, folder: str) -> dict[str, Any]:
         href = self._href(base, posixpath.join(folder, INDEX))

@@ -1,7 +1,8 @@
 """Keywords of a tree with their authority, and the chunks that hold them.
 
 It reads `_keywords/words.md`, computes the keywords of a tree without this file, and finds them in chunks
-(Information Graph). The terms of the search index are in `transforms.text.terms`."""
+(Information Graph). The terms of the search index are in `transforms.text.terms`.
+"""
 
 import re
 from collections.abc import Iterator
@@ -40,34 +41,44 @@ DEEP_HEADING_FACTOR = 1.1
 
 _TOKEN = r"[\p{L}\p{N}](?:[\p{L}\p{M}\p{N}_]|['’-][\p{L}\p{N}])*"
 _BREAK = r"[.,;:!?()\[\]{}|\"`*/\\<>=\r\n]|\s[–—-]\s"
-_ADDRESS = (
-    r"\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*\)|<[^<>\s]+[:@][^<>\s]+>|\b[a-z][a-z+.-]*:\S*[/@]\S+|\S+@\S+"
-)
+_ADDRESS = r"\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*\)|<[^<>\s]+[:@][^<>\s]+>|\b[a-z][a-z+.-]*:\S*[/@]\S+|\S+@\S+"
 """Addresses, in which no word counts."""
 _ROW = re.compile(r"^\|(.+)\|[ \t]*$", re.MULTILINE)
 _HEADING_LINE = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
 _FUNCTION_WORDS = frozenset(toml_file(__name__, "common_words.toml")["words"].split())
 
 
-def keywords(documents: pa.Table, term_settings: TermSettings, most: int = _MAX_KEYWORDS) -> pa.Table:
+def keywords(
+    documents: pa.Table, term_settings: TermSettings, most: int = _MAX_KEYWORDS
+) -> pa.Table:
     """The keywords of all trees, as `schemas.KEYWORDS`, best first in each folder.
 
     A document at `_keywords/words.md` lists those of the folder it is in: rows of a table whose
     first column is the term and whose last is the score. For the other documents of a source the best
     `most` are computed as such lists say: count × heading × kind × rarity, over the pages of
-    the source without code blocks and lists of keywords or questions. A heading counts for compounds only."""
+    the source without code blocks and lists of keywords or questions. A heading counts for compounds only.
+    """
     frame = pl.DataFrame(documents).sort("doc_id")
     lists = [list_folder(path) is not None or is_question_list(path) for path in frame["path"]]
     frame = frame.with_columns(is_list=pl.Series(lists, dtype=pl.Boolean))
     list_rows = [
-        {"source": name, "folder": folder, "keyword": term, "score": score, "count": count, "origin": "list"}
+        {
+            "source": name,
+            "folder": folder,
+            "keyword": term,
+            "score": score,
+            "count": count,
+            "origin": "list",
+        }
         for name, path, text in frame.select("source", "path", "text").iter_rows()
         if (folder := list_folder(path)) is not None
         for term, count, score in _list_rows(text)
     ]
     covered = {(row["source"], row["folder"]) for row in list_rows}
     tables = [KEYWORDS.from_rows(list_rows)]
-    for (source,), pages in frame.filter(~pl.col("is_list")).group_by("source", maintain_order=True):
+    for (source,), pages in frame.filter(~pl.col("is_list")).group_by(
+        "source", maintain_order=True
+    ):
         if (source, "") not in covered and most:
             tables.append(_compute(str(source), pages, most, term_settings))
     merged = pl.concat([pl.DataFrame(table) for table in tables]).unique(
@@ -90,24 +101,31 @@ def chunk_keywords(
     """The keywords that stand in each chunk, as `schemas.CHUNK_KEYWORDS`, best first in each.
 
     A chunk has those of the nearest folder above its document that has any. Words are compared in
-    lower case and stemmed, so a plural counts."""
+    lower case and stemmed, so a plural counts.
+    """
     keyword_rows = pl.DataFrame(words)
     folders = _nearest_folders(documents, keyword_rows)
-    texts = pl.DataFrame(chunks.select(["chunk_id", "doc_id", "text_display"])).join(folders, on="doc_id")
+    texts = pl.DataFrame(chunks.select(["chunk_id", "doc_id", "text_display"])).join(
+        folders, on="doc_id"
+    )
     slices = []
     for (source,), of_source in texts.group_by("source", maintain_order=True):
         settings = term_settings.of_most(of_source["text_display"])
         own = keyword_rows.filter(source=source).with_row_index("row")
         words_of = _tokens(own["keyword"], settings).group_by("row", maintain_order=True)
         numbered = words_of.agg(gram=pl.col("stem").str.join(" ")).join(own, on="row").drop("row")
-        slices += [_matches(part, numbered, settings) for part in of_source.iter_slices(_CHUNKS_AT_ONCE)]
+        slices += [
+            _matches(part, numbered, settings) for part in of_source.iter_slices(_CHUNKS_AT_ONCE)
+        ]
     matches = pl.concat([pl.DataFrame(CHUNK_KEYWORDS.empty()), *slices]).sort(
         "doc_id", "chunk_id", "score", "keyword", descending=[False, False, True, False]
     )
     return CHUNK_KEYWORDS.conform(matches.to_arrow())
 
 
-def _matches(texts: pl.DataFrame, phrases: pl.DataFrame, term_settings: TermSettings) -> pl.DataFrame:
+def _matches(
+    texts: pl.DataFrame, phrases: pl.DataFrame, term_settings: TermSettings
+) -> pl.DataFrame:
     """The keywords in some chunks, in no order."""
     grams = _grams(_tokens(texts["text_display"], term_settings))
     chunk_rows = texts.select("chunk_id", "doc_id", "source", "folder").with_row_index("row")
@@ -141,9 +159,11 @@ def _compute(source: str, pages: pl.DataFrame, limit: int, term_settings: TermSe
     term_settings = term_settings.of_most(texts)
     grams = _candidates(_tokens(texts, term_settings))
     counts = grams.group_by("gram").agg(
-        pl.col("written").mode().sort().first(), count=pl.len().cast(pl.Int64), pages=pl.col("row").n_unique(),
+        pl.col("written").mode().sort().first(),
+        count=pl.len().cast(pl.Int64),
+        pages=pl.col("row").n_unique(),
         words=pl.col("words").first(),
-    )  # fmt: skip
+    )
     compound = (pl.col("words") > 1) | pl.col("written").str.contains(r"[_-]")
     share = pl.col("pages") / len(pages)
     (few, rare), (some, uncommon) = RARITY
@@ -154,15 +174,21 @@ def _compute(source: str, pages: pl.DataFrame, limit: int, term_settings: TermSe
     ranked = counts.join(headed, on="gram", how="left").with_columns(
         score=(
             pl.col("count")
-            * pl.when(compound).then(COMPOUND_FACTOR * pl.col("factor").fill_null(1.0)).otherwise(1.0)
+            * pl.when(compound)
+            .then(COMPOUND_FACTOR * pl.col("factor").fill_null(1.0))
+            .otherwise(1.0)
             * rarity
         ).round(3)
     )
     best = ranked.sort(["score", "gram"], descending=[True, False]).head(limit)
     rows = best.select(
-        source=pl.lit(source), folder=pl.lit(""), keyword="written", score="score", count="count",
+        source=pl.lit(source),
+        folder=pl.lit(""),
+        keyword="written",
+        score="score",
+        count="count",
         origin=pl.lit("computed"),
-    )  # fmt: skip
+    )
     return KEYWORDS.conform(rows.to_arrow())
 
 
@@ -178,7 +204,8 @@ def _prose(text: str, body_start: int) -> str:
 def _candidates(tokens: pl.DataFrame) -> pl.DataFrame:
     """Words that may be keywords, and pairs of them that stand together often: row, gram, written, words.
 
-    A word inside such a pair does not count for itself."""
+    A word inside such a pair does not count for itself.
+    """
     full = (
         ~pl.col("written")
         .str.to_lowercase()
@@ -231,7 +258,9 @@ def _heading_factors(pages: pl.DataFrame, term_settings: TermSettings) -> pl.Dat
         [HEADING_FACTORS.get(level, DEEP_HEADING_FACTOR) for _, level in titles], dtype=pl.Float64
     )
     return (
-        grams.with_columns(factor=factors.gather(grams["row"])).group_by("gram").agg(pl.col("factor").max())
+        grams.with_columns(factor=factors.gather(grams["row"]))
+        .group_by("gram")
+        .agg(pl.col("factor").max())
     )
 
 
@@ -253,7 +282,11 @@ def _tokens(texts: pl.Series, term_settings: TermSettings) -> pl.DataFrame:
         {"lower": distinct, "stem": stems(distinct, term_settings)},
         schema_overrides={"lower": pl.String, "stem": pl.String},
     )
-    return runs.with_columns(lower).join(stemmed, on="lower", how="left", maintain_order="left").drop("lower")
+    return (
+        runs.with_columns(lower)
+        .join(stemmed, on="lower", how="left", maintain_order="left")
+        .drop("lower")
+    )
 
 
 def _grams(tokens: pl.DataFrame) -> pl.DataFrame:

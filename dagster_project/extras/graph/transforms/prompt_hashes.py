@@ -1,7 +1,8 @@
 """Questions that chunks answer, as 64-bit SimHashes: a search that needs no vector of the query.
 
 It reads `qa-pairs.md`, computes the hashes, and gives each question to its chunks (experimental in the
-Information Graph). Vectors come from the embedder."""
+Information Graph). Vectors come from the embedder.
+"""
 
 import re
 import unicodedata
@@ -56,13 +57,16 @@ def questions(text: str) -> list[str]:
     """The questions of a list, in order.
 
     A question begins with `Q:`, as a heading or not, bold or not, and goes on to the next question,
-    answer, heading, rule or blank line. Several may share an answer."""
+    answer, heading, rule or blank line. Several may share an answer.
+    """
     lines, texts = text.splitlines(), []
     for number, line in enumerate(lines):
         if match := _QUESTION.match(line):
             following = [] if line.lstrip().startswith("#") else lines[number + 1 :]
             more = takewhile(lambda after: not _END.match(after), following)
-            texts.append(" ".join([match[1], *map(str.strip, more)]).strip().removesuffix("**").strip())
+            texts.append(
+                " ".join([match[1], *map(str.strip, more)]).strip().removesuffix("**").strip()
+            )
     return [question for question in texts if question]
 
 
@@ -74,7 +78,10 @@ def document_questions(documents: pa.Table) -> pa.Table:
         if is_question_list(path):
             for question in questions(text):
                 rows.setdefault((source, path.rpartition("/")[0], question), doc_id)
-    values = [(source, folder, asked_in, question) for (source, folder, question), asked_in in rows.items()]
+    values = [
+        (source, folder, asked_in, question)
+        for (source, folder, question), asked_in in rows.items()
+    ]
     schema = dict.fromkeys(("source", "folder", "asked_in", "question"), pl.String)
     return pl.DataFrame(values, schema=schema, orient="row").to_arrow()
 
@@ -85,7 +92,8 @@ def simhash(text: str) -> int:
     Tokens are the distinct runs of letters and digits, single underscores inside them included, of the
     NFKC text in lower case, without common words if there are others; each weighs 1. A token's
     hash is FNV-1a over its UTF-8 bytes, stirred by MurmurHash3's 64-bit finalizer. Bit i is set where
-    more tokens have it set than not; 0 for a text without tokens."""
+    more tokens have it set than not; 0 for a text without tokens.
+    """
     tokens = set(_TOKEN.findall(unicodedata.normalize("NFKC", text).lower()))
     tokens = (tokens - _IGNORED) or tokens
     votes = [0] * BITS
@@ -112,7 +120,8 @@ def prompt_hashes(
     `chunks` is the result of `embedded_text.embedded_chunks`, `question_table` that of `document_questions`, `vectors`
     has a unit-length row for each question. A question is compared with the chunks of the documents in
     the folder of its list and below, the list itself among them, and kept as `prompts` says. The chunk that
-    has it with its answer keeps it always."""
+    has it with its answer keeps it always.
+    """
     paths = {d: (s, p) for d, s, p in rows_of(documents, "doc_id", "source", "path")}
     chunk_rows = chunks.select(["chunk_id", "doc_id"]).to_pylist()
     chunk_paths = [paths.get(row["doc_id"], ("", "")) for row in chunk_rows]
@@ -122,15 +131,25 @@ def prompt_hashes(
         question_table.append_column("row", pa.array(range(question_table.num_rows), pa.int64()))
     )
     rows: list[dict[str, Any]] = []
-    for (source, folder), group in question_rows.group_by(["source", "folder"], maintain_order=True):
+    for (source, folder), group in question_rows.group_by(
+        ["source", "folder"], maintain_order=True
+    ):
         prefix = f"{folder}/" if folder else ""
-        nearby = [n for n, (s, path) in enumerate(chunk_paths) if s == source and path.startswith(prefix)]
+        nearby = [
+            n for n, (s, path) in enumerate(chunk_paths) if s == source and path.startswith(prefix)
+        ]
         if nearby:
             question_vectors = vectors[group["row"].to_numpy()].astype(np.float64)
-            scores = np.round(question_vectors @ embedded[nearby].astype(np.float64).T, DECIMALS).clip(-1, 1)
+            scores = np.round(
+                question_vectors @ embedded[nearby].astype(np.float64).T, DECIMALS
+            ).clip(-1, 1)
             questions_of_list = group.select("question", "asked_in").rows()
             rows += _near(
-                [chunk_rows[n] for n in nearby], questions_of_list, scores, verbatim, settings.prompts
+                [chunk_rows[n] for n in nearby],
+                questions_of_list,
+                scores,
+                verbatim,
+                settings.prompts,
             )
     rows.sort(key=lambda row: (row["doc_id"], row["chunk_id"], -row["similarity"], row["question"]))
     distinct = {(row["chunk_id"], row["question"]): row for row in reversed(rows)}
@@ -139,11 +158,20 @@ def prompt_hashes(
 
 def _own_chunks(chunks: pa.Table, question_table: pa.Table) -> set[tuple[str, str]]:
     """Each question with the chunks of its list that hold it word for word."""
-    lists = chunks.filter(pc.is_in(chunks["doc_id"], value_set=question_table["asked_in"].combine_chunks()))
+    lists = chunks.filter(
+        pc.is_in(chunks["doc_id"], value_set=question_table["asked_in"].combine_chunks())
+    )
     texts = [" ".join(text.split()) for text in lists["text_display"].to_pylist()]
     rows = list(zip(lists["chunk_id"].to_pylist(), lists["doc_id"].to_pylist(), texts, strict=True))
-    pairs = zip(question_table["question"].to_pylist(), question_table["asked_in"].to_pylist(), strict=True)
-    return {(q, chunk_id) for q, d in pairs for chunk_id, doc_id, text in rows if d == doc_id and q in text}
+    pairs = zip(
+        question_table["question"].to_pylist(), question_table["asked_in"].to_pylist(), strict=True
+    )
+    return {
+        (q, chunk_id)
+        for q, d in pairs
+        for chunk_id, doc_id, text in rows
+        if d == doc_id and q in text
+    }
 
 
 def _near(
@@ -166,7 +194,7 @@ def _near(
             "asked_in": question_list[number][1],
             "similarity": float(scores[number, chunk]),
             "simhash": hashes[number],
-        }  # fmt: skip
+        }
         for number, chunk in np.argwhere(retained).tolist()
     ]
 

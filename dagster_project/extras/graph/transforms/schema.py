@@ -12,7 +12,9 @@ CHUNK_CLASSES = Table(
         required("chunk_id", pa.string(), "the chunk"),
         required("doc_id", pa.string(), "its document"),
         required("line_count", pa.int64(), "lines of the chunk, blank ones included"),
-        required("code_line_count", pa.int64(), "lines inside fences, without the fences themselves"),
+        required(
+            "code_line_count", pa.int64(), "lines inside fences, without the fences themselves"
+        ),
         required("is_code_text", pa.bool_(), "code by its share of the lines with text"),
         required("is_code_lines", pa.bool_(), "code by its share of all lines"),
         required("is_code", pa.bool_(), "the rule of the settings"),
@@ -30,7 +32,11 @@ CHUNK_SIMILARITIES = Table(
         required("baseline", pa.string(), "conceptual or technical"),
         required("baseline_index", pa.int64(), "position of the baseline's chunk"),
         required("cosine", pa.float64(), "cosine of the two vectors"),
-        Column("jaccard", pa.float64(), "shared words : all words of the two; null where only vectors count"),
+        Column(
+            "jaccard",
+            pa.float64(),
+            "shared words : all words of the two; null where only vectors count",
+        ),
         required("similarity", pa.float64(), "order of chunks"),
     ),
 )
@@ -54,9 +60,13 @@ KEYWORDS = Table(
     ("source", "folder", "keyword"),
     (
         SOURCE,
-        required("folder", pa.string(), "folder that the keyword holds for; empty for all of the source"),
+        required(
+            "folder", pa.string(), "folder that the keyword holds for; empty for all of the source"
+        ),
         required("keyword", pa.string(), "the keyword as it is written"),
-        required("score", pa.float64(), "authority: count times the factors of heading, kind and rarity"),
+        required(
+            "score", pa.float64(), "authority: count times the factors of heading, kind and rarity"
+        ),
         Column("count", pa.int64(), "occurrences; null if the list does not say"),
         required("origin", pa.string(), "list (a `_keywords/words.md`) or computed"),
     ),
@@ -101,5 +111,11 @@ DOCUMENT_GRAPH = Table(
 )
 
 TABLES = (
-    CHUNK_CLASSES, CHUNK_SIMILARITIES, STRIPE_ORDERS, KEYWORDS, CHUNK_KEYWORDS, PROMPT_HASHES, DOCUMENT_GRAPH,
-)  # fmt: skip
+    CHUNK_CLASSES,
+    CHUNK_SIMILARITIES,
+    STRIPE_ORDERS,
+    KEYWORDS,
+    CHUNK_KEYWORDS,
+    PROMPT_HASHES,
+    DOCUMENT_GRAPH,
+)

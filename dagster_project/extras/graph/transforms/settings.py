@@ -11,7 +11,9 @@ from transforms.settings.base import StageSettings, without_credentials
 class GraphSettings(StageSettings):
     """How documents become a graph of files that is read without a server (Information Graph)."""
 
-    enabled: bool = Field(False, description="make the stripes and export the graph of all documents")
+    enabled: bool = Field(
+        False, description="make the stripes and export the graph of all documents"
+    )
     similarity: Literal["cosine", "mixed"] = Field(
         "cosine", description="compare chunks by vectors, or by vectors and shared words"
     )
@@ -20,9 +22,12 @@ class GraphSettings(StageSettings):
         description="rules of code and baselines as the design's published data, or its text, has them",
     )
     prompts: Literal["off", "top", "threshold"] = Field(
-        "off", description="chunks that keep questions of `qa-pairs.md`: the nearest, or all near enough"
+        "off",
+        description="chunks that keep questions of `qa-pairs.md`: the nearest, or all near enough",
     )
-    base_url: str | None = Field(None, description="where the graph is served; none: relative addresses")
+    base_url: str | None = Field(
+        None, description="where the graph is served; none: relative addresses"
+    )
     origins: tuple[str, ...] = Field(
         (),
         exclude=True,  # No table or file depends on it, so it is not part of the digest.

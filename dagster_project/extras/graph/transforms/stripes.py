@@ -29,7 +29,13 @@ def stripe_factor(count: pl.Expr) -> pl.Expr:
 
 _COSINE_WEIGHT = 0.7
 """Weight of vectors in a mixed similarity; words have the rest (Information Graph)."""
-_TECHNICAL_TITLES = ["quick reference", "api reference", "command reference", "cheat sheet", "cheatsheet"]
+_TECHNICAL_TITLES = [
+    "quick reference",
+    "api reference",
+    "command reference",
+    "cheat sheet",
+    "cheatsheet",
+]
 """Words in the heading of a technical baseline (Information Graph, whose published data never has the first)."""
 
 
@@ -38,7 +44,8 @@ def chunk_similarities(chunks: pa.Table, classes: pa.Table, settings: GraphSetti
 
     `chunks` is the result of `embedded_chunks`, `classes` the table `chunk_classes`. A document has a
     conceptual baseline, and a technical one where the rule finds one. The design's MinHash estimates
-    the Jaccard similarity of words; a chunk meets two baselines at most, so here it is counted."""
+    the Jaccard similarity of words; a chunk meets two baselines at most, so here it is counted.
+    """
     frame = pl.DataFrame(chunks.drop_columns(["vector"])).with_row_index("row")
     code = pl.DataFrame(classes.select(["chunk_id", "is_code"]))
     frame = frame.join(code, on="chunk_id", how="left", maintain_order="left")
@@ -103,7 +110,7 @@ def _cosines(vectors: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.n
             vectors[first[at : at + _ROWS_AT_ONCE]],
             vectors[second[at : at + _ROWS_AT_ONCE]],
             dtype=np.float64,
-        )  # fmt: skip
+        )
         for at in range(0, len(first), _ROWS_AT_ONCE)
     ]
     return np.round(np.concatenate([*blocks, np.zeros(0)]), DECIMALS).clip(-1, 1)
@@ -137,8 +144,11 @@ def similar_documents(chunks: pa.Table) -> dict[str, list[Similar]]:
     """By document the documents most like it, at most _MOST, best first.
 
     `chunks` is the result of `embedded_text.embedded_chunks`. Similar are documents whose similarity is above
-    the percentile of all pairs. Every pair is one step of a matrix product: 10,000 documents take seconds."""
-    names, first = np.unique(chunks.column("doc_id").to_numpy(zero_copy_only=False), return_index=True)
+    the percentile of all pairs. Every pair is one step of a matrix product: 10,000 documents take seconds.
+    """
+    names, first = np.unique(
+        chunks.column("doc_id").to_numpy(zero_copy_only=False), return_index=True
+    )
     if len(names) < 2:
         return {}
     means = np.add.reduceat(matrix(chunks.column("vector")).astype(np.float64), first, axis=0)
@@ -155,7 +165,9 @@ def similar_documents(chunks: pa.Table) -> dict[str, list[Similar]]:
             # To sort them all would take four times as long; equal scores are in the order of their names.
             candidates = np.flatnonzero((scores[row] >= edge) & (scores[row] > threshold))
             best = candidates[np.argsort(-scores[row, candidates], kind="stable")][:most]
-            similar[str(names[row + start])] = [Similar(str(names[c]), float(scores[row, c])) for c in best]
+            similar[str(names[row + start])] = [
+                Similar(str(names[c]), float(scores[row, c])) for c in best
+            ]
     return similar
 
 

@@ -48,7 +48,9 @@ class ImapServer:
 
 
 @contextmanager
-def served_mail(issuer: str = "http://127.0.0.1:9", mechanism: str = "xoauth2") -> Iterator[ImapServer]:
+def served_mail(
+    issuer: str = "http://127.0.0.1:9", mechanism: str = "xoauth2"
+) -> Iterator[ImapServer]:
     """A server over an empty mailbox, ended on leaving; it takes the tokens that an issuer calls active."""
     with tempfile.TemporaryDirectory(prefix="weft-imap-") as name:
         folder = Path(name)
@@ -57,19 +59,47 @@ def served_mail(issuer: str = "http://127.0.0.1:9", mechanism: str = "xoauth2") 
         port, tls_port = free_port(), free_port()
         certificate, key = folder / "cert.pem", folder / "key.pem"
         subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-             "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
-             "-keyout", str(key), "-out", str(certificate)],
-            check=True, capture_output=True,
-        )  # fmt: skip
+            [
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+                "-days",
+                "2",
+                "-subj",
+                "/CN=localhost",
+                "-addext",
+                "subjectAltName=DNS:localhost,IP:127.0.0.1",
+                "-keyout",
+                str(key),
+                "-out",
+                str(certificate),
+            ],
+            check=True,
+            capture_output=True,
+        )
         for name in ("mail", "home"):
             (folder / name).mkdir()
             os.chown(folder / name, account.pw_uid, account.pw_gid)
         facts = {
-            "folder": folder, "certificate": certificate, "key": key, "port": port, "tls_port": tls_port, "name": USER,
-            "password": PASSWORD, "user": "nobody", "group": "nogroup", "uid": account.pw_uid, "gid": account.pw_gid,
-            "issuer": issuer, "mechanism": mechanism,
-        }  # fmt: skip
+            "folder": folder,
+            "certificate": certificate,
+            "key": key,
+            "port": port,
+            "tls_port": tls_port,
+            "name": USER,
+            "password": PASSWORD,
+            "user": "nobody",
+            "group": "nogroup",
+            "uid": account.pw_uid,
+            "gid": account.pw_gid,
+            "issuer": issuer,
+            "mechanism": mechanism,
+        }
         for name in ("dovecot.conf", "oauth2.conf"):
             (folder / name).write_text(Path(__file__).with_name(name).read_text().format(**facts))
         command = ["dovecot", "-F", "-c", str(folder / "dovecot.conf")]
@@ -92,4 +122,6 @@ def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 
     until(lambda: process.poll() is not None or greets(), "dovecot's greeting")
     if process.poll() is not None:
-        raise AssertionError(f"dovecot did not start: {log.read_text() if log.exists() else 'no log'}")
+        raise AssertionError(
+            f"dovecot did not start: {log.read_text() if log.exists() else 'no log'}"
+        )

@@ -18,7 +18,8 @@ class Account:
 
     `keywords` are those of the mails that have some. `lies` maps a method, `session` or `blob` to a function of the
     true answer that returns the one to give: a value, or `(status, headers)` of HTTP. Changes before `forgotten` are
-    not known any more. A page has two ids."""
+    not known any more. A page has two ids.
+    """
 
     url: str = ""
     mails: dict[str, tuple[bytes, str, tuple[str, ...]]] = field(default_factory=dict)
@@ -40,16 +41,19 @@ class Account:
 
     def session(self) -> dict[str, Any]:
         return {
-            "capabilities": {"urn:ietf:params:jmap:core": {"maxObjectsInGet": 2}}, "apiUrl": f"{self.url}/api",
+            "capabilities": {"urn:ietf:params:jmap:core": {"maxObjectsInGet": 2}},
+            "apiUrl": f"{self.url}/api",
             "primaryAccounts": {"urn:ietf:params:jmap:mail": "u1"},
             "downloadUrl": f"{self.url}/download/{{accountId}}/{{blobId}}/{{name}}?type={{type}}",
-        }  # fmt: skip
+        }
 
     def answer(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
         """The true arguments of a response; those of an error have a `type`."""
         if method == "Mailbox/get":
             return {
-                "list": [dict(zip(("id", "name", "parentId", "role"), box, strict=True)) for box in BOXES]
+                "list": [
+                    dict(zip(("id", "name", "parentId", "role"), box, strict=True)) for box in BOXES
+                ]
             }
         if method == "Email/query":
             box, after = asked["filter"]["inMailbox"], asked["filter"].get("after", "")
@@ -67,11 +71,22 @@ class Account:
             return {"newState": str(now), "hasMoreChanges": now < len(self.log), **facts}
         assert len(asked["ids"]) <= 2
         mails = [
-            {"id": m, "blobId": f"B{m}", "size": len(data), "receivedAt": at, "mailboxIds": dict.fromkeys(boxes, True),
-             "keywords": dict.fromkeys(self.keywords.get(m, ()), True)}
-            for m, (data, at, boxes) in self.mails.items() if m in asked["ids"]
-        ]  # fmt: skip
-        return {"state": str(len(self.log)), "notFound": [*{*asked["ids"]} - {*self.mails}], "list": mails}
+            {
+                "id": m,
+                "blobId": f"B{m}",
+                "size": len(data),
+                "receivedAt": at,
+                "mailboxIds": dict.fromkeys(boxes, True),
+                "keywords": dict.fromkeys(self.keywords.get(m, ()), True),
+            }
+            for m, (data, at, boxes) in self.mails.items()
+            if m in asked["ids"]
+        ]
+        return {
+            "state": str(len(self.log)),
+            "notFound": [*{*asked["ids"]} - {*self.mails}],
+            "list": mails,
+        }
 
 
 class _Handler(WholeAnswers):
@@ -86,7 +101,9 @@ class _Handler(WholeAnswers):
     def do_POST(self) -> None:  # noqa: N802
         ((method, asked, tag),) = json.loads(self.form())["methodCalls"]
         answer = {"accountId": asked["accountId"], **self.account.answer(method, asked)}
-        self.reply(method, {"methodResponses": [["error" if "type" in answer else method, answer, tag]]})
+        self.reply(
+            method, {"methodResponses": [["error" if "type" in answer else method, answer, tag]]}
+        )
 
     def reply(self, what: str, true: Any) -> None:
         self.account.asked.append(what)

@@ -19,7 +19,8 @@ DEVICE, CODE = "device-code-4711", "authorization-code-4711"
 class Issuer:
     """The valid tokens, the requests, and lies: functions by path and number of a true answer that return the one to give.
 
-    A lie returns a value, bytes, or `(status, value, headers)`."""
+    A lie returns a value, bytes, or `(status, value, headers)`.
+    """
 
     url: str = ""
     valid: set[str] = field(default_factory=set)
@@ -36,7 +37,11 @@ class Issuer:
         if path == "/device":
             facts = {"device_code": DEVICE, "user_code": "ABCD-EFGH", "interval": 0.01}
             return facts | {"verification_uri": f"{self.url}/activate"}
-        places = ["token", "authorization", *(["device_authorization"] if path == "/devices" else [])]
+        places = [
+            "token",
+            "authorization",
+            *(["device_authorization"] if path == "/devices" else []),
+        ]
         return {f"{name}_endpoint": f"{self.url}/{name.partition('_')[0]}" for name in places}
 
     def may(self, form: dict[str, str]) -> bool:
@@ -48,7 +53,9 @@ class Issuer:
             return is_valid
         if form["grant_type"].endswith(":device_code"):
             return form["device_code"] == DEVICE
-        coded = urlsafe_b64encode(sha256(form["code_verifier"].encode()).digest()).decode().rstrip("=")
+        coded = (
+            urlsafe_b64encode(sha256(form["code_verifier"].encode()).digest()).decode().rstrip("=")
+        )
         return (form["code"], coded) == (CODE, self.challenge)
 
     def tokens(self, form: dict[str, str]) -> dict[str, Any]:

@@ -42,7 +42,9 @@ class Folder:
     def append(self, *mails: Mail) -> None:
         with self.server.writer(self.name) as client:
             for mail in mails:
-                client.append(self.name, mail.text().replace("\n", "\r\n").encode(), msg_time=ARRIVED)
+                client.append(
+                    self.name, mail.text().replace("\n", "\r\n").encode(), msg_time=ARRIVED
+                )
 
     def expunge(self, *uids: int) -> None:
         with self.server.writer(self.name) as client:
@@ -61,20 +63,28 @@ class Folder:
     def fetch(self, **changes: Any) -> Fetched:
         """Fetch the folder with the settings changed."""
         remote = {
-            "kind": "imap", "host": f"127.0.0.1:{self.server.port}", "tls": "off", "folder": self.name,
-            "credentials": "MAIL", "requests_per_minute": 10_000,
-        }  # fmt: skip
+            "kind": "imap",
+            "host": f"127.0.0.1:{self.server.port}",
+            "tls": "off",
+            "folder": self.name,
+            "credentials": "MAIL",
+            "requests_per_minute": 10_000,
+        }
         source = {"name": "inbox", "kind": "maildir", "list_id": "me", "fetch": remote | changes}
         settings = self.work.configure(source).settings
         return SourceRemotes(settings, lambda: datetime(2004, 1, 21, 12, tzinfo=UTC)).fetch("inbox")
 
     def files(self) -> list[bytes]:
         """The mails that are here, in order of their files."""
-        return [p.read_bytes() for p in sorted((self.work.settings.fetched / "inbox/cur").iterdir())]
+        return [
+            p.read_bytes() for p in sorted((self.work.settings.fetched / "inbox/cur").iterdir())
+        ]
 
 
 @pytest.fixture
-def folder(server: ImapServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_key: None) -> Folder:
+def folder(
+    server: ImapServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_key: None
+) -> Folder:
     monkeypatch.setenv("MAIL_USER", USER)
     monkeypatch.setenv("MAIL_PASSWORD", PASSWORD)
     made = Folder(server, tmp_path, f"list-{next(_numbers)}")
@@ -186,18 +196,26 @@ FAULTS = [
 
 @pytest.mark.parametrize(("changes", "reason", "passes"), FAULTS)
 def test_a_fault_says_what_to_mend_or_may_pass(
-    folder: Folder, changes: dict[str, Any], reason: str, passes: bool, monkeypatch: pytest.MonkeyPatch
+    folder: Folder,
+    changes: dict[str, Any],
+    reason: str,
+    passes: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("WRONG_USER", USER)
     monkeypatch.setenv("WRONG_PASSWORD", "wr0ng-secret")
     with pytest.raises(FetchError, match=reason) as fault:
         folder.fetch(**changes)
-    assert isinstance(fault.value, FetchInterruptedError) == passes and "wr0ng" not in str(fault.value)
+    assert isinstance(fault.value, FetchInterruptedError) == passes and "wr0ng" not in str(
+        fault.value
+    )
     assert folder.fetch().added == 3
 
 
 def test_a_citation_leads_to_the_uid_of_its_mail(folder: Folder):
-    pytest.importorskip("dagster_project.extras.proof.command", reason="the extra `proof` is not there")
+    pytest.importorskip(
+        "dagster_project.extras.proof.command", reason="the extra `proof` is not there"
+    )
     folder.fetch()
     assert folder.work.weft("build").exit_code == 0
     chain = folder.work.weft("verify", "m1@example.org").output

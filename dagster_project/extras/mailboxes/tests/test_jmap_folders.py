@@ -27,15 +27,26 @@ class Folder:
 
     def fetch(self, **changes: Any) -> Fetched:
         """Fetch with the settings changed."""
-        remote = {"kind": "jmap", "url": f"{self.account.url}/session", "credentials": "MAIL", **changes}
-        source = {"name": "inbox", "kind": "maildir", "fetch": remote | {"requests_per_minute": 10_000}}
+        remote = {
+            "kind": "jmap",
+            "url": f"{self.account.url}/session",
+            "credentials": "MAIL",
+            **changes,
+        }
+        source = {
+            "name": "inbox",
+            "kind": "maildir",
+            "fetch": remote | {"requests_per_minute": 10_000},
+        }
         self.account.asked.clear()
         return SourceRemotes(self.work.configure(source).settings).fetch("inbox")
 
     def labels(self) -> dict[int, list[str]]:
         """The labels of the mails that are here, which have the line ends of a Maildir."""
         here = self.work.mails()
-        return {DATA.index(with_labels(data, ()).replace(b"\n", b"\r\n")): read(data) for data in here}
+        return {
+            DATA.index(with_labels(data, ()).replace(b"\n", b"\r\n")): read(data) for data in here
+        }
 
     def mails(self) -> list[int]:
         return sorted(self.labels())
@@ -68,14 +79,20 @@ CHANGES = {
     "destroyed, kept": (lambda a: a.remove("M1"), {"expunged": "keep"}, [0, 1, 2, 3, 4]),
     "moved away": (lambda a: a.put("M1", DATA[1], AT, "de"), {}, [0, 2, 3, 4]),
     "also elsewhere": (lambda a: a.put("M1", DATA[1], AT, "de", "in"), {}, [0, 1, 2, 3, 4]),
-    "another folder": (lambda a: a.put("M3", DATA[3], AT, "de"), {"folder": "Lists/dev", "expunged": "keep"}, [3]),
+    "another folder": (
+        lambda a: a.put("M3", DATA[3], AT, "de"),
+        {"folder": "Lists/dev", "expunged": "keep"},
+        [3],
+    ),
     "since a day": (lambda a: a.put("M9", DATA[9], AT, "in"), {"since": "2004-01-19"}, [3, 4]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_folder_is_followed_by_its_changes_as_by_its_list(folder: Folder, change: str, is_known: bool):
+def test_the_folder_is_followed_by_its_changes_as_by_its_list(
+    folder: Folder, change: str, is_known: bool
+):
     act, settings, there = CHANGES[change]
     folder.fetch()
     act(folder.account)
@@ -88,7 +105,9 @@ def test_the_folder_is_followed_by_its_changes_as_by_its_list(folder: Folder, ch
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_keywords_and_other_folders_are_labels_which_follow_the_server(folder: Folder, is_known: bool):
+def test_keywords_and_other_folders_are_labels_which_follow_the_server(
+    folder: Folder, is_known: bool
+):
     folder.account.keywords |= {"M0": ("$seen", "$Forwarded"), "M1": ("$flagged",)}
     folder.fetch()
     assert folder.labels() == {0: ["$Forwarded", "seen"], 1: ["flagged"], 2: [], 3: [], 4: []}
@@ -108,20 +127,60 @@ def other(method: str, **facts: Any) -> Any:
 
 LIES = [
     ("session", lambda _: (401, {}), "answers 401 Unauthorized; check MAIL_TOKEN", False),
-    ("session", lambda true: true | {"primaryAccounts": {}}, "no account of mail; give the token", False),
-    ("session", lambda true: true | {"apiUrl": "http://192.168.1.1/"}, "another host than the private one", False),
+    (
+        "session",
+        lambda true: true | {"primaryAccounts": {}},
+        "no account of mail; give the token",
+        False,
+    ),
+    (
+        "session",
+        lambda true: true | {"apiUrl": "http://192.168.1.1/"},
+        "another host than the private one",
+        False,
+    ),
     ("session", lambda _: b"[" * 9999, "the session: the answer cannot be read", True),
     ("blob", lambda _: (500, {}), "answers 500", True),
     ("blob", lambda _: (429, {"Retry-After": "4000"}), "asks to wait 4000 s, longer than", False),
-    ("Email/query", other("Email/query", ids=["M4"], total=5), "5 mails are said to be there, and 1 are listed", True),
-    ("Email/query", other("Email/query", ids=[], total=5), "5 mails are said to be there, and 0 are listed", True),
+    (
+        "Email/query",
+        other("Email/query", ids=["M4"], total=5),
+        "5 mails are said to be there, and 1 are listed",
+        True,
+    ),
+    (
+        "Email/query",
+        other("Email/query", ids=[], total=5),
+        "5 mails are said to be there, and 0 are listed",
+        True,
+    ),
     ("Email/query", other("Email/query", accountId="u2"), "of another method or account", True),
-    ("Email/query", other("Email/query", ids=["../../x"]), "cannot be read .ids.0 String should match", True),
-    ("Email/query", other("error", type="forbidden"), "answers forbidden; check what the token may read", False),
-    ("Email/query", lambda _: (302, {"Location": "http://127.0.0.2/"}), "answers 302 Found; mend", False),
+    (
+        "Email/query",
+        other("Email/query", ids=["../../x"]),
+        "cannot be read .ids.0 String should match",
+        True,
+    ),
+    (
+        "Email/query",
+        other("error", type="forbidden"),
+        "answers forbidden; check what the token may read",
+        False,
+    ),
+    (
+        "Email/query",
+        lambda _: (302, {"Location": "http://127.0.0.2/"}),
+        "answers 302 Found; mend",
+        False,
+    ),
     ("Email/get", other("Email/get", list=[]), ". of . mails are not answered", True),
-    ("Mailbox/get", lambda _: {"methodResponses": []}, "Mailbox/get: the answer is of another method", True),
-]  # fmt: skip
+    (
+        "Mailbox/get",
+        lambda _: {"methodResponses": []},
+        "Mailbox/get: the answer is of another method",
+        True,
+    ),
+]
 
 
 @pytest.mark.parametrize(("what", "lie", "reason", "passes"), LIES)
@@ -134,7 +193,9 @@ def test_a_fault_says_what_to_do_and_removes_nothing(
     folder.account.lies[what] = lie
     with pytest.raises(FetchError, match=reason) as fault:
         folder.fetch()
-    assert isinstance(fault.value, FetchInterruptedError) == passes and TOKEN not in str(fault.value)
+    assert isinstance(fault.value, FetchInterruptedError) == passes and TOKEN not in str(
+        fault.value
+    )
     folder.account.lies.clear()
     assert folder.mails() == [0, 1, 2, 3, 4] and folder.fetch().added == 1
 
@@ -161,7 +222,9 @@ def test_no_token_goes_to_another_host_and_a_wrong_folder_is_named(folder: Folde
             lambda true: true | {"downloadUrl": f"{elsewhere.address}/{{blobId}}"},
         ):
             folder.account.lies["session"] = lie
-            with pytest.raises(FetchError, match="another host than the private one that is configured"):
+            with pytest.raises(
+                FetchError, match="another host than the private one that is configured"
+            ):
                 folder.fetch()
         assert elsewhere.asked == []
     folder.account.lies.clear()

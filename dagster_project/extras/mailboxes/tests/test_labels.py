@@ -18,7 +18,9 @@ def read(mail: bytes) -> list[str]:
 
 
 @given(st.sets(WORDS, min_size=1, max_size=8).map(sorted), st.booleans())
-def test_labels_that_are_written_are_read_and_go_without_a_trace(labels: list[str], is_forged: bool):
+def test_labels_that_are_written_are_read_and_go_without_a_trace(
+    labels: list[str], is_forged: bool
+):
     mail = b"X-Gmail-Labels: important\n" + MAIL if is_forged else MAIL
     assert read(with_labels(mail, labels)) == [label for label in labels if label.strip()]
     assert with_labels(with_labels(MAIL, labels), ()) == MAIL
@@ -32,4 +34,6 @@ def test_a_header_of_the_sender_is_no_label():
 @pytest.mark.parametrize("labels", [(rb"\Inbox", b"B&APw-ro/Doors", 2004, None), (b"x" * 3000,)])
 def test_labels_of_gmail_are_decoded_and_bounded(labels: tuple[object, ...]):
     found = flag_labels({b"FLAGS": (rb"\Seen", rb"\Recent"), b"X-GM-LABELS": labels})
-    assert found == (["2004", "Büro/Doors", "Inbox", "None", "seen"] if len(labels) > 1 else ["seen"])
+    assert found == (
+        ["2004", "Büro/Doors", "Inbox", "None", "seen"] if len(labels) > 1 else ["seen"]
+    )

@@ -41,8 +41,13 @@ class Mailbox:
             query = dict(parse_qsl(urlsplit(line).query))
             if "state" in query:
                 self.issuer.challenge = query["code_challenge"]
-                codes = [urlencode({"state": it, "code": server.CODE}) for it in ("forged", query["state"])]
-                pool.submit(lambda: [urlopen(f"{query['redirect_uri']}?{code}").read() for code in codes])  # noqa: S310
+                codes = [
+                    urlencode({"state": it, "code": server.CODE})
+                    for it in ("forged", query["state"])
+                ]
+                pool.submit(
+                    lambda: [urlopen(f"{query['redirect_uri']}?{code}").read() for code in codes]
+                )  # noqa: S310
 
         with ThreadPoolExecutor(1) as pool:
             self.remotes().log_in("inbox", visit)
@@ -52,7 +57,9 @@ class Mailbox:
 
     def grow_old(self) -> None:
         """Let an hour pass: the access tokens end."""
-        self.issuer.valid.difference_update({token for token in self.issuer.valid if "access" in token})
+        self.issuer.valid.difference_update(
+            {token for token in self.issuer.valid if "access" in token}
+        )
         self.file.write_text(self.file.read_text().replace('"renew_at":', '"renew_at":-'))
 
 
@@ -60,7 +67,11 @@ class Mailbox:
 def mailbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_key: None) -> Iterator[Mailbox]:
     monkeypatch.setenv("MAIL_USER", USER)
     with server.served_issuer() as issuer, served_account() as account:
-        values = {"OAUTH": f"{issuer.url}/metadata", "CLIENT_ID": server.CLIENT, "SECRET": server.SECRET}
+        values = {
+            "OAUTH": f"{issuer.url}/metadata",
+            "CLIENT_ID": server.CLIENT,
+            "SECRET": server.SECRET,
+        }
         for part, value in (values | {"SCOPE": server.SCOPE}).items():
             monkeypatch.setenv(f"MAIL_{part}", value)
         account.tokens = issuer.valid
@@ -69,7 +80,9 @@ def mailbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every_key: None) ->
 
 
 def test_a_person_signs_in_once_and_fetches_renew_alone(mailbox: Mailbox):
-    with pytest.raises(FetchError, match="nobody has signed in .*; sign in by `weft build --sign-in inbox`"):
+    with pytest.raises(
+        FetchError, match="nobody has signed in .*; sign in by `weft build --sign-in inbox`"
+    ):
         mailbox.fetch()
     mailbox.sign_in()
     assert (mailbox.fetch().added, mailbox.issuer.renewals()) == (1, 0)
@@ -103,8 +116,16 @@ def test_of_many_processes_one_renews(mailbox: Mailbox):
 
 ENDED = "invalid_grant.*; sign in by `weft build --sign-in inbox`"
 LIES = [
-    (lambda _: (400, {"error": "invalid_grant", "error_description": "refresh-token-0"}), ENDED, False),
-    (lambda _: (401, {"error": "invalid_client", "error_description": server.SECRET}), r"invalid_client \[secret\]", False),
+    (
+        lambda _: (400, {"error": "invalid_grant", "error_description": "refresh-token-0"}),
+        ENDED,
+        False,
+    ),
+    (
+        lambda _: (401, {"error": "invalid_client", "error_description": server.SECRET}),
+        r"invalid_client \[secret\]",
+        False,
+    ),
     (lambda _: (429, b"", {"Retry-After": "3"}), "answers 429", True),
     (lambda _: (503, b""), "answers 503", True),
     (lambda _: (302, b"", {"Location": "http://127.0.0.2/"}), "answers 302", False),
@@ -112,26 +133,34 @@ LIES = [
     (lambda true: true | {"access_token": "a\r\nX: y"}, "cannot be read .access_token", False),
     (lambda _: b"[" * 9999, "cannot be read", False),
     (lambda _: b" " * (1 << 20), "cannot be read", False),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("lie", "reason", "passes"), LIES)
-def test_a_renewal_that_fails_says_what_to_do(mailbox: Mailbox, lie: Any, reason: str, passes: bool):
+def test_a_renewal_that_fails_says_what_to_do(
+    mailbox: Mailbox, lie: Any, reason: str, passes: bool
+):
     mailbox.sign_in()
     mailbox.grow_old()
     mailbox.issuer.lies["/token"] = lie
     with pytest.raises(FetchError, match=reason) as fault:
         mailbox.fetch()
     assert isinstance(fault.value, FetchInterruptedError) == passes
-    assert not any(secret in str(fault.value) for secret in (server.SECRET, "access-token", "refresh-token"))
+    assert not any(
+        secret in str(fault.value) for secret in (server.SECRET, "access-token", "refresh-token")
+    )
 
 
 UNFIT = [
     ("/metadata", lambda _: (404, b""), "answers 404"),
-    ("/metadata", lambda true: true | {"token_endpoint": "http://192.168.1.1/"}, "another host than the private one"),
+    (
+        "/metadata",
+        lambda true: true | {"token_endpoint": "http://192.168.1.1/"},
+        "another host than the private one",
+    ),
     ("/token", lambda true: true | {"refresh_token": ""}, "has no refresh_token"),
     ("/token", lambda _: (400, {"error": "access_denied"}), "access_denied"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("path", "lie", "reason"), UNFIT)

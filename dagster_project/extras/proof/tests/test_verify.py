@@ -13,7 +13,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from dagster_project.cli.main import COMMANDS
 from dagster_project.context.context_index import passages
@@ -28,7 +33,11 @@ from transforms.errors import CheckFailedError
 dkim = pytest.importorskip("dkim", reason="weft[proof] is not installed")
 
 NOTE = "# Kiln\n\nThe kiln is fired on Mondays, by whoever has the key.\n"
-SAID = (("Ada", "is the kiln free on Monday evening?"), ("Bob", "ok"), ("Cem", "yes, but Dora has the key"))
+SAID = (
+    ("Ada", "is the kiln free on Monday evening?"),
+    ("Bob", "ok"),
+    ("Cem", "yes, but Dora has the key"),
+)
 CASES = {
     "m1@": ("first", "mail/dev/dev.mbox", "unchanged since read", "dev.mbox, byte 0"),
     "m3@": ("text", "mail/box/new/1.host", "unchanged since read", "new/1.host"),
@@ -52,7 +61,9 @@ def made_once(once: Once, tmp_path_factory: pytest.TempPathFactory) -> Workspace
     )
     first = Mail(1, "The first text of the archive.", "A text of the archive")
     work.write("dev/dev.mbox", [first, Mail(2, "The second text.")])
-    work.write("box/new/1.host", Mail(3, "The text is of ann@example.org, in a folder.").text().encode())
+    work.write(
+        "box/new/1.host", Mail(3, "The text is of ann@example.org, in a folder.").text().encode()
+    )
     Epoch(work.folder / "mail/inbox/git/0.git").add(4)
     Epoch(work.put("notes/Kiln.md", NOTE).parent / ".git").commit({"Kiln.md": NOTE.encode()})
     lines = [f"27.03.25, 18:0{n} - {name}: {text}\n" for n, (name, text) in enumerate(SAID)]
@@ -138,12 +149,17 @@ def test_citations_of_an_answer_are_told_apart(made_once: Workspace):
 
 def test_a_lens_shows_neither_places_nor_other_texts(made_once: Workspace):
     found = verified(made_once, block(made_once, "m3@"), "--lens", "mail")
-    assert {name: state for name, (state, _) in found.items()} == {"quote": "proved", "source": "not known"}
+    assert {name: state for name, (state, _) in found.items()} == {
+        "quote": "proved",
+        "source": "not known",
+    }
     assert list(verified(made_once, "notes:Kiln.md", "--lens", "mail")) == ["quote"]
 
 
 @pytest.mark.parametrize("changed", ["notes/Kiln.md", "mail/dev/dev.mbox"])
-def test_only_what_a_lens_shows_changes_answers(made_once: Workspace, made: Workspace, changed: str):
+def test_only_what_a_lens_shows_changes_answers(
+    made_once: Workspace, made: Workspace, changed: str
+):
     file = made.folder / changed
     queries = made.put("a.yaml", "queries: [{id: a, query: text, relevant: [{thread: m1}]}]")
     file.write_text(file.read_text().replace("text", "texts, a text") + NOTE)
@@ -163,9 +179,13 @@ def test_a_publish_is_refused_if_hidden_texts_change_an_answer(
     assert made.build().published
     before, count = (made.index / "CURRENT").resolve(), lens_file.count_words
     leak = "UPDATE terms SET df = df + (SELECT count(*) FROM src.documents)"
-    monkeypatch.setattr(lens_file, "count_words", lambda file, *of: (count(file, *of), file.execute(leak)))
+    monkeypatch.setattr(
+        lens_file, "count_words", lambda file, *of: (count(file, *of), file.execute(leak))
+    )
     made.put("notes/Third.md", NOTE)
-    with pytest.raises(CheckFailedError, match="[1-9] of [0-9]+ answers under the lens mail change with"):
+    with pytest.raises(
+        CheckFailedError, match="[1-9] of [0-9]+ answers under the lens mail change with"
+    ):
         made.build()
     assert (made.index / "CURRENT").resolve() == before
     (made.folder / CASES["m3@"][1]).write_text(Mail(3, "Another text that is shown.").text())
@@ -216,12 +236,21 @@ def test_what_the_sender_signed_is_proved_and_no_other_byte(keys: Path, count: i
         (b"\nSubject", b"\nSubject: No\nSubject", "not known", "second subject"),
         (b"DKIM-Signature", b"X-Signature", "not known", "no sender signed it"),
         (b"text of mail", b"text of no mail", "differs", "body hash mismatch"),
-        (b"s=s1", b"x=9; s=s1", "not known",
-            "the signature of example.org cannot be judged: x= value is past"),
+        (
+            b"s=s1",
+            b"x=9; s=s1",
+            "not known",
+            "the signature of example.org cannot be judged: x= value is past",
+        ),
         (b"s=s1", b"s=s0", "not known", "no key of it can be read"),
-        (b"", b"", "not known", "the signature of relay.example is valid, and the author is of example.org"),
+        (
+            b"",
+            b"",
+            "not known",
+            "the signature of relay.example is valid, and the author is of example.org",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_a_signature_does_not_prove(keys: Path, old: bytes, new: bytes, state: str, why: str):
     mail = signed(1).replace(old, new) if old else signed(1, b"relay.example")
     (link,) = signature_links(mail, Keys(keys.parent, keys))
@@ -234,7 +263,9 @@ def test_the_command_asks_keys_of_a_file_and_records_those_of_dns(
     (made.folder / CASES["m3@"][1]).write_bytes(signed(3))
     assert verified(made, "m3@example.org", "--keys", str(keys))["dkim"][0] == "proved"
     with monkeypatch.context() as patch:
-        patch.setattr(dkim, "get_txt", lambda name: re.findall(rb"p=[\w+/=]+", keys.read_bytes())[0])
+        patch.setattr(
+            dkim, "get_txt", lambda name: re.findall(rb"p=[\w+/=]+", keys.read_bytes())[0]
+        )
         assert verified(made, "m3@example.org", "--dns")["dkim"][0] == "proved"
     assert verified(made, "m3@example.org")["dkim"][0] == "proved"
     if "backup" in COMMANDS:
@@ -246,16 +277,20 @@ def test_the_command_asks_keys_of_a_file_and_records_those_of_dns(
     assert refused.exit_code == 2 and "'alone' is not a key" in refused.stderr
 
 
-def test_a_key_that_dns_gave_proves_without_dns(keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_key_that_dns_gave_proves_without_dns(
+    keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     file, name = tmp_path / "dkim" / "keys", "s1._domainkey.example.org"
     right, other = (
-        re.findall(r"p=[\w+/=]+", lines)[0] for _, lines in (private_key(), private_key.__wrapped__())
+        re.findall(r"p=[\w+/=]+", lines)[0]
+        for _, lines in (private_key(), private_key.__wrapped__())
     )
 
     def found(record: str = "") -> dict[str, list[str]]:
         monkeypatch.setattr(dkim, "get_txt", {f"{name}.".encode(): record.encode()}.get)
         return {
-            link.name: link[1:] for link in signature_links(signed(1), Keys(tmp_path, None, bool(record)))
+            link.name: link[1:]
+            for link in signature_links(signed(1), Keys(tmp_path, None, bool(record)))
         }
 
     assert "is needed" in found()["dkim"][1] and found(other)["dkim"][0] == "differs"
@@ -273,26 +308,48 @@ def test_a_key_that_dns_gave_proves_without_dns(keys: Path, tmp_path: Path, monk
     unwritten = found(right)
     assert unwritten["dkim"][0] == "proved" and "was not recorded" in unwritten["keys"][1]
     monkeypatch.undo()
-    _, fault = signature_links(signed(1).replace(b"s=s1", b"s=" + b"s" * 70), Keys(tmp_path, None, True))
+    _, fault = signature_links(
+        signed(1).replace(b"s=s1", b"s=" + b"s" * 70), Keys(tmp_path, None, True)
+    )
     assert "DNS gave no key" in fault.detail
 
 
 @pytest.mark.exhaustive
 def test_seals_of_relays_and_openpgp(keys: Path, monkeypatch: pytest.MonkeyPatch):
     mail = b"Authentication-Results: relay.example; dkim=pass; arc=none\n" + signed(1)
-    mail = b"".join(dkim.arc_sign(mail, b"s1", b"relay.example", private_key()[0], b"relay.example")) + mail
-    assert "relay.example recorded dkim=pass" in next(signature_links(mail, Keys(keys.parent))).detail
+    mail = (
+        b"".join(dkim.arc_sign(mail, b"s1", b"relay.example", private_key()[0], b"relay.example"))
+        + mail
+    )
+    assert (
+        "relay.example recorded dkim=pass" in next(signature_links(mail, Keys(keys.parent))).detail
+    )
     with TemporaryDirectory(dir="/tmp") as home:  # names of sockets are short
         monkeypatch.setenv("GNUPGHOME", home)
         gpg = partial(subprocess.run, check=True, stdout=subprocess.PIPE)
         who, part = "Ada <ada@example.org>", b"Content-Type: text/plain\r\n\r\nThe text.\r\n"
-        gpg(["gpg", "--batch", "--passphrase", "", "--quick-gen-key", who, "ed25519", "sign", "never"])
+        gpg(
+            [
+                "gpg",
+                "--batch",
+                "--passphrase",
+                "",
+                "--quick-gen-key",
+                who,
+                "ed25519",
+                "sign",
+                "never",
+            ]
+        )
         made = gpg(["gpg", "--batch", "--armor", "--detach-sign"], input=part).stdout
         head = b'From: ada@example.org\nContent-Type: multipart/signed; boundary="b"\n\n--b\n'
         rest = b"\n--b\nContent-Type: text/plain\n\n" + made + b"\n--b--\n"
         openpgp = head + part.replace(b"\r\n", b"\n") + rest
         for whole, old, new in ((mail, b"s=s1", b"s=s9"), (openpgp, b"ada@", b"bob@")):
             changes = (whole, whole.replace(b"The text", b"The taxt"), whole.replace(old, new))
-            states = [list(signature_links(change, Keys(keys.parent, keys)))[1].state for change in changes]
+            states = [
+                list(signature_links(change, Keys(keys.parent, keys)))[1].state
+                for change in changes
+            ]
             assert states == ["proved", "differs", "not known"]
         gpg(["gpgconf", "--kill", "all"])

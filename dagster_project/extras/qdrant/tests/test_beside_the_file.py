@@ -24,9 +24,18 @@ from tests.qdrant_edge_client import EdgeClient  # noqa: E402
 pytestmark = pytest.mark.exhaustive
 
 QUERIES = (
-    "compactor load doubles", "write-ahead log measured in run 104", "yes", "garbage", '"keeps its pace"', "s:shell run",
-    "news", "long", "nothing of this stands anywhere", "q:load", "l:dev pace",
-)  # fmt: skip
+    "compactor load doubles",
+    "write-ahead log measured in run 104",
+    "yes",
+    "garbage",
+    '"keeps its pace"',
+    "s:shell run",
+    "news",
+    "long",
+    "nothing of this stands anywhere",
+    "q:load",
+    "l:dev pace",
+)
 NEWS = "The compactor of the shell is new. It was measured with four kinds of load."
 TARGET = '[index]\ntarget = "http://host:6333/weft"\n'
 Published = tuple[Path, list[dict[str, Any]], dict[int, tuple[Any, ...]]]
@@ -72,9 +81,14 @@ def stored(client: EdgeClient, work: Workspace) -> dict[int, tuple[Any, ...]]:
 
 
 def _said(point: Any) -> tuple[Any, ...]:
-    payload = {name: v for name, v in point.payload.items() if name not in ("since", "until", "gone_at")}
+    payload = {
+        name: v for name, v in point.payload.items() if name not in ("since", "until", "gone_at")
+    }
     words = {
-        name: {n: pytest.approx(v, rel=0.01) for n, v in zip(vector.indices, vector.values, strict=True)}
+        name: {
+            n: pytest.approx(v, rel=0.01)
+            for n, v in zip(vector.indices, vector.values, strict=True)
+        }
         for name, vector in point.vector.items()
         if name != "dense"
     }
@@ -84,10 +98,15 @@ def _said(point: Any) -> tuple[Any, ...]:
 def searched(work: Workspace) -> list[dict[str, Any]]:
     """What searches say of each hit, with scores that may be a little off, as the mean length may be."""
     with closing(open_index(work.settings)) as index:
-        hits = [index.search([query], limit=3).hits.drop_columns(["rerank_parts"]) for query in QUERIES]
+        hits = [
+            index.search([query], limit=3).hits.drop_columns(["rerank_parts"]) for query in QUERIES
+        ]
         rows = [row for table in hits for row in table.to_pylist()]
     return [
-        {n: pytest.approx(v, rel=0.02, abs=1e-4) if isinstance(v, float) else v for n, v in row.items()}
+        {
+            n: pytest.approx(v, rel=0.02, abs=1e-4) if isinstance(v, float) else v
+            for n, v in row.items()
+        }
         for row in rows
     ]
 
@@ -142,10 +161,13 @@ def change(work: Workspace) -> None:
 
 
 NEED_THEM = (
-    "SELECT * FROM search_text('compactor')", "SELECT * FROM similar((SELECT min(chunk_id) FROM chunks))",
-    "SELECT * FROM search_semantic('compactor')", "SELECT count(*) FROM postings",
-    "SELECT embedding FROM semantic_chunks", "SELECT any_value(vector) FROM embeddings",
-)  # fmt: skip
+    "SELECT * FROM search_text('compactor')",
+    "SELECT * FROM similar((SELECT min(chunk_id) FROM chunks))",
+    "SELECT * FROM search_semantic('compactor')",
+    "SELECT count(*) FROM postings",
+    "SELECT embedding FROM semantic_chunks",
+    "SELECT any_value(vector) FROM embeddings",
+)
 
 
 def test_the_file_and_its_arrays_have_no_vector_and_no_table_of_postings_and_sql_says_so(
@@ -167,8 +189,12 @@ def test_the_file_and_its_arrays_have_no_vector_and_no_table_of_postings_and_sql
 
 
 def test_the_next_version_is_as_one_from_nothing_and_one_that_was_never_switched_to_is_undone(
-    points: Workspace, client: EdgeClient, after: Workspace, changed: Published, monkeypatch: pytest.MonkeyPatch,
-):  # fmt: skip
+    points: Workspace,
+    client: EdgeClient,
+    after: Workspace,
+    changed: Published,
+    monkeypatch: pytest.MonkeyPatch,
+):
     first = current(points)
     with monkeypatch.context() as killed:
         killed.setattr(DuckDBPublisher, "_switch", _killed)
@@ -196,16 +222,22 @@ def _without_arrays(work: Workspace, client: EdgeClient) -> None:
 
 @pytest.mark.parametrize(("happens", "number"), [(_lost, 1), (_without_arrays, 2)])
 def test_what_cannot_follow_is_made_of_the_lake_and_sent_anew_where_the_collection_cannot(
-    points: Workspace, client: EdgeClient, after: Workspace, changed: Published,
-    happens: Callable[[Workspace, EdgeClient], None], number: int,
-):  # fmt: skip
+    points: Workspace,
+    client: EdgeClient,
+    after: Workspace,
+    changed: Published,
+    happens: Callable[[Workspace, EdgeClient], None],
+    number: int,
+):
     happens(take_lake(points, after), client)
     points.publish()
     assert mirrored(current(points))[0].number == number  # type: ignore[index]
     require_equal(client, points, changed)
 
 
-def test_much_longer_texts_go_to_another_collection(points: Workspace, client: EdgeClient, tmp_path: Path):
+def test_much_longer_texts_go_to_another_collection(
+    points: Workspace, client: EdgeClient, tmp_path: Path
+):
     points.write("dev/dev.2004-03.mbox", [Mail(900 + n, "Long. " * 500, "Long") for n in range(3)])
     assert points.build().published and mirrored(current(points))[0].number == 1  # type: ignore[index]
     new = points.copied(tmp_path / "new")
@@ -218,7 +250,10 @@ def test_a_text_that_grows_changes_the_version_and_one_that_is_lost_leaves_no_wo
     points: Workspace, client: EdgeClient, tmp_path: Path
 ):
     copy = Path(shutil.copytree(points.index, tmp_path / "index", symlinks=True))
-    before, (first, *others) = (copy, searched(points), stored(client, points)), discussion(0, 6, "compactor")
+    before, (first, *others) = (
+        (copy, searched(points), stored(client, points)),
+        discussion(0, 6, "compactor"),
+    )
     for body, is_update in ((f"{first.body} Zqxjvkwb.", True), (first.body, False)):
         points.write("dev/dev.2004-01.mbox", [replace(first, body=body), *others])
         result = points.build()
@@ -228,7 +263,11 @@ def test_a_text_that_grows_changes_the_version_and_one_that_is_lost_leaves_no_wo
 
 
 def test_the_target_may_change_and_change_back(
-    points: Workspace, client: EdgeClient, built_once: Workspace, after: Workspace, changed: Published
+    points: Workspace,
+    client: EdgeClient,
+    built_once: Workspace,
+    after: Workspace,
+    changed: Published,
 ):
     found = searched(points)
     in_file(points).build()

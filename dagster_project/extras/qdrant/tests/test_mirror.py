@@ -38,9 +38,18 @@ from tests.qdrant_edge_client import EdgeClient  # noqa: E402
 pytestmark = pytest.mark.exhaustive
 
 QUERIES = (
-    "compactor load doubles", "write-ahead log measured in run 104", "shell", "keeps its pace", "yes", "garbage",
-    "how does the log behave", "collector run", "nothing of this stands anywhere", "-shell compactor", "l:dev pace",
-)  # fmt: skip
+    "compactor load doubles",
+    "write-ahead log measured in run 104",
+    "shell",
+    "keeps its pace",
+    "yes",
+    "garbage",
+    "how does the log behave",
+    "collector run",
+    "nothing of this stands anywhere",
+    "-shell compactor",
+    "l:dev pace",
+)
 
 
 @pytest.fixture
@@ -94,7 +103,9 @@ def chunks(rows: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.parametrize(
     "options",
     [
-        {}, {"filters": Filters(source="users")}, {"filters": Filters(list_id="dev")},
+        {},
+        {"filters": Filters(source="users")},
+        {"filters": Filters(list_id="dev")},
         {
             "filters": Filters(
                 since=START + timedelta(hours=1), until=START + timedelta(hours=4), kind="message"
@@ -102,11 +113,15 @@ def chunks(rows: list[dict[str, Any]]) -> list[str]:
         },
         {"filters": Filters(author="p1@example.org")},
         {"settings": SearchSettings(fusion="rrf", thread_weight=0)},
-        {"settings": SearchSettings(lexical_weight=0, thread_weight=0, mail_weight=0, page_weight=0)},
+        {
+            "settings": SearchSettings(
+                lexical_weight=0, thread_weight=0, mail_weight=0, page_weight=0
+            )
+        },
         {"settings": SearchSettings(vector_search="ann")},
     ],
     ids=["default", "source", "list", "times", "ids", "ranks", "vectors", "graph"],
-)  # fmt: skip
+)
 def test_a_collection_finds_what_the_file_finds_in_two_round_trips(
     built: Workspace, client: EdgeClient, mirror: QdrantMirror, options: dict[str, Any]
 ):
@@ -126,16 +141,23 @@ TALK = "Ada: The load doubles when the compactor runs.\nBen: And what does the s
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["search", "compactor load", "write-ahead log"], ["search", "l:users pace"],
-        ["search", "compactor load", "--stages"], ["similar", "m3@example.org"], ["context", "--stdin"],
+        ["search", "compactor load", "write-ahead log"],
+        ["search", "l:users pace"],
+        ["search", "compactor load", "--stages"],
+        ["similar", "m3@example.org"],
+        ["context", "--stdin"],
         ["context", "--stdin", "--lens", "users"],
     ],
     ids=" ".join,
-)  # fmt: skip
+)
 def test_every_way_of_asking_answers_as_the_file_does(
-    built_once: Workspace, client: EdgeClient, mirror: QdrantMirror, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, arguments: list[str],
-):  # fmt: skip
+    built_once: Workspace,
+    client: EdgeClient,
+    mirror: QdrantMirror,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+):
     work = built_once.copied(tmp_path / "work")
     mirror.publish(current(work), None)
     monkeypatch.setattr(collection, "connected", lambda url: client)
@@ -163,7 +185,8 @@ def test_what_came_and_went_is_sent_and_older_versions_see_none_of_it(
     with ranked_by(client, built) as older:
         before, first = chunks(searched(older)), current(built)
         built.write(
-            "dev/dev.2004-03.mbox", [Mail(900, "The compactor of the shell is new.", "Compactor news")]
+            "dev/dev.2004-03.mbox",
+            [Mail(900, "The compactor of the shell is new.", "Compactor news")],
         )
         built.write("users/users.2004-01.mbox", discussion(200, 5, "shell"))
         built.build()
@@ -195,7 +218,8 @@ def test_readers_of_a_version_see_all_of_it_while_the_next_one_comes(
         expected = chunks(searched(index))
     for round_ in range(2):
         built.write(
-            f"dev/dev.2004-0{round_ + 3}.mbox", [Mail(900 + round_, "A new shell compactor.", "News")]
+            f"dev/dev.2004-0{round_ + 3}.mbox",
+            [Mail(900 + round_, "A new shell compactor.", "News")],
         )
     built.build()
     with ThreadPoolExecutor(8) as readers:
@@ -252,7 +276,10 @@ def test_a_collection_that_lost_points_is_told_and_sent_again(
         1,  # type: ignore[index]
     )
     assert not mirror.holds(current(built))
-    with pytest.raises(IndexUnavailableError, match="has .* of the .* points"), ranked_by(client, built):
+    with (
+        pytest.raises(IndexUnavailableError, match="has .* of the .* points"),
+        ranked_by(client, built),
+    ):
         pass
     mirror.publish(current(built), None)
     assert mirror.holds(current(built))

@@ -28,10 +28,14 @@ def test_a_build_sends_what_it_publishes_and_a_search_is_ranked_there(tmp_path: 
     (other := work.folder / "plain.toml").write_text(plain)
     with (
         closing(open_index(load_settings(other))) as index,
-        pytest.raises(IndexUnavailableError, match=r"are in Qdrant, and `index.target`.* `weft build`"),
+        pytest.raises(
+            IndexUnavailableError, match=r"are in Qdrant, and `index.target`.* `weft build`"
+        ),
     ):
         index.search(["compactor"])
-    work.write("dev/dev.2004-03.mbox", [Mail(900, "The compactor of the shell is new.", "Compactor news")])
+    work.write(
+        "dev/dev.2004-03.mbox", [Mail(900, "The compactor of the shell is new.", "Compactor news")]
+    )
     work.build()
     assert work.plan().is_empty
     for command in (["search"], ["search", "--stages"]):
@@ -50,7 +54,9 @@ def test_a_service_that_does_not_answer_is_told_with_the_remedy(tmp_path: Path):
         Collection(connected("http://127.0.0.1:9"), "weft-1").count(1)
 
 
-@pytest.mark.parametrize("url", ["http://host:6333", "host/weft", "http://user:s3cret@host:6333/weft", ""])
+@pytest.mark.parametrize(
+    "url", ["http://host:6333", "host/weft", "http://user:s3cret@host:6333/weft", ""]
+)
 def test_an_address_names_a_service_without_credentials_and_an_alias(tmp_path: Path, url: str):
     work = two_lists(tmp_path, index={"target": url})
     with pytest.raises(SettingsError) as fault:

@@ -13,7 +13,9 @@ from transforms.retrieval import bm25
 from transforms.retrieval.postings import GoneTerms, Postings, Slots
 from transforms.settings.search import SearchSettings
 
-TEXTS = st.lists(st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=9), min_size=2, max_size=12)
+TEXTS = st.lists(
+    st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=9), min_size=2, max_size=12
+)
 
 
 def product(vector: tuple[np.ndarray, np.ndarray], query: Mapping[int, float]) -> float:
@@ -25,9 +27,10 @@ def split(texts: list[list[str]], cut: int) -> tuple[Postings, list[np.ndarray]]
     parts = [texts[cut:], texts[:cut]]
     slots = np.concatenate([np.arange(cut) + len(texts) - cut, np.arange(len(texts) - cut)])
     index = Postings(
-        [segment(part) for part in parts], Slots(slots.astype(np.int32), len(texts)),
+        [segment(part) for part in parts],
+        Slots(slots.astype(np.int32), len(texts)),
         GoneTerms({}, np.zeros(0, dtype=np.int64)),
-    )  # fmt: skip
+    )
     terms = [sorted({term for text in part for term in text}) for part in parts]
     return index, [np.array([ord(t) for t in of], dtype=np.uint32) for of in terms]
 
@@ -49,7 +52,9 @@ def test_the_product_with_a_query_is_its_bm25_score(texts: list[list[str]], data
         names, whole = sparse_vectors.whole_vectors(index, wholes, numbers, np.arange(len(texts)))
         query = {ord(t.term): t.weight_in(wholes) for t in scores.lists}
         found = [product(whole.of(row), query) for row in range(len(names))]
-        assert found == pytest.approx(scores.of_wholes(np.arange(len(texts)), wholes)[1].tolist(), rel=1e-5)
+        assert found == pytest.approx(
+            scores.of_wholes(np.arange(len(texts)), wholes)[1].tolist(), rel=1e-5
+        )
 
 
 def test_norms_of_another_mean_length_are_those_of_a_corpus_that_has_it():
@@ -58,7 +63,9 @@ def test_norms_of_another_mean_length_are_those_of_a_corpus_that_has_it():
     assert weights.mean == 3
     other = sparse_vectors.with_mean(weights, 6.0)
     lengths = np.array([2, 6, 1])  # by slot
-    assert other.norm.tolist() == pytest.approx((bm25.K1 * (1 - bm25.B + bm25.B * lengths / 6)).tolist())
+    assert other.norm.tolist() == pytest.approx(
+        (bm25.K1 * (1 - bm25.B + bm25.B * lengths / 6)).tolist()
+    )
 
 
 def test_terms_with_one_number_are_told_apart_and_keep_the_numbers_that_they_have():

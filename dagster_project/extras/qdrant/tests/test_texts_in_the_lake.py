@@ -33,11 +33,14 @@ QUESTIONS = (
     ["search", "compactor load", "write-ahead log", '"keeps its pace"', "l:users pace"],
     ["search", "m3@example.org"],
     ["search", "compactor", "--json", "--expand", "parent", "--expand", "neighbours"],
-    ["search", "compactor load", "--stages"], ["similar", "m3@example.org"], ["context", "--stdin"],
-    ["context", "--stdin", "--lens", "users"], ["sql", MAILS],
+    ["search", "compactor load", "--stages"],
+    ["similar", "m3@example.org"],
+    ["context", "--stdin"],
+    ["context", "--stdin", "--lens", "users"],
+    ["sql", MAILS],
     ["sql", "SELECT chunk_id, text_display FROM chunks ORDER BY ALL"],
     ["sql", "SELECT * FROM thread((SELECT min(thread_id) FROM threads)) ORDER BY ALL"],
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -62,7 +65,9 @@ def said(work: Workspace, arguments: list[str]) -> str:
     """What a command says, without times and the parts of scores."""
     answer = work.weft(*arguments, input=TALK)
     assert answer.exit_code == 0, answer.output
-    varying = r"[\d-]+(T[\d:]+Z| [\d:]+ UTC)|[\d.]+ m?s\b|-?\d+\.\d+(e-\d+)?|exact|hnsw|[0-9a-f]{16}| +"
+    varying = (
+        r"[\d-]+(T[\d:]+Z| [\d:]+ UTC)|[\d.]+ m?s\b|-?\d+\.\d+(e-\d+)?|exact|hnsw|[0-9a-f]{16}| +"
+    )
     return re.sub(varying, " ", answer.output)
 
 
@@ -71,7 +76,9 @@ def test_every_question_has_the_same_answer_and_the_file_no_text(pair: tuple[Wor
     for arguments in QUESTIONS:
         assert said(points, arguments) == said(plain, arguments), arguments
     for id_ in ("m3@example.org", "m3@example.org bytes 3-20"):
-        read = [reading(index.ask, id_) for index in map(open_index, (plain.settings, points.settings))]
+        read = [
+            reading(index.ask, id_) for index in map(open_index, (plain.settings, points.settings))
+        ]
         assert read[0] == read[1] and len(read[0].text) > 10
     published = (points.index / "CURRENT").resolve()
     with duckdb.connect(str(published), read_only=True) as connection:
@@ -92,7 +99,9 @@ def test_what_came_is_read_and_what_the_lake_lost_is_empty_until_the_next_publis
     pair: tuple[Workspace, Workspace],
 ):
     _, work = pair
-    work.write("dev/dev.2004-03.mbox", [Mail(900, "The compactor's news is here.", "Compactor news")])
+    work.write(
+        "dev/dev.2004-03.mbox", [Mail(900, "The compactor's news is here.", "Compactor news")]
+    )
     assert work.build().published
     with closing(open_index(work.settings)) as before:
         work.write("dev/dev.2004-03.mbox", [Mail(901, "Nothing is left of it.", "Nothing left")])
@@ -128,6 +137,8 @@ def test_a_statement_reads_the_texts_of_the_rows_that_joins_leave(
     (pair[1].settings.root / "lake").rename(pair[1].settings.root / "moved")
     with (
         closing(open_index(pair[1].settings)) as index,
-        pytest.raises(IndexUnavailableError, match="lake, where the texts of this index are, is not there"),
+        pytest.raises(
+            IndexUnavailableError, match="lake, where the texts of this index are, is not there"
+        ),
     ):
         index.search(["compactor load"])

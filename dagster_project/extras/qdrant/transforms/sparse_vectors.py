@@ -2,7 +2,8 @@
 
 A vector has for each term of a chunk, or of a whole mail or page, f / (f + norm), its BM25 without its idf; the
 vector of a query has the idf of its terms. Both are sums over the same terms, so that a vector is as good as its corpus
-is old in one way only: `norm` knows the mean length that it was made with."""
+is old in one way only: `norm` knows the mean length that it was made with.
+"""
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,8 @@ _Weights = TypeVar("_Weights", bm25.Weighed, bm25.WeighedWholes)
 class SparseVectors:
     """Vectors one after the other: vector i has `numbers` and `values` from `starts[i]` to `starts[i + 1]`.
 
-    Numbers (uint32) are those of terms and ascend in each vector, values are float32."""
+    Numbers (uint32) are those of terms and ascend in each vector, values are float32.
+    """
 
     starts: np.ndarray
     numbers: np.ndarray
@@ -37,17 +39,21 @@ def term_number(term: str, moved: Mapping[str, int]) -> int:
     """The 32-bit number of a term: its CRC-32, with a salt for one of the `moved`, whose number another term has.
 
     >>> term_number("index", {}), term_number("index", {"index": 1})
-    (2155046657, 3670693644)"""
+    (2155046657, 3670693644)
+    """
     salt = moved.get(term, 0)
     return zlib.crc32(f"{term}\0{salt}".encode() if salt else term.encode())
 
 
 def moved_terms(
-    terms: Sequence[str], before: Mapping[str, int], was_there: Callable[[str], bool] = lambda term: False
+    terms: Sequence[str],
+    before: Mapping[str, int],
+    was_there: Callable[[str], bool] = lambda term: False,
 ) -> dict[str, int]:
     """The salts by which all terms have numbers of their own; of two with one number the first keeps it.
 
-    `before` are the salts in use, which stay; `was_there` says which terms are numbered by now."""
+    `before` are the salts in use, which stay; `was_there` says which terms are numbered by now.
+    """
     moved = dict(before)
     numbers = np.array([term_number(term, moved) for term in terms], dtype=np.uint32)
     distinct, of_number, counts = np.unique(numbers, return_inverse=True, return_counts=True)
@@ -88,7 +94,10 @@ def chunk_vectors(
 
 
 def whole_vectors(
-    postings: Postings, wholes: bm25.WeighedWholes, numbers: Sequence[np.ndarray], chunks: np.ndarray
+    postings: Postings,
+    wholes: bm25.WeighedWholes,
+    numbers: Sequence[np.ndarray],
+    chunks: np.ndarray,
 ) -> tuple[np.ndarray, SparseVectors]:
     """The numbers of the mails and pages of some chunks, ascending, and their vectors; `chunks` are all chunks of these."""
     slots = postings.slots.of(chunks)
@@ -114,7 +123,9 @@ def _occurrences(
     place = np.full(postings.slots.count, -1, dtype=np.int32)
     place[slots] = np.arange(len(slots), dtype=np.int32)
     parts = []
-    for segment, (slot, code), of_terms in zip(postings.segments, postings.firsts, numbers, strict=True):
+    for segment, (slot, code), of_terms in zip(
+        postings.segments, postings.firsts, numbers, strict=True
+    ):
         in_segment = place[slot : slot + segment.lengths.shape[1]].take(segment.chunks)
         places = np.flatnonzero(in_segment >= 0)
         numbered = of_terms[np.searchsorted(segment.starts, places, side="right") - 1]

@@ -22,7 +22,9 @@ from transforms.settings.models import EmbeddingSettings, GeminiSettings
 
 
 def texts_between(first: int, last: int) -> list[str]:
-    return [f"Text number {n} speaks of the compactor and of nothing else." for n in range(first, last)]
+    return [
+        f"Text number {n} speaks of the compactor and of nothing else." for n in range(first, last)
+    ]
 
 
 def embed(
@@ -31,17 +33,27 @@ def embed(
     """Vectors by text, and what they took; `settings` are of the section gemini, or `dimensions`."""
     dimensions = settings.pop("dimensions", 768)
     quick = {
-        "base_url": url, "backoff_seconds": 0.01, "max_backoff_seconds": 0.05, "timeout_seconds": HUNG,
-        "time_limit_seconds": HUNG, "request_texts": 10, "concurrency": 4, "attempts": 4, "poll_seconds": 0.02,
-    }  # fmt: skip
+        "base_url": url,
+        "backoff_seconds": 0.01,
+        "max_backoff_seconds": 0.05,
+        "timeout_seconds": HUNG,
+        "time_limit_seconds": HUNG,
+        "request_texts": 10,
+        "concurrency": 4,
+        "attempts": 4,
+        "poll_seconds": 0.02,
+    }
     embedder = GeminiEmbedder(
         EmbeddingSettings.model_validate({"model": "gemini", "dimensions": dimensions}),
-        GeminiSettings.model_validate({**quick, **settings}), jobs=cache,
-    )  # fmt: skip
+        GeminiSettings.model_validate({**quick, **settings}),
+        jobs=cache,
+    )
     table = ibis.memtable(pa.table({"text_hash": [text_hash(t) for t in texts], "text": texts}))
     by_hash = {text_hash(t): t for t in texts}
     names = list(by_hash)
-    found, report = vectors_of(table, names, embedder, SQLiteEmbeddingCache(cache), LoggedProgress())
+    found, report = vectors_of(
+        table, names, embedder, SQLiteEmbeddingCache(cache), LoggedProgress()
+    )
     rows = [row for part in found.between(0, len(names)) for row in part.to_pylist()]
     assert len(rows) == found.count
     return {by_hash[row["text_hash"]]: row["vector"] for row in rows}, report
@@ -55,7 +67,9 @@ def are_right(found: dict[str, list[float]], texts: list[str], dimensions: int =
     )
 
 
-def totals(report: EmbeddingReport, before: Set[str] = frozenset(), retained: int = 0) -> EmbeddingTotals:
+def totals(
+    report: EmbeddingReport, before: Set[str] = frozenset(), retained: int = 0
+) -> EmbeddingTotals:
     """What one run did, as the asset counts it."""
     counted = EmbeddingTotals(retained)
     counted.add(report, len(report.embedded), before)

@@ -17,10 +17,16 @@ from transforms.errors import WeftError
 TEXTS = texts_between(0, 8)
 
 
-def sends(headers: dict[str, str], body: Callable[[], Iterator[bytes]], code: int) -> Callable[[Any], None]:
+def sends(
+    headers: dict[str, str], body: Callable[[], Iterator[bytes]], code: int
+) -> Callable[[Any], None]:
     def send(answer: Any) -> None:
         answer.send_response(code)
-        for name, value in {"content-type": "application/json", "connection": "close", **headers}.items():
+        for name, value in {
+            "content-type": "application/json",
+            "connection": "close",
+            **headers,
+        }.items():
             answer.send_header(name, value)
         answer.end_headers()
         answer.close_connection = True
@@ -46,7 +52,12 @@ def bomb() -> Iterator[bytes]:
     [
         ({}, endless, f"an answer of over {MAX_ANSWER_BYTES:,} bytes", 200),
         ({"content-encoding": "gzip"}, bomb, "a compressed answer", 500),
-        ({"content-encoding": "gzip, gzip"}, lambda: map(gzip.compress, bomb()), "a compressed answer", 200),
+        (
+            {"content-encoding": "gzip, gzip"},
+            lambda: map(gzip.compress, bomb()),
+            "a compressed answer",
+            200,
+        ),
     ],
     ids=["endless", "a fault in gzip", "gzip in gzip"],
 )

@@ -24,7 +24,11 @@ def answered(prompt: str) -> str:
     """A sentence on each chunk; too long a one on chunks that speak of a load of 3."""
     chunks = json.loads(prompt)["chunks"]
     return json.dumps(
-        {"sentences": ["x" * 999 if "3" in c["text"] else f"About {c['text'][:20]!r}." for c in chunks]}
+        {
+            "sentences": [
+                "x" * 999 if "3" in c["text"] else f"About {c['text'][:20]!r}." for c in chunks
+            ]
+        }
     )
 
 
@@ -35,7 +39,9 @@ def telling(work: Workspace, kind: str, more: str = "") -> Workspace:
 
 
 @pytest.mark.exhaustive
-def test_sentences_of_what_is_known_are_the_same_however_they_are_built(built: Workspace, tmp_path: Path):
+def test_sentences_of_what_is_known_are_the_same_however_they_are_built(
+    built: Workspace, tmp_path: Path
+):
     telling(built, "structural")
     built.write("dev/dev.2004-03.mbox", discussion(800, 3, "planner"))
     built.build()
@@ -53,7 +59,9 @@ def test_sentences_of_what_is_known_are_the_same_however_they_are_built(built: W
         assert built.sql(statement) == whole.sql(statement)
     chunks = built.sql("SELECT count(*) FROM chunks")
     assert (
-        built.sql("SELECT count(*) FROM chunk_context WHERE sentence LIKE 'Mail by % in the thread “%'")
+        built.sql(
+            "SELECT count(*) FROM chunk_context WHERE sentence LIKE 'Mail by % in the thread “%'"
+        )
         == chunks
     )
 
@@ -61,7 +69,9 @@ def test_sentences_of_what_is_known_are_the_same_however_they_are_built(built: W
 @pytest.mark.exhaustive
 def test_each_chunk_is_asked_about_once(built: Workspace, gemini: Loopback):
     telling(built, "gemini")
-    gemini.rule = lambda texts: server.status(403, "PERMISSION_DENIED") if len(gemini.requests) > 2 else None
+    gemini.rule = lambda texts: (
+        server.status(403, "PERMISSION_DENIED") if len(gemini.requests) > 2 else None
+    )
     with pytest.raises(WeftError, match="PERMISSION_DENIED"):
         built.build()
     paid = dict(gemini.paid)
@@ -100,7 +110,9 @@ def test_sentences_of_one_that_reads_the_whole_document_are_asked_for_once(
 
 
 @pytest.mark.exhaustive
-def test_a_chunk_that_the_service_refuses_has_a_structural_sentence(built: Workspace, gemini: Loopback):
+def test_a_chunk_that_the_service_refuses_has_a_structural_sentence(
+    built: Workspace, gemini: Loopback
+):
     telling(built, "gemini")
     first = built.column("SELECT text_display FROM chunks ORDER BY chunk_no")[0]
     gemini.reply = lambda prompt: json.dumps(
@@ -121,7 +133,9 @@ def test_a_chunk_that_the_service_refuses_has_a_structural_sentence(built: Works
 
 
 @pytest.mark.exhaustive
-def test_what_sentences_cost_is_said_before_and_gone_chunks_are_pruned(built: Workspace, gemini: Loopback):
+def test_what_sentences_cost_is_said_before_and_gone_chunks_are_pruned(
+    built: Workspace, gemini: Loopback
+):
     telling(built, "gemini")
 
     def said(*arguments: str) -> dict:
@@ -132,14 +146,22 @@ def test_what_sentences_cost_is_said_before_and_gone_chunks_are_pruned(built: Wo
     before = said("plan", "--cost")
     assert not gemini.requests
     assert (
-        0 < before["sentences_to_write"] <= before["sentences"] == before["texts"] == before["texts_to_embed"]
+        0
+        < before["sentences_to_write"]
+        <= before["sentences"]
+        == before["texts"]
+        == before["texts_to_embed"]
     )
     built.build()
     assert before["sentence_calls"] == len(gemini.requests)
     asked = sum(len(json.loads(prompt)["chunks"]) for prompt in gemini.paid)
     assert asked == before["sentences_to_write"]
     after = said("plan", "--cost")
-    assert (after["sentences_to_write"], after["sentence_tokens"], after["texts_to_embed"]) == (0, 0, 0)
+    assert (after["sentences_to_write"], after["sentence_tokens"], after["texts_to_embed"]) == (
+        0,
+        0,
+        0,
+    )
     assert before["sentence_price_usd"] > 0 == after["sentence_price_usd"]
 
     counts = {h["kind"]: h["count"] for h in said("cache", "stats")}
@@ -171,7 +193,11 @@ def test_a_damaged_file_of_answers_is_named_with_the_remedy(tmp_path: Path):
     cache.path.write_bytes(data)
     (damage,) = cache.verify()
     assert damage.path == cache.path
-    cache.path.write_bytes(b"no database at all, but long enough to be read as the header of one" * 9)
-    with pytest.raises(AnswerCacheError, match="answers.sqlite cannot be used .* `weft cache verify`"):
+    cache.path.write_bytes(
+        b"no database at all, but long enough to be read as the header of one" * 9
+    )
+    with pytest.raises(
+        AnswerCacheError, match="answers.sqlite cannot be used .* `weft cache verify`"
+    ):
         cache.known(["1"])
     assert [d.reason for d in cache.verify()] == ["file is not a database"]

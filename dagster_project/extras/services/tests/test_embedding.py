@@ -27,8 +27,12 @@ pytestmark = pytest.mark.exhaustive
 
 def with_gemini(work: Workspace, **settings: object) -> Workspace:
     lines = [
-        "", "[embedding]", 'model = "gemini"', "[gemini]", *(f"{k} = {json.dumps(v)}" for k, v in settings.items()),
-    ]  # fmt: skip
+        "",
+        "[embedding]",
+        'model = "gemini"',
+        "[gemini]",
+        *(f"{k} = {json.dumps(v)}" for k, v in settings.items()),
+    ]
     work.config.write_text(work.config.read_text() + "\n".join(lines) + "\n")
     return work
 
@@ -75,16 +79,24 @@ def test_moving_to_another_model_and_back(built: Workspace, gemini: Loopback):
     assert all(KEY not in r.output + r.stderr for r in (failed, mismatch))
 
 
-def test_a_mail_with_an_address_is_masked_sent_once_and_published(workspace: Workspace, gemini: Loopback):
+def test_a_mail_with_an_address_is_masked_sent_once_and_published(
+    workspace: Workspace, gemini: Loopback
+):
     with_gemini(workspace)
-    mails = [Mail(1, "Write to ann@example.org."), Mail(2, "Write to bob@example.org."), Mail(3, "Write.")]
+    mails = [
+        Mail(1, "Write to ann@example.org."),
+        Mail(2, "Write to bob@example.org."),
+        Mail(3, "Write."),
+    ]
     workspace.write("dev.2004-01.mbox", mails)
     costs = answer(workspace.weft("plan", "--cost", "--json"))
     figures = answer(workspace.weft("build", "--json"))["embedding"]
     assert figures["screened_email"] == 2
     assert (costs["texts_to_embed"], figures["embedded"], len(gemini.paid)) == (2, 2, 2)
     assert not [text for text in gemini.asked if "@" in text]
-    vectors = workspace.column("SELECT vector FROM embeddings JOIN chunks USING (chunk_no) ORDER BY doc_id")
+    vectors = workspace.column(
+        "SELECT vector FROM embeddings JOIN chunks USING (chunk_no) ORDER BY doc_id"
+    )
     assert vectors[0] == vectors[1] != vectors[2]
     again = answer(workspace.weft("plan", "--cost", "--json"))
     assert (again["texts_to_embed"], again["price_usd"]) == (0, 0)
@@ -93,7 +105,9 @@ def test_a_mail_with_an_address_is_masked_sent_once_and_published(workspace: Wor
     assert (len(gemini.paid), set(gemini.paid.values())) == (2, {1})
 
 
-def test_the_build_after_a_kill_says_what_is_perhaps_paid_twice(workspace: Workspace, gemini: Loopback):
+def test_the_build_after_a_kill_says_what_is_perhaps_paid_twice(
+    workspace: Workspace, gemini: Loopback
+):
     with_gemini(workspace)
     workspace.write("dev.2004-01.mbox", discussion(0, 5, "compactor"))
     gemini.rule = lambda texts: server.hangs
@@ -135,7 +149,8 @@ def test_a_budget_that_each_group_of_texts_keeps_holds_for_all(
 def test_a_text_that_is_refused_is_published_without_a_vector(built: Workspace, gemini: Loopback):
     with_gemini(built)
     built.write(
-        "dev/dev.2004-03.mbox", [Mail(800, f"The zeppelin has {server.FORBIDDEN} on it.", "Zeppelins")]
+        "dev/dev.2004-03.mbox",
+        [Mail(800, f"The zeppelin has {server.FORBIDDEN} on it.", "Zeppelins")],
     )
     gemini.rule = server.blocks_forbidden
     result = built.weft("build")
@@ -150,10 +165,14 @@ def test_a_text_that_is_refused_is_published_without_a_vector(built: Workspace, 
     statements = statements_of_all_doors(built, f"zeppelin of {server.FORBIDDEN}")
     assert {*map(str, statements)} == {"['vectors (the model refuses 1 of 1 queries)']"}
 
-    asked = gemini.asked[built.column("SELECT text_embed FROM chunks WHERE doc_id = 'm800@example.org'")[0]]
+    asked = gemini.asked[
+        built.column("SELECT text_embed FROM chunks WHERE doc_id = 'm800@example.org'")[0]
+    ]
     assert built.plan().is_empty
     gemini.rule = lambda texts: None
-    assert answer(built.weft("cache", "prune", "--refused", "--json"))["refusals"] == 2  # and a query
+    assert (
+        answer(built.weft("cache", "prune", "--refused", "--json"))["refusals"] == 2
+    )  # and a query
     figures = answer(built.weft("build", "--json"))["embedding"]
     assert (figures["embedded"], figures.get("refused_texts")) == (1, None)
     assert built.sql("SELECT count(*) FROM embedding_refusals") == [(0,)]
@@ -165,7 +184,10 @@ def statements_of_all_doors(work: Workspace, text: str) -> list[list[str]]:
     """The legs that each door says it lacked for a text."""
     of_tools = called(work.settings, ("search", {"query": text}), ("context", {"text": text}))
     command = ("context", "--stdin", "--json")
-    given = [*(said.structured_content for said in of_tools), answer(work.weft("search", text, "--json"))]
+    given = [
+        *(said.structured_content for said in of_tools),
+        answer(work.weft("search", text, "--json")),
+    ]
     given.append(answer(work.weft(*command, input=text)))
     with pages(work.settings) as client:
         doors = {"/api/search": {"q": text}, "/api/context": {"text": text}}
@@ -237,14 +259,19 @@ def test_the_cache_is_looked_after_from_the_command_line(built: Workspace, tmp_p
     assert built.weft("cache", "import", str(built.config)).exit_code == 5
 
 
-def test_an_hours_mail_makes_its_own_part_of_vectors_and_leaves_others(built: Workspace, tmp_path: Path):
+def test_an_hours_mail_makes_its_own_part_of_vectors_and_leaves_others(
+    built: Workspace, tmp_path: Path
+):
     lake = built.lake
     before = files_of_vectors(built)
     assert set(lake.parts("embeddings")) == set(before) == set(lake.partitions("messages"))
     built.write(
-        "dev/dev.2004-03.mbox", [*discussion(800, 3, "planner"), Mail(850, "The same words.", "Same")]
+        "dev/dev.2004-03.mbox",
+        [*discussion(800, 3, "planner"), Mail(850, "The same words.", "Same")],
     )
-    built.write("dev/dev.2004-04.mbox", [Mail(860, "The same words.", "Same"), Mail(861, "Others.", "Same")])
+    built.write(
+        "dev/dev.2004-04.mbox", [Mail(860, "The same words.", "Same"), Mail(861, "Others.", "Same")]
+    )
     result = built.build()
     assert embedded(result) == 5
     after = files_of_vectors(built)
@@ -257,7 +284,9 @@ def test_an_hours_mail_makes_its_own_part_of_vectors_and_leaves_others(built: Wo
     assert len(lake.ids("embeddings", "dev/2004-04")) == 2
     full = rebuilt(built, tmp_path / "full")
     assert differences(built.index, full.index) == {}
-    written = [{name: data for name, (_, data) in files_of_vectors(work).items()} for work in (built, full)]
+    written = [
+        {name: data for name, (_, data) in files_of_vectors(work).items()} for work in (built, full)
+    ]
     assert written[0] == written[1]
     assert lake.footer("embeddings") == full.lake.footer("embeddings")
 
@@ -265,7 +294,8 @@ def test_an_hours_mail_makes_its_own_part_of_vectors_and_leaves_others(built: Wo
 def files_of_vectors(work: Workspace) -> dict[str, tuple[int, bytes]]:
     """By part of the stored table of vectors when it was written, and its bytes."""
     paths = {
-        name: Path(str(work.lake.path("embeddings", name))) for name in work.lake.partitions("embeddings")
+        name: Path(str(work.lake.path("embeddings", name)))
+        for name in work.lake.partitions("embeddings")
     }
     return {name: (path.stat().st_mtime_ns, path.read_bytes()) for name, path in paths.items()}
 
@@ -274,9 +304,13 @@ def test_a_table_of_vectors_in_one_file_is_parted_without_a_call(built: Workspac
     whole = built.lake.read("embeddings").table
     for name in built.lake.parts("embeddings"):
         Path(str(built.lake.path("embeddings", name))).unlink()
-    built.lake.stage("embeddings", None, whole, code_version="of another version", inputs={}).commit()
+    built.lake.stage(
+        "embeddings", None, whole, code_version="of another version", inputs={}
+    ).commit()
     plan = built.plan()
     assert plan.publish and not plan.damaged
     assert embedded(built.build()) == 0
-    assert built.lake.read("embeddings").table.sort_by("text_hash").equals(whole.sort_by("text_hash"))
+    assert (
+        built.lake.read("embeddings").table.sort_by("text_hash").equals(whole.sort_by("text_hash"))
+    )
     assert built.plan().is_empty

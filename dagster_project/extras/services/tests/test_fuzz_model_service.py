@@ -23,24 +23,81 @@ from transforms.errors import WeftError
 from transforms.settings.models import EmbeddingSettings, GeminiSettings
 
 TEXTS = [
-    "plain", "", " ", "\0", "lone \ud800", "\u202e\ufeff", "ann@example.org", "💥" * 50, "word " * 20_000,
+    "plain",
+    "",
+    " ",
+    "\0",
+    "lone \ud800",
+    "\u202e\ufeff",
+    "ann@example.org",
+    "💥" * 50,
+    "word " * 20_000,
     "w" * 100_000,
-]  # fmt: skip
+]
 NUMBERS = [
-    math.nan, math.inf, -math.inf, 0, -0.0, 5e-324, 1e-160, 1e200, 1e308, True, None, "1", "", [], {}, 10**400,
-]  # fmt: skip
+    math.nan,
+    math.inf,
+    -math.inf,
+    0,
+    -0.0,
+    5e-324,
+    1e-160,
+    1e200,
+    1e308,
+    True,
+    None,
+    "1",
+    "",
+    [],
+    {},
+    10**400,
+]
 WAITS = [
-    "", "-1", "\xb2", "0", "0.01", "9" * 400, "soon", "nan", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 99 Foo", "1e3",
-]  # fmt: skip
+    "",
+    "-1",
+    "\xb2",
+    "0",
+    "0.01",
+    "9" * 400,
+    "soon",
+    "nan",
+    "Wed, 21 Oct 2015 07:28:00 GMT",
+    "Wed, 99 Foo",
+    "1e3",
+]
 CODES = [
-    204, 206, 300, 301, 302, 304, 307, 400, 401, 403, 404, 408, 413, 418, 422, 429, 500, 502, 503, 599, 999,
-]  # fmt: skip
+    204,
+    206,
+    300,
+    301,
+    302,
+    304,
+    307,
+    400,
+    401,
+    403,
+    404,
+    408,
+    413,
+    418,
+    422,
+    429,
+    500,
+    502,
+    503,
+    599,
+    999,
+]
 HEADERS = [
-    {"content-type": "text/html; charset=nonsense"}, {"content-type": "application/json; charset=utf-16"},
-    {"content-encoding": "gzip"}, {"content-encoding": "deflate"},
-    {"location": f"http://127.0.0.1:9/?key={SECRET}"}, {"location": "http://[bad"},
-    {"location": "/v1beta/elsewhere"}, {"set-cookie": f"key={SECRET}"},
-]  # fmt: skip
+    {"content-type": "text/html; charset=nonsense"},
+    {"content-type": "application/json; charset=utf-16"},
+    {"content-encoding": "gzip"},
+    {"content-encoding": "deflate"},
+    {"location": f"http://127.0.0.1:9/?key={SECRET}"},
+    {"location": "http://[bad"},
+    {"location": "/v1beta/elsewhere"},
+    {"set-cookie": f"key={SECRET}"},
+]
 
 
 class Line(BaseModel):
@@ -62,17 +119,47 @@ def values(chance: random.Random) -> list[Any]:
 def nonsense(chance: random.Random, depth: int = 3) -> Any:
     """JSON with the names that answers have, in any place."""
     names = [
-        "embeddings", "values", "candidates", "content", "parts", "text", "thought", "finishReason", "usageMetadata",
-        "promptTokenCount", "totalTokenCount", "promptFeedback", "blockReason", "error", "code", "message", "status",
-        "details", "violations", "quotaId", "retryDelay", "predictions",
-    ]  # fmt: skip
+        "embeddings",
+        "values",
+        "candidates",
+        "content",
+        "parts",
+        "text",
+        "thought",
+        "finishReason",
+        "usageMetadata",
+        "promptTokenCount",
+        "totalTokenCount",
+        "promptFeedback",
+        "blockReason",
+        "error",
+        "code",
+        "message",
+        "status",
+        "details",
+        "violations",
+        "quotaId",
+        "retryDelay",
+        "predictions",
+    ]
     kind = chance.randrange(3 if depth else 1)
     if kind == 0:
-        plain = [SECRET, "STOP", "MAX_TOKENS", "1s", "9" * 400 + "s", '{"lines": ["fine"]}', -1, 2**70]
+        plain = [
+            SECRET,
+            "STOP",
+            "MAX_TOKENS",
+            "1s",
+            "9" * 400 + "s",
+            '{"lines": ["fine"]}',
+            -1,
+            2**70,
+        ]
         return chance.choice([*plain, *NUMBERS])
     if kind == 1:
         return [nonsense(chance, depth - 1) for _ in range(chance.randrange(4))]
-    return {name: nonsense(chance, depth - 1) for name in chance.sample(names, chance.randrange(1, 7))}
+    return {
+        name: nonsense(chance, depth - 1) for name in chance.sample(names, chance.randrange(1, 7))
+    }
 
 
 def candidates(chance: random.Random) -> dict[str, Any]:
@@ -91,12 +178,22 @@ def candidates(chance: random.Random) -> dict[str, Any]:
 def error(chance: random.Random) -> dict[str, Any]:
     """A fault as Google reports it, perhaps with parts of other kinds, always with the key."""
     details = chance.choice(
-        [[nonsense(chance)], [{"violations": nonsense(chance)}], [{"retryDelay": nonsense(chance)}], 5]
+        [
+            [nonsense(chance)],
+            [{"violations": nonsense(chance)}],
+            [{"retryDelay": nonsense(chance)}],
+            5,
+        ]
     )
-    message = chance.choice([f"key {SECRET}", [SECRET], None, f"{'x' * 295}{SECRET}", {"key": SECRET}])
+    message = chance.choice(
+        [f"key {SECRET}", [SECRET], None, f"{'x' * 295}{SECRET}", {"key": SECRET}]
+    )
     fault = {
-        "code": chance.choice([400, "429", None, []]), "status": SECRET, "message": message, "details": details,
-    }  # fmt: skip
+        "code": chance.choice([400, "429", None, []]),
+        "status": SECRET,
+        "message": message,
+        "details": details,
+    }
     return {"error": chance.choice([fault, fault, SECRET, [fault], None])}
 
 
@@ -109,17 +206,22 @@ def body(chance: random.Random, answer: Any) -> bytes:
             lambda: candidates(chance),
             lambda: nonsense(chance),
             lambda: error(chance),
-        ]  # fmt: skip
+        ]
     )()
     data = json.dumps(made).encode()
     return chance.choice(
         [
-            lambda: data, lambda: data, lambda: data[: len(data) // 2], lambda: b"",
-            lambda: chance.randbytes(200), lambda: b"[" * 50_000, lambda: gzip.compress(data),
+            lambda: data,
+            lambda: data,
+            lambda: data[: len(data) // 2],
+            lambda: b"",
+            lambda: chance.randbytes(200),
+            lambda: b"[" * 50_000,
+            lambda: gzip.compress(data),
             lambda: b'{"embeddings": [], "more": "' + b"x" * (20 << 20) + b'"}',
             lambda: f"<html>{SECRET}</html>".encode(),
         ]
-    )()  # fmt: skip
+    )()
 
 
 def lie(chance: random.Random) -> Fault:
@@ -160,9 +262,15 @@ def conversation(gemini: Loopback, chance: random.Random) -> str:
     lies = [lie(chance) for _ in range(6)]
     gemini.rule = lambda texts: None if chance.random() < 0.2 else chance.choice(lies)
     settings = GeminiSettings(
-        base_url=gemini.url, attempts=2, backoff_seconds=0.01, max_backoff_seconds=0.02, timeout_seconds=0.6,
-        time_limit_seconds=3, request_texts=4, concurrency=3,
-    )  # fmt: skip
+        base_url=gemini.url,
+        attempts=2,
+        backoff_seconds=0.01,
+        max_backoff_seconds=0.02,
+        timeout_seconds=0.6,
+        time_limit_seconds=3,
+        request_texts=4,
+        concurrency=3,
+    )
     texts = chance.choices(TEXTS, k=chance.randrange(1, 9))
     try:
         if chance.random() < 0.35:

@@ -10,7 +10,12 @@ import pytest
 from pydantic import BaseModel
 
 from dagster_project.extras.services.gemini_language import GeminiLanguageModel
-from dagster_project.extras.services.tests.embedding_run import are_right, embed, started, texts_between
+from dagster_project.extras.services.tests.embedding_run import (
+    are_right,
+    embed,
+    started,
+    texts_between,
+)
 from tests import gemini_loopback as server
 from tests.gemini_loopback import FORBIDDEN, Loopback
 from tests.timing import until
@@ -34,7 +39,9 @@ def test_many_texts_go_by_jobs_for_half_the_price_and_few_do_not(gemini: Loopbac
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("end", ["FAILED", "EXPIRED", "CANCELLED"])
-def test_what_a_job_without_answers_held_is_submitted_again(gemini: Loopback, tmp_path: Path, end: str):
+def test_what_a_job_without_answers_held_is_submitted_again(
+    gemini: Loopback, tmp_path: Path, end: str
+):
     gemini.job_ends = deque([end, "SUCCEEDED", end])
     found, _ = embed(TEXTS, tmp_path, gemini.url, batch_texts=1)
     assert are_right(found, TEXTS) and set(gemini.paid.values()) == {1} and len(gemini.jobs) == 5
@@ -47,7 +54,9 @@ def test_what_a_partly_failed_job_lost_is_requested_alone(gemini: Loopback, tmp_
     assert set(gemini.paid.values()) == {1} and gemini.jobs and gemini.requests
 
 
-def test_jobs_that_always_fail_end_the_run_and_the_next_one_goes_on(gemini: Loopback, tmp_path: Path):
+def test_jobs_that_always_fail_end_the_run_and_the_next_one_goes_on(
+    gemini: Loopback, tmp_path: Path
+):
     gemini.job_ends = deque(["FAILED"] * 9)
     with pytest.raises(ServiceError, match="3 times without answers"):
         embed(TEXTS[:50], tmp_path, gemini.url, batch_texts=1)
@@ -56,7 +65,9 @@ def test_jobs_that_always_fail_end_the_run_and_the_next_one_goes_on(gemini: Loop
     assert are_right(found, TEXTS[:50]) and set(gemini.paid.values()) == {1}
 
 
-def test_a_text_that_a_job_refuses_is_refused_and_the_others_are_kept(gemini: Loopback, tmp_path: Path):
+def test_a_text_that_a_job_refuses_is_refused_and_the_others_are_kept(
+    gemini: Loopback, tmp_path: Path
+):
     gemini.rule = server.blocks_forbidden
     refused = f"A text with {FORBIDDEN} in it."
     found, report = embed([*TEXTS[:60], refused], tmp_path, gemini.url, batch_texts=1)
@@ -75,7 +86,9 @@ def test_a_job_whose_answer_is_lost_is_looked_for_and_not_submitted_again(
     assert are_right(found, TEXTS) and set(gemini.paid.values()) == {1} and len(gemini.jobs) == 3
 
 
-def test_when_the_time_is_over_jobs_go_on_and_the_next_run_collects_them(gemini: Loopback, tmp_path: Path):
+def test_when_the_time_is_over_jobs_go_on_and_the_next_run_collects_them(
+    gemini: Loopback, tmp_path: Path
+):
     gemini.looks = 10_000
     with pytest.raises(ServiceError, match="jobs of the Batch API that are submitted go on"):
         embed(TEXTS, tmp_path, gemini.url, batch_texts=1, time_limit_seconds=1)
@@ -100,7 +113,9 @@ def is_killed(gemini: Loopback, folder: Path, last: int, seen: int, after: float
 
 
 @pytest.mark.exhaustive
-def test_a_run_that_is_killed_after_it_submitted_pays_for_nothing_again(gemini: Loopback, tmp_path: Path):
+def test_a_run_that_is_killed_after_it_submitted_pays_for_nothing_again(
+    gemini: Loopback, tmp_path: Path
+):
     gemini.looks = 10_000
     assert is_killed(gemini, tmp_path, 120, 8, 0)
     assert len(gemini.jobs) == 3
@@ -143,7 +158,9 @@ def test_prompts_go_by_jobs_and_what_a_job_answers_wrongly_is_asked_for_alone(
         return "no JSON" if is_wrong else json.dumps({"score": 7})
 
     gemini.reply, gemini.looks = reply, 0
-    quick = GeminiSettings(base_url=gemini.url, batch_texts=10, poll_seconds=0.02, backoff_seconds=0.01)
+    quick = GeminiSettings(
+        base_url=gemini.url, batch_texts=10, poll_seconds=0.02, backoff_seconds=0.01
+    )
     model = GeminiLanguageModel("gemini-3.5-flash-lite", quick, 100, jobs=tmp_path)
     answers = {a.prompt: a for a in model.answers(prompts, Score, "Score.")}
     assert [answers[n].value for n in range(12)] == [Score(score=7)] * 12

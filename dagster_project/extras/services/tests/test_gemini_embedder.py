@@ -51,17 +51,24 @@ def _key_is_seen_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> It
 
 HANGING = {"hangs": server.hangs, "trickles": server.trickles}
 PASSING = {
-    "429": server.status(429, "RESOURCE_EXHAUSTED"), "429 with RetryInfo": server.asks_to_wait(0.1),
+    "429": server.status(429, "RESOURCE_EXHAUSTED"),
+    "429 with RetryInfo": server.asks_to_wait(0.1),
     "429 with Retry-After": server.status(429, "RESOURCE_EXHAUSTED", headers={"retry-after": "0"}),
     "500": server.status(500, "INTERNAL"),
     "503 with RetryInfo": server.status(503, "UNAVAILABLE", "busy", {"retryDelay": "0.05s"}),
-    "502 in HTML": server.text("<html>Bad Gateway</html>", 502), "reset in the body": server.resets,
-    "429 with a Retry-After that is no number": server.status(429, "X", headers={"retry-after": "\xb2"}),
+    "502 in HTML": server.text("<html>Bad Gateway</html>", 502),
+    "reset in the body": server.resets,
+    "429 with a Retry-After that is no number": server.status(
+        429, "X", headers={"retry-after": "\xb2"}
+    ),
     "429 with violations that are no list": server.text(
         '{"error": {"code": 429, "message": "m", "details": [{"violations": 5}]}}', 429
     ),
-    "no JSON": server.text("{embeddings: soon"), "nested too deeply": server.text("[" * 100_000),
-    "truncated JSON": server.truncated, "empty body": server.text(""), "a list": server.text("[1, 2]"),
+    "no JSON": server.text("{embeddings: soon"),
+    "nested too deeply": server.text("[" * 100_000),
+    "truncated JSON": server.truncated,
+    "empty body": server.text(""),
+    "a list": server.text("[1, 2]"),
     "other members": server.text('{"embeddings": 5}'),
     "other values": server.text('{"embeddings": [{"values": "much"}]}'),
     "too few": server.altered(lambda vectors: vectors[:-1]),
@@ -70,7 +77,7 @@ PASSING = {
     "one zero vector": server.altered(lambda vectors: [[0.0] * len(vectors[0]), *vectors[1:]]),
     "narrow": server.altered(lambda vectors: [v[:256] for v in vectors]),
     "none": server.altered(lambda vectors: [[] for _ in vectors]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", some(PASSING))
@@ -84,7 +91,9 @@ def test_a_passing_fault_is_waited_out(gemini: Loopback, tmp_path: Path, name: s
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", HANGING)
-def test_a_request_without_an_end_is_given_up_and_asked_again(gemini: Loopback, tmp_path: Path, name: str):
+def test_a_request_without_an_end_is_given_up_and_asked_again(
+    gemini: Loopback, tmp_path: Path, name: str
+):
     gemini.plan = deque([HANGING[name], None])
     found, report = embed(TEXTS[:20], tmp_path, gemini.url, timeout_seconds=0.5, attempts=20)
     assert are_right(found, TEXTS[:20])
@@ -95,10 +104,22 @@ LASTING = {
     "500": (server.status(500, "INTERNAL"), ServiceError, "500 INTERNAL"),
     "too few": (PASSING["too few"], ServiceError, "vectors came back"),
     "zero vectors": (PASSING["one zero vector"], ServiceError, "zero or non-finite"),
-    "an expired key": (server.expired_key, ServiceError, "does not accept the key in GEMINI_API_KEY"),
-    "no permission": (server.status(403, "PERMISSION_DENIED"), ServiceError, "does not accept the key"),
+    "an expired key": (
+        server.expired_key,
+        ServiceError,
+        "does not accept the key in GEMINI_API_KEY",
+    ),
+    "no permission": (
+        server.status(403, "PERMISSION_DENIED"),
+        ServiceError,
+        "does not accept the key",
+    ),
     "an unknown model": (server.status(404, "NOT_FOUND"), ServiceError, "does not know the model"),
-    "a retired model": (server.status(404, "NOT_FOUND"), ServiceError, "retired are gemini-embedding-2"),
+    "a retired model": (
+        server.status(404, "NOT_FOUND"),
+        ServiceError,
+        "retired are gemini-embedding-2",
+    ),
     "a pause beyond the limit": (server.asks_to_wait(3600), ServiceError, "asks to wait 3600 s"),
     "the day's quota": (server.used_up, ServiceError, "the quota of the day is used up"),
 }
@@ -106,13 +127,17 @@ LASTING = {
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LASTING)
-def test_a_lasting_fault_ends_the_run_and_keeps_what_was_paid(gemini: Loopback, tmp_path: Path, name: str):
+def test_a_lasting_fault_ends_the_run_and_keeps_what_was_paid(
+    gemini: Loopback, tmp_path: Path, name: str
+):
     fault, kind, said = LASTING[name]
     answered = 2
     gemini.rule = lambda texts: fault if len(gemini.requests) > answered else None
     with pytest.raises(kind, match=re.escape(said)) as raised:
         embed(TEXTS, tmp_path, gemini.url)
-    assert len(gemini.requests) <= answered + 4 * 4, "as many attempts as are allowed of as many requests"
+    assert len(gemini.requests) <= answered + 4 * 4, (
+        "as many attempts as are allowed of as many requests"
+    )
     assert KEY not in "".join(map(str, _chain(raised.value)))
     gemini.rule = lambda texts: None
     found, report = embed(TEXTS, tmp_path, gemini.url)
@@ -156,7 +181,9 @@ def test_a_refused_text_has_a_reason_is_not_asked_again_and_all_others_are_kept(
 
 
 @pytest.mark.parametrize("count", [1, 3, pytest.param(120, marks=pytest.mark.exhaustive)])
-def test_texts_that_are_all_refused_are_found_out_one_by_one(gemini: Loopback, tmp_path: Path, count: int):
+def test_texts_that_are_all_refused_are_found_out_one_by_one(
+    gemini: Loopback, tmp_path: Path, count: int
+):
     gemini.rule = server.blocks_forbidden
     found, report = embed([f"{FORBIDDEN} {n}" for n in range(count)], tmp_path, gemini.url)
     assert (found, len(report.refused)) == ({}, count)
@@ -170,7 +197,9 @@ WRONG_AS_SUCH = {
 }
 
 
-@pytest.mark.parametrize(("name", "count"), [*((name, 1) for name in WRONG_AS_SUCH), ("a field", 40)])
+@pytest.mark.parametrize(
+    ("name", "count"), [*((name, 1) for name in WRONG_AS_SUCH), ("a field", 40)]
+)
 def test_what_is_wrong_with_every_request_is_no_fault_of_the_texts(
     gemini: Loopback, tmp_path: Path, name: str, count: int
 ):
@@ -185,7 +214,9 @@ def test_what_is_wrong_with_every_request_is_no_fault_of_the_texts(
 
 def test_a_refused_query_is_named(gemini: Loopback):
     gemini.rule = server.blocks_forbidden
-    embedder = GeminiEmbedder(EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url))
+    embedder = GeminiEmbedder(
+        EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url)
+    )
     with pytest.raises(RefusedTextError, match="content is blocked") as raised:
         embedder.embed_queries(["what", FORBIDDEN])
     assert list(raised.value.reasons) == [1]
@@ -193,7 +224,9 @@ def test_a_refused_query_is_named(gemini: Loopback):
 
 def test_questions_are_embedded_once_and_refused_ones_left_out(gemini: Loopback, tmp_path: Path):
     gemini.rule = server.blocks_forbidden
-    embedder = GeminiEmbedder(EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url))
+    embedder = GeminiEmbedder(
+        EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url)
+    )
     found = query_vectors(["what", FORBIDDEN, "why"], embedder, SQLiteEmbeddingCache(tmp_path))
     assert sorted(found) == ["what", "why"]
     assert (gemini.paid["what"], gemini.paid["why"]) == (1, 1)
@@ -229,7 +262,9 @@ def test_a_question_masked_in_another_way_has_another_vector(gemini: Loopback, t
 
 
 @pytest.mark.exhaustive
-def test_a_pause_that_the_service_asks_for_is_kept_by_all_requests(gemini: Loopback, tmp_path: Path):
+def test_a_pause_that_the_service_asks_for_is_kept_by_all_requests(
+    gemini: Loopback, tmp_path: Path
+):
     pause = 0.6
     gemini.plan = deque([None, server.asks_to_wait(pause)])
     embed(TEXTS, tmp_path, gemini.url, concurrency=2)
@@ -321,7 +356,9 @@ def test_an_unreachable_service_is_explained(gemini: Loopback, tmp_path: Path):
 
 
 def test_queries_are_asked_for_as_queries_also_inside_an_event_loop(gemini: Loopback):
-    embedder = GeminiEmbedder(EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url))
+    embedder = GeminiEmbedder(
+        EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url)
+    )
 
     async def notebook() -> np.ndarray:
         return embedder.embed_queries(["what", "why"])
@@ -340,12 +377,18 @@ def kill_at(gemini: Loopback, count: int, run: BaseProcess) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_killed_run_pays_again_for_what_was_under_way_and_no_more(gemini: Loopback, tmp_path: Path):
+def test_a_killed_run_pays_again_for_what_was_under_way_and_no_more(
+    gemini: Loopback, tmp_path: Path
+):
     gemini.delay = 0.05
     chance = random.Random(7)
     kills = 2
     for _ in range(kills):
-        kill_at(gemini, len(gemini.requests) + chance.randint(2, 8), started(tmp_path, gemini.url, 0, 400))
+        kill_at(
+            gemini,
+            len(gemini.requests) + chance.randint(2, 8),
+            started(tmp_path, gemini.url, 0, 400),
+        )
     found, _ = embed(texts_between(0, 400), tmp_path, gemini.url)
     assert are_right(found, texts_between(0, 400))
     # Four requests of ten texts are under way at once; one more may be answered and not yet stored.
@@ -363,10 +406,12 @@ def test_texts_of_another_run_that_is_alive_are_not_paid_twice(gemini: Loopback,
 
 
 FAULTS = {
-    "an expired key": (server.expired_key, 0), "503": (server.status(503, "UNAVAILABLE"), 0),
-    "too few vectors": (PASSING["too few"], 10), "reset in the body": (server.resets, 10),
+    "an expired key": (server.expired_key, 0),
+    "503": (server.status(503, "UNAVAILABLE"), 0),
+    "too few vectors": (PASSING["too few"], 10),
+    "reset in the body": (server.resets, 10),
     "a time limit": (server.hangs, 10),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -377,7 +422,10 @@ def test_only_a_request_that_the_service_may_count_is_perhaps_paid_twice(
     gemini.rule = lambda texts: fault
     with pytest.raises(ServiceError):
         embed(
-            TEXTS[:10], tmp_path, gemini.url, **({"time_limit_seconds": 1} if fault is server.hangs else {})
+            TEXTS[:10],
+            tmp_path,
+            gemini.url,
+            **({"time_limit_seconds": 1} if fault is server.hangs else {}),
         )
     gemini.rule = lambda texts: None
     _, report = embed(TEXTS[:10], tmp_path, gemini.url)
@@ -387,10 +435,14 @@ def test_only_a_request_that_the_service_may_count_is_perhaps_paid_twice(
 SECRET = "AKIA" + "IOSFODNN7EXAMPLE"
 
 
-def test_secrets_are_not_sent_and_the_vector_is_that_of_what_was_sent(gemini: Loopback, tmp_path: Path):
+def test_secrets_are_not_sent_and_the_vector_is_that_of_what_was_sent(
+    gemini: Loopback, tmp_path: Path
+):
     texts = [
-        *TEXTS[:3], f"The key {SECRET} is ann@example.org's.", f"The key {SECRET[:-1]}X is ann@example.org's.",
-    ]  # fmt: skip
+        *TEXTS[:3],
+        f"The key {SECRET} is ann@example.org's.",
+        f"The key {SECRET[:-1]}X is ann@example.org's.",
+    ]
     found, report = embed(texts, tmp_path, gemini.url)
     sent = "The key [cloud_key] is [email]'s."
     assert set(gemini.paid) == {*TEXTS[:3], sent}
@@ -398,7 +450,11 @@ def test_secrets_are_not_sent_and_the_vector_is_that_of_what_was_sent(gemini: Lo
     for text in texts[3:]:
         assert np.allclose(found[text], wanted / np.linalg.norm(wanted), atol=1e-4)
     figures = totals(report).metadata()
-    assert (figures["screened_cloud_key"], figures["screened_email"], figures["embedded"]) == (2, 2, 4)
+    assert (figures["screened_cloud_key"], figures["screened_email"], figures["embedded"]) == (
+        2,
+        2,
+        4,
+    )
     before = {text_hash(t) for t in texts}
     assert (totals(report, before).reuse, totals(report, before, 15).reuse) == (0, 0.75)
     again, report = embed(texts, tmp_path, gemini.url)
@@ -406,7 +462,9 @@ def test_secrets_are_not_sent_and_the_vector_is_that_of_what_was_sent(gemini: Lo
 
 
 def test_a_query_is_screened_like_a_text(gemini: Loopback):
-    embedder = GeminiEmbedder(EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url))
+    embedder = GeminiEmbedder(
+        EmbeddingSettings(model="gemini"), GeminiSettings(base_url=gemini.url)
+    )
     embedder.embed_queries([f"who uses {SECRET}"])
     assert set(gemini.asked) == {"who uses [cloud_key]"}
 
@@ -427,7 +485,8 @@ def test_limits_that_the_service_names_are_kept_from_then_on(gemini: Loopback):
 
 def pictures(count: int) -> list[str]:
     return [
-        picture_text(Picture("image/png", b"\x89PNG\r\n\x1a\n\0" + bytes([n]) * 900)) for n in range(count)
+        picture_text(Picture("image/png", b"\x89PNG\r\n\x1a\n\0" + bytes([n]) * 900))
+        for n in range(count)
     ]
 
 

@@ -36,7 +36,9 @@ def gemini(gemini: Loopback) -> Loopback:
 def answers(gemini: Loopback, **settings: object) -> dict[int, tuple[Score | None, str | None]]:
     quick = {"base_url": gemini.url, "backoff_seconds": 0.01, "attempts": 3, **settings}
     model = GeminiLanguageModel("gemini-3.5-flash-lite", GeminiSettings.model_validate(quick), 100)
-    return {a.prompt: (a.value, a.refusal) for a in model.answers(PROMPTS, Score, "Score from 0 to 10.")}
+    return {
+        a.prompt: (a.value, a.refusal) for a in model.answers(PROMPTS, Score, "Score from 0 to 10.")
+    }
 
 
 EXPECTED = {n: (Score(score=n, reason=text), None) for n, text in enumerate(TEXTS)}
@@ -73,7 +75,9 @@ def test_what_a_prompt_quotes_is_screened_and_stays_inside_of_it(gemini: Loopbac
     "text", ["no JSON", '{"score": 11, "reason": "too high"}', '{"score": 1}', "[]"], ids=str
 )
 def test_an_answer_of_another_shape_is_asked_for_again(gemini: Loopback, text: str):
-    gemini.plan = deque([lambda answer: answer.send(200, candidate(text)), server.status(503, "UNAVAILABLE")])
+    gemini.plan = deque(
+        [lambda answer: answer.send(200, candidate(text)), server.status(503, "UNAVAILABLE")]
+    )
     assert answers(gemini) == EXPECTED
     assert len(gemini.requests) == len(PROMPTS) + 2
 
@@ -137,7 +141,8 @@ def of_documents(gemini: Loopback, *documents: str) -> list[Answer[Score]]:
     limits = GeminiSettings(base_url=gemini.url, backoff_seconds=0.01, attempts=3, concurrency=2)  # type: ignore[call-arg]
     model = GeminiLanguageModel("gemini-3.5-flash-lite", limits, 100)
     prompts = [
-        {"document": text, "question": f"{n}?"} if text else PROMPTS[n] for n, text in enumerate(documents)
+        {"document": text, "question": f"{n}?"} if text else PROMPTS[n]
+        for n, text in enumerate(documents)
     ]
     return sorted(model.answers(prompts, Score, "Score."), key=lambda answer: answer.prompt)
 
@@ -151,7 +156,9 @@ def test_a_document_that_prompts_share_is_sent_once_and_read_for_a_tenth(gemini:
     assert carried.count(True) == 1
     shared = [found[n] for n in (0, 1, 3)]
     read = len(json.dumps({"document": LONG})) // 4
-    assert sum(a.tokens for a in shared) == 3 * (read + 12) + max(a.tokens for a in shared) - read - 12
+    assert (
+        sum(a.tokens for a in shared) == 3 * (read + 12) + max(a.tokens for a in shared) - read - 12
+    )
     cheap = min(a.dollars for a in shared)
     assert cheap == pytest.approx((0.1 * read + 9) * 0.3e-6 + 3 * 2.5e-6)
     assert 5 * cheap < max(a.dollars for a in shared)

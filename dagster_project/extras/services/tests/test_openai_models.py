@@ -23,7 +23,11 @@ from transforms.settings.models import EmbeddingSettings, GeminiSettings, Safety
 
 KEY = "sk-loopback-key-that-must-never-be-seen"
 LIMITS = GeminiSettings(
-    backoff_seconds=0.01, max_backoff_seconds=0.02, attempts=3, request_texts=4, timeout_seconds=HUNG
+    backoff_seconds=0.01,
+    max_backoff_seconds=0.02,
+    attempts=3,
+    request_texts=4,
+    timeout_seconds=HUNG,
 )
 SETTINGS = EmbeddingSettings(model="openai", name="nomic-embed-text", dimensions=8)
 
@@ -59,7 +63,10 @@ class _Answer(WholeAnswers):
             error = {"message": f"said to {self.headers.get('authorization')}"}
             self.send(code, {"error": error}, {"Retry-After": state.retry_after})
         elif self.path == "/v1/embeddings":
-            rows = [{"index": n, "embedding": direction(t, state.width)} for n, t in enumerate(body["input"])]
+            rows = [
+                {"index": n, "embedding": direction(t, state.width)}
+                for n, t in enumerate(body["input"])
+            ]
             self.send(200, {"data": rows[::-1]})
         else:
             choice = {"finish_reason": "stop", "message": {"content": state.reply}}
@@ -83,7 +90,9 @@ def unit(text: str) -> np.ndarray:
 def test_texts_and_queries_have_their_prefixes_and_vectors(endpoint: Endpoint):
     embedder = make_embedder(SETTINGS, LIMITS)
     texts = [f"text {n}" for n in range(6)]
-    first, second = sorted(embedder.embed_batches([texts[:4], texts[4:]]), key=lambda done: done.batch)
+    first, second = sorted(
+        embedder.embed_batches([texts[:4], texts[4:]]), key=lambda done: done.batch
+    )
     made = np.concatenate([first.vectors, second.vectors])
     assert np.allclose(made, [unit(f"search_document: {t}") for t in texts], atol=1e-4)
     assert np.allclose(embedder.embed_queries(["q"])[0], unit("search_query: q"), atol=1e-4)
@@ -117,7 +126,9 @@ def test_a_lasting_fault_is_explained_without_the_key(endpoint: Endpoint, code: 
 def test_a_refused_text_is_found_among_others(endpoint: Endpoint):
     embedder = make_embedder(SETTINGS, LIMITS)
     (done,) = embedder.embed_batches([["a", "forbidden", "c"]])
-    assert set(done.refused) == {1} and np.allclose(done.vectors[2], unit("search_document: c"), atol=1e-4)
+    assert set(done.refused) == {1} and np.allclose(
+        done.vectors[2], unit("search_document: c"), atol=1e-4
+    )
     with pytest.raises(RefusedTextError):
         embedder.embed_queries(["forbidden"])
 
@@ -130,7 +141,9 @@ def test_a_width_that_is_not_the_settings_is_explained(endpoint: Endpoint):
 
 def test_secrets_do_not_leave_and_long_texts_are_cut(endpoint: Endpoint):
     settings = SETTINGS.model_copy(update={"max_tokens": 4})
-    (done,) = make_embedder(settings, LIMITS).embed_batches([["mail ann@example.org " + "word " * 50]])
+    (done,) = make_embedder(settings, LIMITS).embed_batches(
+        [["mail ann@example.org " + "word " * 50]]
+    )
     (sent,) = endpoint.asked[0]["input"]
     assert "ann@" not in sent and len(sent) < 60 and done.truncated == 1
 
@@ -148,7 +161,10 @@ def test_a_language_model_answers_in_the_asked_shape(endpoint: Endpoint):
         return [answer.value for answer in model.answers(prompts, Score, "Score.")]
 
     assert asyncio.run(in_a_notebook()) == [Score(score=7)] * 2
-    assert endpoint.asked[0]["model"] == "llama" and endpoint.asked[0]["path"] == "/v1/chat/completions"
+    assert (
+        endpoint.asked[0]["model"] == "llama"
+        and endpoint.asked[0]["path"] == "/v1/chat/completions"
+    )
     endpoint.plan = deque([400])
     (refused,) = model.answers([{"question": "a"}], Score, "Score.")
     assert refused.value is None and "refuses" in (refused.refusal or "")
@@ -158,7 +174,10 @@ def test_a_language_model_answers_in_the_asked_shape(endpoint: Endpoint):
     with pytest.raises(BudgetError):
         list(
             language_model(
-                "openai/llama", 100, LIMITS.model_copy(update={"budget_tokens": 9}), SafetySettings()
+                "openai/llama",
+                100,
+                LIMITS.model_copy(update={"budget_tokens": 9}),
+                SafetySettings(),
             ).answers([{"question": "a"}], Score, "Score.")
         )
 

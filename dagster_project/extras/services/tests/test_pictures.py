@@ -85,10 +85,15 @@ def test_a_picture_has_one_vector_wherever_it_is_and_is_found_shown_cited_and_fo
     assert f'src="{sluice}"' in web.get(f"/a/{shown['Weir 1 · sluice.png']}").text
     image = web.get(sluice)
     assert (image.headers["content-type"], image.content) == ("image/png", LOGO)
-    assert of_chats.get(sluice).status_code == web.get("/picture/notes%3AQueue.md").status_code == 404
+    assert (
+        of_chats.get(sluice).status_code == web.get("/picture/notes%3AQueue.md").status_code == 404
+    )
     assert of_chats.get(f"/picture/{shown['WhatsApp · picture.png']}").content == BOAT
 
-    vectors, key = make_embedding_cache(work.settings), (work.settings.embedding.model_id, 768, "document")
+    vectors, key = (
+        make_embedding_cache(work.settings),
+        (work.settings.embedding.model_id, 768, "document"),
+    )
     assert work.weft("forget", "chat", "--yes").exit_code == 0
     hashes = [text_hash(picture_text(Picture("image/png", data))) for data in (SEEN, LOGO, BOAT)]
     assert vectors.missing(key, hashes) == {hashes[2]}

@@ -48,7 +48,9 @@ def test_a_model_that_is_gone_is_refused_with_its_successor(
 
 
 def test_without_a_model_of_google_nobody_is_asked(gemini: Loopback):
-    require_served_models(settings_of(gemini.url, sentences={"name": "openai/llama3.1", "kind": "gemini"}))
+    require_served_models(
+        settings_of(gemini.url, sentences={"name": "openai/llama3.1", "kind": "gemini"})
+    )
     assert gemini.listed == 0
 
 

@@ -29,14 +29,20 @@ def store(s3: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def claims(store: Any) -> list[str]:
     keys = [item["Key"] for item in store.list_objects_v2(Bucket=BUCKET).get("Contents", ())]
-    return [k for k in keys if json.loads(store.get_object(Bucket=BUCKET, Key=k)["Body"].read())["until"]]
+    return [
+        k
+        for k in keys
+        if json.loads(store.get_object(Bucket=BUCKET, Key=k)["Body"].read())["until"]
+    ]
 
 
 @pytest.mark.exhaustive
 def test_a_second_build_of_a_lake_is_refused_with_the_name_of_the_first(store: Any):
     with store_lock(LAKE, "build", waits=False):
         assert claims(store) == ["lake/.locks/build/000000000001"]
-        with pytest.raises(BusyError, match=r"another build of s3://\S+ is running, process \d+ on"):
+        with pytest.raises(
+            BusyError, match=r"another build of s3://\S+ is running, process \d+ on"
+        ):
             store_lock(LAKE, "build", waits=False).__enter__()
         with store_lock(LAKE, "lake"):
             pass
@@ -96,7 +102,9 @@ def test_of_many_who_come_at_once_one_at_a_time_holds_it(store: Any):
     ],
     ids=["ran out", "lives elsewhere", "process is gone"],
 )
-def test_a_claim_counts_as_long_as_its_process_lives(store: Any, claim: dict[str, Any], counts: bool):
+def test_a_claim_counts_as_long_as_its_process_lives(
+    store: Any, claim: dict[str, Any], counts: bool
+):
     key = "lake/.locks/build/000000000007"
     store.put_object(Bucket=BUCKET, Key=key, Body=json.dumps({**claim, "shared": False}))
     if counts:
@@ -115,7 +123,9 @@ def test_a_claim_is_renewed_while_its_process_lives(store: Any, monkeypatch: pyt
         (key,) = claims(store)
 
         def ends() -> float:
-            return float(json.loads(store.get_object(Bucket=BUCKET, Key=key)["Body"].read())["until"])
+            return float(
+                json.loads(store.get_object(Bucket=BUCKET, Key=key)["Body"].read())["until"]
+            )
 
         first = ends()
         until(lambda: ends() > first, "a claim that is renewed")

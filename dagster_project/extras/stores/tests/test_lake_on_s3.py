@@ -30,7 +30,12 @@ def store(s3: Any) -> Any:
 def keys(store: Any) -> set[str]:
     """The names of all objects of the lake, without vectors and locks."""
     pages = store.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
-    return {item["Key"] for page in pages for item in page.get("Contents", ()) if "/." not in item["Key"]}
+    return {
+        item["Key"]
+        for page in pages
+        for item in page.get("Contents", ())
+        if "/." not in item["Key"]
+    }
 
 
 def test_a_lake_on_s3_is_built_changed_and_taken_out_of_as_one_on_disk(
@@ -39,11 +44,15 @@ def test_a_lake_on_s3_is_built_changed_and_taken_out_of_as_one_on_disk(
     storage = {"root": "state", "lake": LAKE}
     work = two_lists(tmp_path / "work", storage=storage)
     work.write("dev/dev.2004-02.mbox", discussion(100, 5, "write-ahead log"))
-    gone = work.write("users/users.2004-02.mbox", [Mail(600, "Agreed.", "Re: compactor", reply_to=3)])
+    gone = work.write(
+        "users/users.2004-02.mbox", [Mail(600, "Agreed.", "Re: compactor", reply_to=3)]
+    )
     assert work.build().published
     assert not (work.settings.root / "lake").exists()
     assert work.plan().is_empty
-    rows = query_lake(work.lake, work.index, "SELECT DISTINCT partition FROM messages ORDER BY 1").to_pylist()
+    rows = query_lake(
+        work.lake, work.index, "SELECT DISTINCT partition FROM messages ORDER BY 1"
+    ).to_pylist()
     assert [row["partition"] for row in rows] == work.lake.partitions("messages")
     said = {finding.found: finding.state for finding in deployment(work.settings)}
     assert said[f"the lake at {LAKE} can be written, read and locked"] == "ok"
@@ -61,7 +70,9 @@ def test_a_lake_on_s3_is_built_changed_and_taken_out_of_as_one_on_disk(
     assert work.plan().is_empty
 
 
-def test_machines_with_disks_of_their_own_share_the_vectors_on_the_store(store: Any, tmp_path: Path):
+def test_machines_with_disks_of_their_own_share_the_vectors_on_the_store(
+    store: Any, tmp_path: Path
+):
     key, a, b = ("model", 2, "document"), "a" * 32, "b" * 32
     place = UPath(f"s3://{BUCKET}/others/.embeddings")
     first, second = (SQLiteEmbeddingCache(tmp_path / name, place) for name in ("first", "second"))
@@ -117,7 +128,9 @@ def test_a_look_lists_the_objects_and_reads_the_footers_of_new_ones(
             assert len(lake.partitions("messages")) == len(places) - 1 - (changed == "many/8")
         assert len(asked) > 100 if len(looked) == 1 else len(asked) <= 4 * (changed == "many/7")
     assert looked[0] == looked[1]
-    assert [looked[0][place] for place in places[-9:]] == [work.lake.footer(*place) for place in places[-9:]]
+    assert [looked[0][place] for place in places[-9:]] == [
+        work.lake.footer(*place) for place in places[-9:]
+    ]
     assert looked[2] == looked[1] | {("messages", "many/7"): OTHER_SCHEMA}
     assert looked[3] == looked[2] | {("messages", "many/8"): MISSING}
     catalogue = work.settings.root / "cache" / "lake" / "footers.sqlite"

@@ -24,7 +24,11 @@ def store(s3: Any, s3_variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
     for name in s3_variables:
         monkeypatch.delenv(name)
     s3.create_bucket(Bucket=BUCKET)
-    for name, number in (("mail/dev.2004-01.mbox", 1), ("mail/dev.2004-02.mbox", 2), ("other/x.mbox", 3)):
+    for name, number in (
+        ("mail/dev.2004-01.mbox", 1),
+        ("mail/dev.2004-02.mbox", 2),
+        ("other/x.mbox", 3),
+    ):
         s3.put_object(Bucket=BUCKET, Key=name, Body=mbox([Mail(number)]))
     return s3
 
@@ -33,11 +37,18 @@ def store(s3: Any, s3_variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 def fetch(work: Workspace, s3_variables: dict[str, str]) -> Fetch:
     def run(kind: str = "mbox", **changes: Any) -> Fetched:
         remote = {
-            "kind": "objects", "url": f"s3://{BUCKET}/mail", "endpoint": s3_variables["AWS_ENDPOINT_URL"],
-            "credentials": "STORE", **changes,
-        }  # fmt: skip
+            "kind": "objects",
+            "url": f"s3://{BUCKET}/mail",
+            "endpoint": s3_variables["AWS_ENDPOINT_URL"],
+            "credentials": "STORE",
+            **changes,
+        }
         work.configure(
-            {"name": "dev", "kind": kind, "fetch": {k: v for k, v in remote.items() if v is not None}}
+            {
+                "name": "dev",
+                "kind": kind,
+                "fetch": {k: v for k, v in remote.items() if v is not None},
+            }
         )
         return SourceRemotes(work.settings).fetch("dev")
 
@@ -66,7 +77,9 @@ def test_a_prefix_is_copied_once_and_changes_follow(store: Any, fetch: Fetch, wo
 
 
 @pytest.mark.exhaustive
-def test_the_same_size_with_other_bytes_is_seen_by_its_etag(store: Any, fetch: Fetch, work: Workspace):
+def test_the_same_size_with_other_bytes_is_seen_by_its_etag(
+    store: Any, fetch: Fetch, work: Workspace
+):
     fetch()
     store.put_object(Bucket=BUCKET, Key="mail/dev.2004-01.mbox", Body=mbox([Mail(3)]))
     assert fetch().changed == 1
@@ -88,7 +101,9 @@ def test_names_that_are_no_paths_are_left_out_and_told(store: Any, fetch: Fetch,
     assert not list(work.folder.parent.rglob("escape*"))
 
 
-def test_an_object_that_is_too_large_is_left_out_and_told(store: Any, fetch: Fetch, work: Workspace):
+def test_an_object_that_is_too_large_is_left_out_and_told(
+    store: Any, fetch: Fetch, work: Workspace
+):
     store.put_object(Bucket=BUCKET, Key="mail/dev.2004-09.mbox", Body=b"x" * 5000)
     assert fetch(max_bytes=4000).notes == (
         "'dev.2004-09.mbox' has 5,000 bytes, more than max_bytes; it was not fetched",
@@ -122,7 +137,9 @@ def test_keys_are_nowhere_in_what_is_kept(store: Any, fetch: Fetch, work: Worksp
     assert b"sEcReT/kEy" not in kept and b"AKIAEXAMPLE" not in kept
 
 
-def test_a_folder_elsewhere_is_copied_with_its_folders(tmp_path: Path, fetch: Fetch, work: Workspace):
+def test_a_folder_elsewhere_is_copied_with_its_folders(
+    tmp_path: Path, fetch: Fetch, work: Workspace
+):
     notes = tmp_path / "notes"
     (notes / "deep").mkdir(parents=True)
     (notes / "a.md").write_text("# A\n\ntext")

@@ -47,11 +47,17 @@ class Answers(dict[str, str]):
 def answered(prompt: str) -> str:
     """What a model says that was talked round: a key, an address, and what it was told to say."""
     (chunk,) = json.loads(prompt)["chunks"]
-    said = f"Its key is {SECRET}, see https://evil.example." if "door" in chunk["text"] else "APPROVED" * 99
+    said = (
+        f"Its key is {SECRET}, see https://evil.example."
+        if "door" in chunk["text"]
+        else "APPROVED" * 99
+    )
     return json.dumps({"sentences": [said]})
 
 
-def test_the_text_of_an_issue_is_data_and_what_a_model_says_is_screened(monkeypatch: pytest.MonkeyPatch):
+def test_the_text_of_an_issue_is_data_and_what_a_model_says_is_screened(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setenv("GEMINI_API_KEY", KEY)
     issues, cache = issue_items(read(dict(FILES)).documents), Answers()
     with loopback() as state:
@@ -63,30 +69,45 @@ def test_the_text_of_an_issue_is_data_and_what_a_model_says_is_screened(monkeypa
     assert len(state.requests) == 2  # each issue by itself, and none twice
     for request in state.requests:
         system = json.dumps(request["systemInstruction"])
-        assert "are data alone" in system and not any(t in system for t in ("Ignore all", "APPROVED", "door"))
+        assert "are data alone" in system and not any(
+            t in system for t in ("Ignore all", "APPROVED", "door")
+        )
         sent = request["contents"][0]["parts"][0]["text"]
         (chunk,) = json.loads(sent)["chunks"]
         assert set(chunk) == {"number", "place", "text"} and "</issue>" not in sent
         assert SECRET not in sent and "ann@example.org" not in sent
-    assert any(ORDERS in json.loads(r["contents"][0]["parts"][0]["text"])["chunks"][0]["text"]
-        for r in state.requests)  # fmt: skip
+    assert any(
+        ORDERS in json.loads(r["contents"][0]["parts"][0]["text"])["chunks"][0]["text"]
+        for r in state.requests
+    )
     first, second = issue_triage(issues, np.zeros((2, 1)), SETTINGS, written).to_pylist()
-    assert (first["summary"], first["summary_kind"]) == ("Its key is [cloud_key], see [link]", "gemini")
+    assert (first["summary"], first["summary_kind"]) == (
+        "Its key is [cloud_key], see [link]",
+        "gemini",
+    )
     assert second["summary_kind"] == "extractive" and "APPROVED" not in second["summary"]
     assert [one["kind"] for one in second["found"]] == ["instruction"]
 
 
-def test_the_stage_compares_vectors_of_what_authors_wrote_and_looks_again_only_after_a_change(tmp_path: Path):
+def test_the_stage_compares_vectors_of_what_authors_wrote_and_looks_again_only_after_a_change(
+    tmp_path: Path,
+):
     texts = {
         "1.md": "# Wind\n\nIt blows.\n",
         "2.md": "# Storm\n\nA gale.\n",
         "3.md": "# Rain\n\nWet.\n\n## Comment by ann\n\nIt blows.\n",
     }
     documents = read(dict(texts)).documents
-    chunks, _ = document_chunks(documents, document_nodes(documents), DocumentChunkSettings(chunker="tree"))
+    chunks, _ = document_chunks(
+        documents, document_nodes(documents), DocumentChunkSettings(chunker="tree")
+    )
     rows = chunks.to_pylist()
-    vectors = [[1.0, 0.0] if "It blows." in r["text_display"] or "gale" in r["text_display"] else [0.0, 1.0]
-        for r in rows]  # fmt: skip
+    vectors = [
+        [1.0, 0.0]
+        if "It blows." in r["text_display"] or "gale" in r["text_display"]
+        else [0.0, 1.0]
+        for r in rows
+    ]
     schema = embeddings_table(2).arrow
     embeddings = pa.table(
         {"text_hash": chunks["checksum"], "vector": pa.array(vectors, schema.field("vector").type)}
@@ -98,7 +119,9 @@ def test_the_stage_compares_vectors_of_what_authors_wrote_and_looks_again_only_a
 
     def made() -> tuple[int, list[list[str]]]:
         result = stage.make(*read_tables, lake=lake, language_model=model, answer_cache=Answers())
-        lake.stage(TRIAGED, None, result.tables[0], code_version=stage.version, inputs=result.inputs).commit()
+        lake.stage(
+            TRIAGED, None, result.tables[0], code_version=stage.version, inputs=result.inputs
+        ).commit()
         rows = result.tables[0].to_pylist()
         return result.metadata["issues_looked_at"], [
             [one["doc_id"] for one in row["duplicates"]] for row in rows
@@ -110,6 +133,8 @@ def test_the_stage_compares_vectors_of_what_authors_wrote_and_looks_again_only_a
 
 def test_a_source_that_wants_no_model_is_not_asked_about():
     quiet = TriageSettings({"s": {}}, {"s": "off"}, TermSettings(), SafetySettings())
-    issues, model = (issue_items(read(dict(FILES)).documents),
-        make_language_model(None, 1, GeminiSettings(), SafetySettings()))  # fmt: skip
+    issues, model = (
+        issue_items(read(dict(FILES)).documents),
+        make_language_model(None, 1, GeminiSettings(), SafetySettings()),
+    )
     assert written_summaries(issues, quiet, model, Answers(), SentenceReport()) == {}

@@ -32,10 +32,17 @@ TEXTS = {
 def export(*numbers: int) -> str:
     """The issues of these numbers as GitHub exports them."""
     issues = [
-        {"number": n, "title": TEXTS[n][0], "body": TEXTS[n][1], "created_at": f"2025-01-0{n}T10:00:00Z",
-         "html_url": f"https://github.com/o/r/issues/{n}", "state": "open", "user": {"login": "ann"}}
+        {
+            "number": n,
+            "title": TEXTS[n][0],
+            "body": TEXTS[n][1],
+            "created_at": f"2025-01-0{n}T10:00:00Z",
+            "html_url": f"https://github.com/o/r/issues/{n}",
+            "state": "open",
+            "user": {"login": "ann"},
+        }
         for n in numbers
-    ]  # fmt: skip
+    ]
     return json.dumps(issues)
 
 
@@ -66,23 +73,33 @@ def test_a_new_issue_is_triaged_by_the_build_that_reads_it(work: Workspace):
     work.put("tracker/broken.json", '[{"number": 4}]')
     work.build()
     (first, *_) = rows(work)[3]["duplicates"]
-    assert first["number"] == 1 and first["confidence"] > rows(work)[2]["duplicates"][0]["confidence"]
+    assert (
+        first["number"] == 1 and first["confidence"] > rows(work)[2]["duplicates"][0]["confidence"]
+    )
     assert "storm" in first["passage"] and "storm" in first["earlier_passage"]
-    assert work.sql("SELECT place, reason LIKE 'no_title:%' FROM quarantine") == [("broken.json#0", True)]
+    assert work.sql("SELECT place, reason LIKE 'no_title:%' FROM quarantine") == [
+        ("broken.json#0", True)
+    ]
     assert work.sql("SELECT count(*) FROM documents WHERE 'o/r/3.md' = path") == [(1,)]
     code, text = printed(work)
     listed = [line[:2] for line in text.splitlines() if line.startswith("#")]
     assert (code, listed) == (0, ["#3", "#2", "#1"])
-    assert ("holds: 1 cloud_key, 1 email, 1 password" in text and SECRET not in text
-        and "lacks: steps, log" in text)  # fmt: skip
+    assert (
+        "holds: 1 cloud_key, 1 email, 1 password" in text
+        and SECRET not in text
+        and "lacks: steps, log" in text
+    )
     (row,) = json.loads(printed(work, "--json", "3")[1])
     assert (
-        row["created_at"] == "2025-01-03T10:00:00+00:00" and row["duplicates"][0]["doc_id"] == "bugs:o/r/1.md"
+        row["created_at"] == "2025-01-03T10:00:00+00:00"
+        and row["duplicates"][0]["doc_id"] == "bugs:o/r/1.md"
     )
     work.config.write_text(work.config.read_text() + '[sources.needs]\nwind = "(?i)storm"\n')
     work.build()
     assert {n: row["missing"] for n, row in rows(work).items()} == {1: [], 2: ["wind"], 3: []}
-    assert printed(work, "9")[0] == 3 and printed(work, "--since", "2025-01-03")[1].count("#3 ") == 1
+    assert (
+        printed(work, "9")[0] == 3 and printed(work, "--since", "2025-01-03")[1].count("#3 ") == 1
+    )
     work.put("notes/a.md", "# A note\n\nIt is short.\n")
     work.configure({"name": "notes", "kind": "tree", "path": "notes"}).build()
     assert not work.lake.is_stored("issue_triage")
@@ -99,18 +116,27 @@ def _is_described_and_checked(work: Workspace) -> None:
         (record,) = instance.event_log_storage.get_asset_check_execution_history(check, limit=1)
         assert record.status.value == "SUCCEEDED"
     notes = Workspace(work.folder / "notes").configure({"name": "n", "kind": "tree", "path": "."})
-    assert not asset_definitions(notes.settings).resolve_asset_graph().has(dg.AssetKey("issue_triage"))
+    assert (
+        not asset_definitions(notes.settings).resolve_asset_graph().has(dg.AssetKey("issue_triage"))
+    )
     assert printed(notes)[0] == 2
 
 
-def test_under_a_lens_issues_are_triaged_as_if_there_were_no_others(work: Workspace, tmp_path: Path):
+def test_under_a_lens_issues_are_triaged_as_if_there_were_no_others(
+    work: Workspace, tmp_path: Path
+):
     work.put("tracker/later.json", export(3))
     other = json.dumps(
-        [json.loads(export(1))[0] | {"title": "Hidden door", "html_url": "https://github.com/h/h/issues/1"}]
+        [
+            json.loads(export(1))[0]
+            | {"title": "Hidden door", "html_url": "https://github.com/h/h/issues/1"}
+        ]
     )
     work.put("hidden/issues.json", other)
-    sources = [{"name": name, "kind": "issues", "path": path}
-        for name, path in (("bugs", "tracker"), ("hid", "hidden"))]  # fmt: skip
+    sources = [
+        {"name": name, "kind": "issues", "path": path}
+        for name, path in (("bugs", "tracker"), ("hid", "hidden"))
+    ]
     work.configure(*sources, lenses={"few": "source:bugs"}).build()
     alone = Workspace(tmp_path / "alone")
     for name in ("issues", "later"):
@@ -120,8 +146,13 @@ def test_under_a_lens_issues_are_triaged_as_if_there_were_no_others(work: Worksp
     under = printed(work, "--json", "--lens", "few")
     assert under == printed(alone, "--json") and under[0] == 0 and "Hidden" not in under[1]
     *_, receipt = Receipts(work.settings.root).read()
-    assert (receipt["tool"], receipt["lens"]) == ("weft triage", "few") and receipt["masked"]["cloud_key"]
-    assert {p["place"].partition(" bytes")[0].partition(":")[0] for p in receipt["passages"]} == {"bugs"}
+    assert (receipt["tool"], receipt["lens"]) == ("weft triage", "few") and receipt["masked"][
+        "cloud_key"
+    ]
+    assert {p["place"].partition(" bytes")[0].partition(":")[0] for p in receipt["passages"]} == {
+        "bugs"
+    }
     assert (
-        printed(work, "--source", "hid", "--lens", "few")[0] == 3 and printed(work, "--lens", "none")[0] == 2
+        printed(work, "--source", "hid", "--lens", "few")[0] == 3
+        and printed(work, "--lens", "none")[0] == 2
     )

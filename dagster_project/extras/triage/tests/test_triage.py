@@ -41,9 +41,18 @@ def test_repeats_are_among_the_three_likeliest_even_without_vectors(
     truth = {int(f["number"]): int(f["duplicate_of"]) for f in facts if "duplicate_of" in f}
     found = {n: [one["number"] for one in triaged[n]["duplicates"]] for n in truth}
     assert len(truth) == 16 and sum(truth[n] in found[n] for n in truth) >= 15
-    right = [one["confidence"] for n in truth for one in triaged[n]["duplicates"] if one["number"] == truth[n]]  # fmt: skip
-    wrong = [one["confidence"] for n, row in triaged.items() for one in row["duplicates"]
-        if truth.get(n) != one["number"]]  # fmt: skip
+    right = [
+        one["confidence"]
+        for n in truth
+        for one in triaged[n]["duplicates"]
+        if one["number"] == truth[n]
+    ]
+    wrong = [
+        one["confidence"]
+        for n, row in triaged.items()
+        for one in row["duplicates"]
+        if truth.get(n) != one["number"]
+    ]
     assert np.mean(right) > 5 * np.mean(wrong)
 
 
@@ -59,14 +68,21 @@ def test_an_issue_repeats_earlier_ones_alone_and_names_each_once(triaged: dict[i
 
 def test_passages_are_the_bytes_of_the_documents(documents: pa.Table, triaged: dict[int, dict]):
     texts = dict(zip(documents["doc_id"].to_pylist(), documents["text"].to_pylist(), strict=True))
-    agreed = [(row, one) for row in triaged.values() for one in row["duplicates"] if one["passage"]
-        and not row["found"]]  # fmt: skip
+    agreed = [
+        (row, one)
+        for row in triaged.values()
+        for one in row["duplicates"]
+        if one["passage"] and not row["found"]
+    ]
     assert len(agreed) > 60
     for row, one in agreed:
         own, earlier = texts[row["doc_id"]].encode(), texts[one["doc_id"]].encode()
         assert own[one["byte_start"] : one["byte_end"]].decode() == one["passage"]
         if "[" not in one["earlier_passage"]:
-            assert earlier[one["earlier_start"] : one["earlier_end"]].decode() == one["earlier_passage"]
+            assert (
+                earlier[one["earlier_start"] : one["earlier_end"]].decode()
+                == one["earlier_passage"]
+            )
 
 
 def test_the_result_does_not_depend_on_the_order_of_the_documents(
@@ -80,8 +96,11 @@ def test_the_result_does_not_depend_on_the_order_of_the_documents(
 def test_secrets_are_counted_and_shown_nowhere(triaged: dict[int, dict]):
     row = triaged[22]
     assert {one["kind"]: one["count"] for one in row["found"]} == {
-        "cloud_key": 1, "password": 1, "email": 1, "phone": 1,
-    }  # fmt: skip
+        "cloud_key": 1,
+        "password": 1,
+        "email": 1,
+        "phone": 1,
+    }
     shown_rows = json.dumps(list(triaged.values()), default=str)
     for secret in ("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMIK7MDENG", "felix.harms@", "5550 1234"):
         assert secret not in shown_rows
@@ -93,14 +112,29 @@ def test_what_speaks_to_programs_is_counted_and_not_repeated(triaged: dict[int, 
     assert "EXPORT CSV" in triaged[33]["summary"] and "APPROVED" not in triaged[33]["summary"]
 
 
-@pytest.mark.parametrize(("text", "tags", "lacks"), [
-    ("### Steps to reproduce\n\n_No response_\n\n### Version\n\nN/A\n\nIt is broken.", "", ["steps", "version", "log"]),
-    ("<!-- Please name the version, 1.2.3 say -->\nIt is broken.", "", ["steps", "version", "log"]),
-    ("Since 1.4.2:\n\n1. open it\n2. close it\n\n```\nerror: no\n```", "", []),
-    ("Steps: open it with version 3", "", ["log"]),
-    ("It is broken.\n\n## Comment by ann, 2025-01-01 00:00\n\nThis is version 1.4.2.", "", ["steps", "log"]),
-    ("I wish it could fly.", "enhancement", []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "tags", "lacks"),
+    [
+        (
+            "### Steps to reproduce\n\n_No response_\n\n### Version\n\nN/A\n\nIt is broken.",
+            "",
+            ["steps", "version", "log"],
+        ),
+        (
+            "<!-- Please name the version, 1.2.3 say -->\nIt is broken.",
+            "",
+            ["steps", "version", "log"],
+        ),
+        ("Since 1.4.2:\n\n1. open it\n2. close it\n\n```\nerror: no\n```", "", []),
+        ("Steps: open it with version 3", "", ["log"]),
+        (
+            "It is broken.\n\n## Comment by ann, 2025-01-01 00:00\n\nThis is version 1.4.2.",
+            "",
+            ["steps", "log"],
+        ),
+        ("I wish it could fly.", "enhancement", []),
+    ],
+)
 def test_what_is_missing_follows_the_rules(text: str, tags: str, lacks: list[str]):
     documents = read({"1.md": f"---\ntags: [{tags}]\n---\n# A\n\n{text}\n"}).documents
     assert missing(issue_items(documents), {"s": ISSUE_NEEDS}) == [lacks]
@@ -108,13 +142,17 @@ def test_what_is_missing_follows_the_rules(text: str, tags: str, lacks: list[str
 
 def test_rules_are_those_of_the_source():
     items = issue_items(read({"1.md": "# A\n\nOn Linux.\n"}).documents)
-    assert missing(items, {"s": {"system": "(?i)linux|windows", "licence": "licen[cs]e"}}) == [["licence"]]
+    assert missing(items, {"s": {"system": "(?i)linux|windows", "licence": "licen[cs]e"}}) == [
+        ["licence"]
+    ]
     assert missing(items, {"other": ISSUE_NEEDS}) == [[]]
 
 
 def test_a_summary_is_one_short_line_without_addresses():
     assert shown("See https://evil.example/x?y\nfor more.") == "See [link] for more."
-    assert shown("Best.", "First. Best.") == "First. Best." and shown("Best.", "long " * 99) == "Best."
+    assert (
+        shown("Best.", "First. Best.") == "First. Best." and shown("Best.", "long " * 99) == "Best."
+    )
     assert len(shown("word " * 200)) == 300
 
 
@@ -123,8 +161,11 @@ def test_pieces_are_where_they_say_they_are():
     for _, piece, start in pieces(pl.Series([text])).iter_rows():
         assert text.encode()[start:].decode().startswith(piece)
     assert pieces(pl.Series([text]))["piece"].to_list() == [
-        "Grüße.", "Second one.", "1. first step", "2. second step",
-    ]  # fmt: skip
+        "Grüße.",
+        "Second one.",
+        "1. first step",
+        "2. second step",
+    ]
 
 
 def test_few_and_empty_issues_repeat_nothing():
@@ -132,4 +173,6 @@ def test_few_and_empty_issues_repeat_nothing():
     assert repeats(none, none, np.zeros((0, 1)), TermSettings()) == []
     empty = pl.Series(["", ""])
     assert repeats(empty, empty, np.zeros((2, 1)), TermSettings()) == []
-    assert issue_triage(issue_items(read({}).documents), np.zeros((0, 1)), SETTINGS, {}).num_rows == 0
+    assert (
+        issue_triage(issue_items(read({}).documents), np.zeros((0, 1)), SETTINGS, {}).num_rows == 0
+    )

@@ -3,7 +3,8 @@
 A score adds the cosine of the words' TF-IDF, that of the titles' words and that of the vectors. Words that most issues
 share, as those of a template, count next to nothing by their IDF. The meaning of scores differs by collection: in one on a
 single subject all issues are near each other. So the confidence is a logistic function of a score's distance to the usual
-score of the third nearest there, which is seldom a repeat; it is fitted by `benchmarks/triage.py`."""
+score of the third nearest there, which is seldom a repeat; it is fitted by `benchmarks/triage.py`.
+"""
 
 import math
 from typing import NamedTuple
@@ -32,7 +33,8 @@ CALIBRATION = (-4.13, 5.57)
 class Repeat(NamedTuple):
     """An earlier item that a later one may repeat, both by their rows.
 
-    `excess` is the logarithm of the score as a multiple of the usual one of the third nearest."""
+    `excess` is the logarithm of the score as a multiple of the usual one of the third nearest.
+    """
 
     row: int
     earlier: int
@@ -54,19 +56,28 @@ class Agreement(NamedTuple):
     earlier_start: int
 
 
-def repeats(titles: pl.Series, texts: pl.Series, vectors: np.ndarray, settings: TermSettings) -> list[Repeat]:
+def repeats(
+    titles: pl.Series, texts: pl.Series, vectors: np.ndarray, settings: TermSettings
+) -> list[Repeat]:
     """The likeliest earlier items of each, at most `MOST`, best first; items are in the order in which they came.
 
-    `vectors` has a row of unit length, or of zeros, for each item."""
+    `vectors` has a row of unit length, or of zeros, for each item.
+    """
     words = _Cosines(weights(titles + "\n" + texts, settings), len(texts))
     names = _Cosines(weights(titles, settings), len(titles))
     result = []
     for row in range(1, len(texts)):
         alike = np.maximum(vectors[:row] @ vectors[row], 0)
         scores = np.round(_WORDS * words.of(row) + _TITLE * names.of(row) + _VECTORS * alike, 6)
-        near = np.flatnonzero(scores >= np.partition(scores, -MOST)[-MOST]) if row > MOST else np.arange(row)
+        near = (
+            np.flatnonzero(scores >= np.partition(scores, -MOST)[-MOST])
+            if row > MOST
+            else np.arange(row)
+        )
         best = near[np.argsort(-scores[near], kind="stable")][:MOST]
-        result += [Repeat(row, int(e), n, float(scores[e])) for n, e in enumerate(best, 1) if scores[e] > 0]
+        result += [
+            Repeat(row, int(e), n, float(scores[e])) for n, e in enumerate(best, 1) if scores[e] > 0
+        ]
     third = [repeat.score for repeat in result if repeat.rank == MOST]
     middle = math.log(float(np.median(third))) if third else 0.0
     usual = (len(third) * middle + _USUAL_ITEMS * math.log(_USUAL)) / (len(third) + _USUAL_ITEMS)

@@ -1,7 +1,8 @@
 """Issues as triage reads them: their texts screened, the gaps of each, and the sentences that say most of it.
 
 Here documents of issue sources become one row an issue; `duplicates` has the repeats, `..assets` the summaries of a
-language model."""
+language model.
+"""
 
 import json
 import re
@@ -22,8 +23,17 @@ from transforms.text.terms import counted_terms
 
 VERSION = "1"
 DOCUMENT_COLUMNS = (
-    "doc_id", "source", "path", "title", "doc_type", "tags", "frontmatter", "created_at", "text", "body_start",
-)  # fmt: skip
+    "doc_id",
+    "source",
+    "path",
+    "title",
+    "doc_type",
+    "tags",
+    "frontmatter",
+    "created_at",
+    "text",
+    "body_start",
+)
 """The columns of documents that are read."""
 SUMMARY_CHARS = 300
 """Characters of a summary, as of a sentence that a language model writes."""
@@ -32,8 +42,15 @@ PIECE_CHARS = 400
 SCREEN = SafetySettings(secrets="mask", emails="mask", phones="mask")
 """Whatever may be sent elsewhere, triage masks its texts."""
 _WISHES = {
-    "enhancement", "feature", "feature request", "question", "documentation", "docs", "discussion", "proposal",
-}  # fmt: skip
+    "enhancement",
+    "feature",
+    "feature request",
+    "question",
+    "documentation",
+    "docs",
+    "discussion",
+    "proposal",
+}
 """Labels of issues that do not report a fault, and need nothing."""
 _NOTHING = {"", "_no response_", "n/a", "none", "-", "…", "..."}
 """Texts below a heading that was not filled in."""
@@ -66,7 +83,8 @@ def issue_items(documents: pa.Table) -> pl.DataFrame:
 
     Columns doc_id, source, number, title, state, url, tags and created_at; `text` by the author of the issue, and
     `thread`, that with all comments, both masked byte for byte; `start`, the byte of the document at which both begin;
-    `found`, how many finds of each kind there are, `instruction` for text that addresses a program that reads."""
+    `found`, how many finds of each kind there are, `instruction` for text that addresses a program that reads.
+    """
     rows = [
         row
         for row in documents.select(list(DOCUMENT_COLUMNS)).to_pylist()
@@ -88,8 +106,10 @@ def issue_items(documents: pa.Table) -> pl.DataFrame:
                 "text": COMMENT.split(thread, maxsplit=1)[0],
                 "thread": thread,
                 "start": len(row["text"].encode()) - len(body.encode()),
-                "found": [{"kind": kind, "count": count} for kind, count in sorted((+counts).items())],
-            }  # fmt: skip
+                "found": [
+                    {"kind": kind, "count": count} for kind, count in sorted((+counts).items())
+                ],
+            }
         )
     return pl.DataFrame(items, schema=_ITEMS).sort(
         "created_at", "source", "number", "doc_id", nulls_last=True
@@ -113,10 +133,19 @@ def _screened(texts: list[str]) -> list[tuple[str, Counter[str]]]:
 
 
 _ITEMS: dict[str, Any] = {
-    "doc_id": pl.String, "source": pl.String, "number": pl.Int64, "title": pl.String, "state": pl.String,
-    "url": pl.String, "tags": pl.List(pl.String), "created_at": pl.Datetime("us", "UTC"), "text": pl.String,
-    "thread": pl.String, "start": pl.Int64, "found": pl.List(pl.Struct({"kind": pl.String, "count": pl.Int64})),
-}  # fmt: skip
+    "doc_id": pl.String,
+    "source": pl.String,
+    "number": pl.Int64,
+    "title": pl.String,
+    "state": pl.String,
+    "url": pl.String,
+    "tags": pl.List(pl.String),
+    "created_at": pl.Datetime("us", "UTC"),
+    "text": pl.String,
+    "thread": pl.String,
+    "start": pl.Int64,
+    "found": pl.List(pl.Struct({"kind": pl.String, "count": pl.Int64})),
+}
 
 
 def _number(value: object, path: str) -> int | None:
@@ -129,14 +158,17 @@ def missing(items: pl.DataFrame, needs: Mapping[str, Mapping[str, str]]) -> list
     """For each issue the names in `needs` that neither its text nor a comment has.
 
     `needs` are regular expressions by source and name. Text below an empty heading, and hints of templates, do not
-    count; an issue that is a wish or a question by its labels needs nothing."""
+    count; an issue that is a wish or a question by its labels needs nothing.
+    """
     patterns = {source: {n: re.compile(p) for n, p in own.items()} for source, own in needs.items()}
     lacks = []
     for source, tags, thread in items.select("source", "tags", "thread").iter_rows():
         text = "\n".join(_filled(_HINT.sub("", thread[:_READ_CHARS])))
         is_wish = any(tag.lower() in _WISHES for tag in tags or ())
         lacks.append(
-            [] if is_wish else [n for n, p in patterns.get(source, {}).items() if not p.search(text)]
+            []
+            if is_wish
+            else [n for n, p in patterns.get(source, {}).items() if not p.search(text)]
         )
     return lacks
 
@@ -164,7 +196,10 @@ def pieces(texts: pl.Series) -> pl.DataFrame:
     for row, text in enumerate(texts):
         at, byte = 0, 0
         ends = {
-            m.end() for p in (PARAGRAPH, _LIST, SENTENCE) for m in p.finditer(text) if not _in_list(text, m)
+            m.end()
+            for p in (PARAGRAPH, _LIST, SENTENCE)
+            for m in p.finditer(text)
+            if not _in_list(text, m)
         }
         for end in sorted({*ends, len(text)}):
             for start in range(at, end, PIECE_CHARS):
@@ -174,7 +209,9 @@ def pieces(texts: pl.Series) -> pl.DataFrame:
                     rows.append((row, piece.strip(), byte + len(lead.encode())))
                 byte += len(piece.encode())
             at = end
-    return pl.DataFrame(rows, schema={"row": pl.Int64, "piece": pl.String, "start": pl.Int64}, orient="row")
+    return pl.DataFrame(
+        rows, schema={"row": pl.Int64, "piece": pl.String, "start": pl.Int64}, orient="row"
+    )
 
 
 def _in_list(text: str, boundary: re.Match[str]) -> bool:
@@ -187,12 +224,15 @@ def summaries(items: pl.DataFrame, weighed: pl.DataFrame, settings: TermSettings
 
     It leaves out sentences that address a program or were masked, code and logs; an issue without a sentence has its title.
     """
-    prose = pl.Series([_FENCED.sub("\n\n", _HINT.sub("", text)) for text in items["text"]], dtype=pl.String)
+    prose = pl.Series(
+        [_FENCED.sub("\n\n", _HINT.sub("", text)) for text in items["text"]], dtype=pl.String
+    )
     cut = pieces(prose)
     plain = [_MARKUP.sub("", piece) for piece in cut["piece"]]
     rows = cut.with_columns(piece=pl.Series(plain, dtype=pl.String)).filter(
         pl.Series(
-            [bool(_WORDS.search(piece)) and not _UNSAFE.search(piece) for piece in plain], dtype=pl.Boolean
+            [bool(_WORDS.search(piece)) and not _UNSAFE.search(piece) for piece in plain],
+            dtype=pl.Boolean,
         )
     )
     rows = rows.with_row_index("n").with_columns(pl.col("row").cast(pl.UInt32))
@@ -207,7 +247,8 @@ def summaries(items: pl.DataFrame, weighed: pl.DataFrame, settings: TermSettings
         .agg(pl.col("n").head(2))
     )
     texts = {
-        row: [rows["piece"][n] for n in (numbers[0], *sorted(numbers))] for row, numbers in scores.iter_rows()
+        row: [rows["piece"][n] for n in (numbers[0], *sorted(numbers))]
+        for row, numbers in scores.iter_rows()
     }
     ranked = (texts.get(row, [title]) for row, title in enumerate(items["title"]))
     return [shown(best, " ".join(both)) for best, *both in ranked]
@@ -215,6 +256,8 @@ def summaries(items: pl.DataFrame, weighed: pl.DataFrame, settings: TermSettings
 
 def shown(best: str, both: str = "") -> str:
     """`both` sentences on one line without addresses, or only the `best` if they do not fit, cut if that is too long."""
-    line, longer = (" ".join(_ADDRESS.sub("[link]", _ROOM.sub("]", text)).split()) for text in (best, both))
+    line, longer = (
+        " ".join(_ADDRESS.sub("[link]", _ROOM.sub("]", text)).split()) for text in (best, both)
+    )
     line = longer if 0 < len(longer) <= SUMMARY_CHARS else line
     return line if len(line) <= SUMMARY_CHARS else f"{line[: SUMMARY_CHARS - 1]}…"

@@ -18,11 +18,21 @@ from transforms.text.redaction import screened
 
 _FIND = pa.struct([("kind", pa.string()), ("count", pa.int64())])
 _TEXT, _BYTE, _SHARE = pa.string(), pa.int64(), pa.float64()
-_REPEAT = pa.struct({
-    "doc_id": _TEXT, "number": pa.int64(), "title": _TEXT, "score": _SHARE, "confidence": _SHARE,
-    "passage": _TEXT, "byte_start": _BYTE, "byte_end": _BYTE,
-    "earlier_passage": _TEXT, "earlier_start": _BYTE, "earlier_end": _BYTE,
-})  # fmt: skip
+_REPEAT = pa.struct(
+    {
+        "doc_id": _TEXT,
+        "number": pa.int64(),
+        "title": _TEXT,
+        "score": _SHARE,
+        "confidence": _SHARE,
+        "passage": _TEXT,
+        "byte_start": _BYTE,
+        "byte_end": _BYTE,
+        "earlier_passage": _TEXT,
+        "earlier_start": _BYTE,
+        "earlier_end": _BYTE,
+    }
+)
 
 ISSUE_TRIAGE = Table(
     "issue_triage",
@@ -37,18 +47,27 @@ ISSUE_TRIAGE = Table(
         required("url", pa.string(), "its address; empty if the export lacks it"),
         Column("created_at", TIME, "when it was written"),
         required("summary", pa.string(), "summary, masked, on one line without addresses"),
-        required("summary_kind", pa.string(), "extractive: its own sentences; gemini: a language model's"),
+        required(
+            "summary_kind", pa.string(), "extractive: its own sentences; gemini: a language model's"
+        ),
         required(
             "found",
             pa.list_(_FIND),
             "secrets and personal data in it and its comments by kind, and `instruction` for text that addresses a program",
         ),
-        required("missing", pa.list_(pa.string()), "names in `needs` of its source that nothing in it has"),
-        required("duplicates", pa.list_(_REPEAT),
+        required(
+            "missing",
+            pa.list_(pa.string()),
+            "names in `needs` of its source that nothing in it has",
+        ),
+        required(
+            "duplicates",
+            pa.list_(_REPEAT),
             "the likeliest earlier issues, best first, with score, confidence (0 to 1), and of both the passages that "
-            "agree most, masked, with their UTF-8 bytes in the documents; null where no word agrees"),
+            "agree most, masked, with their UTF-8 bytes in the documents; null where no word agrees",
+        ),
     ),
-)  # fmt: skip
+)
 
 TABLES = (ISSUE_TRIAGE,)
 
@@ -88,9 +107,11 @@ def issue_triage(
         agreed = agreements.of(repeat.row, repeat.earlier)
         repeats[repeat.row].append(_repeat(issues, repeat, agreed))
     columns = {
-        "summary": [summary for summary, _ in summaries], "summary_kind": [kind for _, kind in summaries],
-        "missing": items.missing(issues, settings.needs), "duplicates": repeats,
-    }  # fmt: skip
+        "summary": [summary for summary, _ in summaries],
+        "summary_kind": [kind for _, kind in summaries],
+        "missing": items.missing(issues, settings.needs),
+        "duplicates": repeats,
+    }
     values: Mapping[str, Any] = {name: issues[name].to_list() for name in issues.columns} | columns
     return ISSUE_TRIAGE.from_columns({name: values[name] for name in ISSUE_TRIAGE.names})
 
@@ -105,21 +126,26 @@ def _repeat(
     if agreed is None:
         return entry
     return entry | {
-        "passage": agreed.passage, "byte_start": own + agreed.byte_start,
+        "passage": agreed.passage,
+        "byte_start": own + agreed.byte_start,
         "byte_end": own + agreed.byte_start + len(agreed.passage.encode()),
-        "earlier_passage": agreed.earlier_passage, "earlier_start": earlier + agreed.earlier_start,
+        "earlier_passage": agreed.earlier_passage,
+        "earlier_start": earlier + agreed.earlier_start,
         "earlier_end": earlier + agreed.earlier_start + len(agreed.earlier_passage.encode()),
-    }  # fmt: skip
+    }
 
 
 def author_vectors(issues: pl.DataFrame, chunks: pl.DataFrame, vectors: np.ndarray) -> np.ndarray:
     """For each issue the mean of the vectors of its author's text, of unit length; zeros without one.
 
-    `chunks` has doc_id and at, the byte of the document at which a chunk begins, a row for each of `vectors`."""
+    `chunks` has doc_id and at, the byte of the document at which a chunk begins, a row for each of `vectors`.
+    """
     ends = issues.select(
         "doc_id", end=pl.col("start") + pl.col("text").str.len_bytes(), row=pl.int_range(pl.len())
     )
     of = chunks.with_row_index("n").join(ends, on="doc_id").filter(pl.col("at") < pl.col("end"))
     means = np.zeros((len(issues), vectors.shape[1]), np.float32)
     np.add.at(means, of["row"].to_numpy(), vectors[of["n"].to_numpy()])
-    return means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return means / np.maximum(
+        np.linalg.norm(means, axis=1, keepdims=True), np.finfo(np.float32).tiny
+    )

@@ -22,7 +22,11 @@ function fold() {
 }
 
 const keys = {
-  "/": () => { const box = document.getElementById("q"); box.focus(); box.select(); },
+  "/": () => {
+    const box = document.getElementById("q");
+    box.focus();
+    box.select();
+  },
   j: () => move(1),
   k: () => move(-1),
   o: fold,
@@ -44,39 +48,59 @@ document.addEventListener("keydown", (event) => {
   }
   if (document.querySelector("dialog[open]")) return;
   const action = keys[event.key];
-  if (action) { event.preventDefault(); action(); }
+  if (action) {
+    event.preventDefault();
+    action();
+  }
 });
 
 // A span of the histogram is chosen by dragging over it; a click follows the link of one bar.
-let histogram = null, from = -1, isDragged = false;
+let histogram = null,
+  from = -1,
+  isDragged = false;
 const bars = () => [...histogram.querySelectorAll("a")];
 
 function barAt(event) {
-  const box = histogram.getBoundingClientRect(), count = bars().length;
-  return Math.min(Math.max(Math.floor(((event.clientX - box.left) / box.width) * count), 0), count - 1);
+  const box = histogram.getBoundingClientRect(),
+    count = bars().length;
+  return Math.min(
+    Math.max(Math.floor(((event.clientX - box.left) / box.width) * count), 0),
+    count - 1,
+  );
 }
 
 function paint(to) {
   const [first, last] = [Math.min(from, to), Math.max(from, to)];
-  bars().forEach((bar, n) => bar.classList.toggle("is-brushed", to >= 0 && n >= first && n <= last));
+  bars().forEach((bar, n) =>
+    bar.classList.toggle("is-brushed", to >= 0 && n >= first && n <= last),
+  );
 }
 
-document.addEventListener("dragstart", (event) => { if (histogram) event.preventDefault(); });
+document.addEventListener("dragstart", (event) => {
+  if (histogram) event.preventDefault();
+});
 document.addEventListener("pointerdown", (event) => {
   histogram = event.isPrimary ? event.target.closest("svg[data-brush]") : null;
   isDragged = false;
   if (histogram) from = barAt(event);
 });
-document.addEventListener("pointermove", (event) => { if (histogram) paint(barAt(event)); });
-document.addEventListener("pointercancel", () => { if (histogram) paint(-1); histogram = null; });
+document.addEventListener("pointermove", (event) => {
+  if (histogram) paint(barAt(event));
+});
+document.addEventListener("pointercancel", () => {
+  if (histogram) paint(-1);
+  histogram = null;
+});
 document.addEventListener("pointerup", (event) => {
   if (!histogram) return;
-  const to = barAt(event), [first, last] = [bars()[Math.min(from, to)], bars()[Math.max(from, to)]];
+  const to = barAt(event),
+    [first, last] = [bars()[Math.min(from, to)], bars()[Math.max(from, to)]];
   const address = histogram.dataset.brush;
   paint(-1);
   histogram = null;
   isDragged = first !== last;
-  if (isDragged) visit(address.replace("SINCE", first.dataset.since).replace("UNTIL", last.dataset.until));
+  if (isDragged)
+    visit(address.replace("SINCE", first.dataset.since).replace("UNTIL", last.dataset.until));
 });
 document.addEventListener("click", (event) => {
   const bar = event.target.closest("svg[data-brush] a");
@@ -99,16 +123,19 @@ function visit(address) {
 
 document.addEventListener("htmx:afterSettle", () => {
   document.getElementById("said").textContent = document.title;
-  const known = document.querySelector("link[rel=alternate]"), feed = document.getElementById("feed");
+  const known = document.querySelector("link[rel=alternate]"),
+    feed = document.getElementById("feed");
   if (known && feed) known.href = feed.href;
 });
 for (const fault of ["htmx:responseError", "htmx:sendError", "htmx:historyCacheMissLoadError"])
   document.addEventListener(fault, (event) =>
-    location.assign(event.detail.pathInfo?.finalRequestPath ?? event.detail.path));
+    location.assign(event.detail.pathInfo?.finalRequestPath ?? event.detail.path),
+  );
 
 // Who comes by a citation sees its bytes, also where they lie in something folded.
 const cited = document.getElementById("cited");
 if (cited) {
-  for (let fold = cited.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  for (let fold = cited.closest("details"); fold; fold = fold.parentElement.closest("details"))
+    fold.open = true;
   cited.scrollIntoView({ block: "center" });
 }

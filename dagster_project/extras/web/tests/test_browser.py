@@ -44,10 +44,17 @@ diff --git a/src/wal.c b/src/wal.c
 +    return flush(wal->file);
  }
 """
-MANUAL = pdf([
-    page_of("Quern gauges: a manual", "A gauge writes one record each minute.", number=1),
-    page_of("After a power cut", "Recovery reads the log up to the first torn record,", "and cuts the rest off.", number=2),
-])  # fmt: skip
+MANUAL = pdf(
+    [
+        page_of("Quern gauges: a manual", "A gauge writes one record each minute.", number=1),
+        page_of(
+            "After a power cut",
+            "Recovery reads the log up to the first torn record,",
+            "and cuts the rest off.",
+            number=2,
+        ),
+    ]
+)
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +63,13 @@ def sample(shipped: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Work
     work = shipped.copied(tmp_path_factory.mktemp("web") / "work")
     folder = work.folder
     hostile = [
-        Mail(600 + n, f"zebra {text}\n\n> quoted {text}\n> second\n> third\n\n{text}", f"zebra {text}".split("\n")[0])
+        Mail(
+            600 + n,
+            f"zebra {text}\n\n> quoted {text}\n> second\n> third\n\n{text}",
+            f"zebra {text}".split("\n")[0],
+        )
         for n, text in enumerate(HOSTILE)
-    ]  # fmt: skip
+    ]
     first, title = (
         NEW.replace("flush(", "fsync(").replace(", and flush both", ""),
         "wal: find torn records by a checksum",
@@ -83,11 +94,19 @@ def base(sample: Workspace) -> Iterator[str]:
 
 @contextmanager
 def opened(
-    chromium: Any, base: str, *, size: dict[str, int] = DESK, script: bool = True, dark: bool = False
+    chromium: Any,
+    base: str,
+    *,
+    size: dict[str, int] = DESK,
+    script: bool = True,
+    dark: bool = False,
 ) -> Iterator[Any]:
     """A page that asks no other host, shows no dialog, and whose console stays empty."""
     context = chromium.new_context(
-        viewport=size, java_script_enabled=script, color_scheme="dark" if dark else "light", base_url=base
+        viewport=size,
+        java_script_enabled=script,
+        color_scheme="dark" if dark else "light",
+        base_url=base,
     )
     page = context.new_page()
     page.set_default_timeout(HUNG * 1000)
@@ -146,17 +165,36 @@ def test_every_page_fits_its_window(chromium: Any, base: str, size: dict[str, in
 
 
 PAGES = (
-    "/", f"/?q={QUERY}", "/?q=has:patch", "/corpus", "/help", "/d/docs%3Afaq.md", "/d/docs%3Azebra.md",
-    "/why?q=torn&id=docs:faq.md", "/c/chat%3AWithy%20Brook%20gauges%400001", "/m/m502@example.org",
-    "/series/m502@example.org", "/diff?from=m501@example.org&to=m502@example.org", "/m/m600@example.org", "/?q=zebra",
-    "/p/marta@quern.example", "/quarantine", "/searches", "/m/h0@example.org?view=html",
-    "/verify?id=m502@example.org", "/contents/docs", "/d/docs%3Amanual.pdf", *BROWSED,
-)  # fmt: skip
+    "/",
+    f"/?q={QUERY}",
+    "/?q=has:patch",
+    "/corpus",
+    "/help",
+    "/d/docs%3Afaq.md",
+    "/d/docs%3Azebra.md",
+    "/why?q=torn&id=docs:faq.md",
+    "/c/chat%3AWithy%20Brook%20gauges%400001",
+    "/m/m502@example.org",
+    "/series/m502@example.org",
+    "/diff?from=m501@example.org&to=m502@example.org",
+    "/m/m600@example.org",
+    "/?q=zebra",
+    "/p/marta@quern.example",
+    "/quarantine",
+    "/searches",
+    "/m/h0@example.org?view=html",
+    "/verify?id=m502@example.org",
+    "/contents/docs",
+    "/d/docs%3Amanual.pdf",
+    *BROWSED,
+)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_pages_have_no_serious_fault_of_accessibility(chromium: Any, base: str, dark: bool):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe is not installed"
+    ).Axe()
     with chromium.new_context(
         base_url=base, viewport=DESK, bypass_csp=True, color_scheme="dark" if dark else "light"
     ) as context:
@@ -244,7 +282,9 @@ def test_a_search_replaces_what_the_page_shows(chromium: Any, base: str):
 
 
 @pytest.mark.parametrize("address", ["/m/h0@example.org?view=html", "/html/h0@example.org"])
-def test_the_html_of_a_mail_asks_nobody_but_for_pictures_on_a_click(chromium: Any, base: str, address: str):
+def test_the_html_of_a_mail_asks_nobody_but_for_pictures_on_a_click(
+    chromium: Any, base: str, address: str
+):
     """Neither in its frame nor on a page of its own; what leaves the browser for another host is counted."""
     asked: list[str] = []
 
@@ -284,9 +324,15 @@ def test_hostile_mails_are_inert(chromium: Any, base: str, sample: Workspace, sc
         assert len(ids) == len(HOSTILE)
         threads = sample.column(f"SELECT DISTINCT thread_id FROM thread_tree {theirs}")
         for address in (
-            "/?q=zebra", "/?q=<script>alert(1)</script>", "/d/docs%3Azebra.md", "/corpus", "/",
-            *(f"/m/{i}" for i in ids), *(f"/t/{t}" for t in threads), *(f"/raw/{i}" for i in ids),
-        ):  # fmt: skip
+            "/?q=zebra",
+            "/?q=<script>alert(1)</script>",
+            "/d/docs%3Azebra.md",
+            "/corpus",
+            "/",
+            *(f"/m/{i}" for i in ids),
+            *(f"/t/{t}" for t in threads),
+            *(f"/raw/{i}" for i in ids),
+        ):
             page.goto(address)
             main = page.locator("main")
             if not main.count():
@@ -297,7 +343,10 @@ def test_hostile_mails_are_inert(chromium: Any, base: str, sample: Workspace, sc
             assert running.count() == 0, (address, running.first.evaluate("e => e.outerHTML"))
             for link in main.locator("a").all():
                 href = link.get_attribute("href") or ""
-                assert href.startswith(("/", "#", "?", "http://", "https://", "mailto:")), (address, href)
+                assert href.startswith(("/", "#", "?", "http://", "https://", "mailto:")), (
+                    address,
+                    href,
+                )
                 assert not href.startswith("//")
 
 
@@ -305,7 +354,9 @@ def test_a_chat_is_read_by_its_days_and_cited(chromium: Any, base: str):
     with opened(chromium, base) as page:
         page.goto("/?q=kind:conversation rain gauge")
         shown = page.locator(".results").inner_text()
-        assert re.search(r"\b[0-9a-f]{8}\b", shown) and not re.search(r"\b[0-9a-f]{8}-[0-9a-f]{4}-", shown)
+        assert re.search(r"\b[0-9a-f]{8}\b", shown) and not re.search(
+            r"\b[0-9a-f]{8}-[0-9a-f]{4}-", shown
+        )
         page.locator(".group h2 a").first.click()
         page.wait_for_url("**/c/**")
         assert page.locator("section.day").count() > 5
@@ -315,20 +366,29 @@ def test_a_chat_is_read_by_its_days_and_cited(chromium: Any, base: str):
 @pytest.mark.parametrize(
     ("name", "address", "size", "dark"),
     [
-        ("serve-search", f"/?q={QUERY}", DESK, False), ("serve-thread", "/t/THREAD", DESK, False),
-        ("serve-document", "/d/docs%3Afaq.md", DESK, True), ("serve-phone", f"/?q={QUERY}", PHONE, True),
-        ("serve-corpus", "/corpus", DESK, False), ("serve-person", "/p/marta@quern.example", DESK, False),
-        ("serve-mail", "/m/MAIL", DESK, False), ("serve-tree", "/t/THREAD?view=tree", DESK, False),
-        ("serve-chat", "/c/chat%3AWithy%20Brook%20gauges%400001", DESK, False), ("serve-browse", "/browse", DESK, False),
-        ("serve-why", f"/why?q={QUERY}&id=docs:faq.md", DESK, False), ("serve-set-aside", "/quarantine", DESK, False),
-        ("serve-help", "/help", DESK, False), ("serve-saved", "/searches", DESK, False),
+        ("serve-search", f"/?q={QUERY}", DESK, False),
+        ("serve-thread", "/t/THREAD", DESK, False),
+        ("serve-document", "/d/docs%3Afaq.md", DESK, True),
+        ("serve-phone", f"/?q={QUERY}", PHONE, True),
+        ("serve-corpus", "/corpus", DESK, False),
+        ("serve-person", "/p/marta@quern.example", DESK, False),
+        ("serve-mail", "/m/MAIL", DESK, False),
+        ("serve-tree", "/t/THREAD?view=tree", DESK, False),
+        ("serve-chat", "/c/chat%3AWithy%20Brook%20gauges%400001", DESK, False),
+        ("serve-browse", "/browse", DESK, False),
+        ("serve-why", f"/why?q={QUERY}&id=docs:faq.md", DESK, False),
+        ("serve-set-aside", "/quarantine", DESK, False),
+        ("serve-help", "/help", DESK, False),
+        ("serve-saved", "/searches", DESK, False),
     ],
-)  # fmt: skip
+)
 def test_a_picture_of_the_pages(
     chromium: Any, shipped: Workspace, name: str, address: str, size: dict[str, int], dark: bool
 ):
     """The documentation shows the sample as it is shipped."""
-    (thread,) = shipped.column("SELECT thread_id FROM threads ORDER BY message_count DESC, thread_id LIMIT 1")
+    (thread,) = shipped.column(
+        "SELECT thread_id FROM threads ORDER BY message_count DESC, thread_id LIMIT 1"
+    )
     third = f"thread_id = '{thread}' ORDER BY position OFFSET 2 LIMIT 1"
     (mail,) = shipped.column(f"SELECT message_id FROM thread_tree WHERE {third}")
     with (
@@ -348,10 +408,11 @@ def test_a_picture_of_the_pages(
 @pytest.mark.parametrize(
     ("name", "address"),
     [
-        ("serve-series", "/series/m502@example.org"), ("serve-diff", "/diff?from=m501@example.org&to=m502@example.org"),
+        ("serve-series", "/series/m502@example.org"),
+        ("serve-diff", "/diff?from=m501@example.org&to=m502@example.org"),
         ("serve-pdf", "/d/docs%3Amanual.pdf?bytes=84-158#cited"),
     ],
-)  # fmt: skip
+)
 def test_a_picture_of_what_the_sample_lacks(chromium: Any, base: str, name: str, address: str):
     """Two versions of a patch, and a passage of a PDF beside the page that it is on."""
     with opened(chromium, base) as page:

@@ -57,11 +57,17 @@ def picture() -> bytes:
 
 PLAN = pdf([[Text("The kiln is fired at dawn")], [Text("The glaze runs at noon", size=40)]])
 FILES = {
-    "glow.png": picture(), "odd.jpg": SCRIPT, "drawn.svg": SCRIPT, "plan.pdf": PLAN, "gone.png": b"",
+    "glow.png": picture(),
+    "odd.jpg": SCRIPT,
+    "drawn.svg": SCRIPT,
+    "plan.pdf": PLAN,
+    "gone.png": b"",
     "film.ogg": b"OggS" + bytes(1 << 20),
-}  # fmt: skip
+}
 DIFF = "Glaze.\n---\ndiff --git a/k.c b/k.c\n--- a/k.c\n+++ b/k.c\n@@ -1 +1 @@\n-kiln\n+glaze\n"
-CHAT = "".join(f"27.03.25, 18:0{n} - Ada: {name} (file attached)\n" for n, name in enumerate(FILES)).encode()
+CHAT = "".join(
+    f"27.03.25, 18:0{n} - Ada: {name} (file attached)\n" for n, name in enumerate(FILES)
+).encode()
 
 
 def mail(number: int, text: str, **files: bytes) -> bytes:
@@ -103,7 +109,9 @@ def files(once: object, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     work.write("1.eml", mail(1, "> From here on\nYes.\n"))
     work.write("2.eml", sent())
     patch = (
-        mail(0, DIFF).replace(b"Ada Lovelace <ada", b"Bob <bob").replace(b"Subject: ", b"Subject: [PATCH] ")
+        mail(0, DIFF)
+        .replace(b"Ada Lovelace <ada", b"Bob <bob")
+        .replace(b"Subject: ", b"Subject: [PATCH] ")
     )
     review = mail(1, "Reviewed-by: Ada <ada@example.org>\n").replace(b"From: Ada", b"From: A.")
     work.write("3.eml", patch.replace(b"<k", b"<p"))
@@ -127,11 +135,16 @@ def web(files: Workspace) -> Iterator[TestClient]:
         yield opened
 
 
-def test_a_picture_is_shown_and_what_may_run_something_is_to_save(web: TestClient, files: Workspace):
+def test_a_picture_is_shown_and_what_may_run_something_is_to_save(
+    web: TestClient, files: Workspace
+):
     ids = dict(files.sql("SELECT filename, attachment_id FROM attachments WHERE source = 'dev'"))
     page = web.get("/m/k0@example.org").text
     shown = web.get(file_of("attachment", ids["glow.png"]))
-    assert f'<img class="thumbnail" loading="lazy" src="{file_of("attachment", ids["glow.png"])}"' in page
+    assert (
+        f'<img class="thumbnail" loading="lazy" src="{file_of("attachment", ids["glow.png"])}"'
+        in page
+    )
     assert (shown.content, shown.headers["content-type"]) == (picture(), "image/png")
     assert shown.headers["content-disposition"].startswith("inline")
     for name in ("drawn.svg", "odd.png"):
@@ -142,7 +155,9 @@ def test_a_picture_is_shown_and_what_may_run_something_is_to_save(web: TestClien
     assert web.get(file_of("attachment", "nothing")).status_code == 404
 
 
-def test_files_that_are_sent_side_by_side_take_no_memory_and_are_bounded(web: TestClient, files: Workspace):
+def test_files_that_are_sent_side_by_side_take_no_memory_and_are_bounded(
+    web: TestClient, files: Workspace
+):
     inside = "filename = 'film.ogg' AND source <> 'veiled' AND partition NOT LIKE '%trip%'"
     ids = files.column(f"SELECT attachment_id FROM attachments WHERE {inside}")
     for address in (file_of("attachment", ident) for ident in ids):
@@ -153,8 +168,12 @@ def test_files_that_are_sent_side_by_side_take_no_memory_and_are_bounded(web: Te
     with pytest.raises(AllBusyError, match="are being sent"):
         while len(answers) <= MOST_UNPACKED:
             ident = {"id": ids[len(answers) % len(ids)]}
-            request = Request({"type": "http", "path_params": ident, "query_string": b"", "headers": []})
-            answers.append(asyncio.run(site.pool.ask(partial(attached, site, request), site.seconds)))
+            request = Request(
+                {"type": "http", "path_params": ident, "query_string": b"", "headers": []}
+            )
+            answers.append(
+                asyncio.run(site.pool.ask(partial(attached, site, request), site.seconds))
+            )
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(ids) == 2 and held < len(answers) * len(FILES["film.ogg"]) / 8
@@ -170,8 +189,15 @@ def test_a_note_shows_its_own_pictures_alone(web: TestClient):
     assert web.get(own).content == picture()
     assert web.get(file_of("document", "notes:kiln/Kiln.md")).text == NOTE + EMBEDS
     for name in [
-        "../secret.png", "../../secret.png", "p.png", "h.png", "link.png", "drawn.svg", "/etc/x.png", "a\x00.png",
-    ]:  # fmt: skip
+        "../secret.png",
+        "../../secret.png",
+        "p.png",
+        "h.png",
+        "link.png",
+        "drawn.svg",
+        "/etc/x.png",
+        "a\x00.png",
+    ]:
         assert web.get(file_of("document", "notes:kiln/Kiln.md", name)).status_code == 404, name
 
 
@@ -182,21 +208,37 @@ def test_a_note_shows_its_properties_what_it_embeds_and_which_links_lead_nowhere
     glaze = '<a href="/d/notes%3Aart%2FGlaze.md">Glaze</a>'
     assert f"<dt>by</dt><dd>{glaze}" in page and "&lt;b&gt;</a>, " in page and "<b>" not in page
     assert re.findall('<section class="embed">(?:<h3>)?([^<]*)', page) == ["Coat", ""]
-    assert "<p>To end " in page and "What the kiln does" not in page and ">Kiln</a></p>\n</section>" in page
+    assert (
+        "<p>To end " in page
+        and "What the kiln does" not in page
+        and ">Kiln</a></p>\n</section>" in page
+    )
     assert '<span class="missing">Nobody</span>' in page and 'href="javascript' not in page
     assert (
-        f'rel="prev" href="{page_of("document", "notes:art/plan.pdf")}"' in page and 'rel="next"' not in page
+        f'rel="prev" href="{page_of("document", "notes:art/plan.pdf")}"' in page
+        and 'rel="next"' not in page
     )
-    assert "Kiln.md" in web.get("/browse?view=folders&source=notes").text and 'href="/contents/notes"' in page
+    assert (
+        "Kiln.md" in web.get("/browse?view=folders&source=notes").text
+        and 'href="/contents/notes"' in page
+    )
     titles = re.findall("data-item [^>]*>([^<]*)", web.get("/contents/notes").text)
     assert titles[-1] == "Kiln" and len(titles) == 3 and web.get("/contents/x").status_code == 404
     (draft,) = re.findall(r'href="(/\?q=meta\.status[^"]*)"', page)
-    assert "Kiln.md" in web.get(draft).text and 'class="is-chosen"' in web.get(f"{draft}+kind:document").text
+    assert (
+        "Kiln.md" in web.get(draft).text
+        and 'class="is-chosen"' in web.get(f"{draft}+kind:document").text
+    )
     lenses = {"kiln": LensSettings(where="path:Kiln")}
     settings = files.settings.model_copy(update={"lenses": lenses})
     with TestClient(web_app(settings, lens="kiln"), base_url=BASE) as under:
         page = under.get("/d/notes%3Akiln%2FKiln.md").text
-    assert "Of ash" not in page and "To end" not in page and "Glaze.md" not in page and ">draft</a>" in page
+    assert (
+        "Of ash" not in page
+        and "To end" not in page
+        and "Glaze.md" not in page
+        and ">draft</a>" in page
+    )
 
 
 def test_a_pdf_is_shown_page_by_page_beside_its_text(web: TestClient, files: Workspace):
@@ -204,21 +246,35 @@ def test_a_pdf_is_shown_page_by_page_beside_its_text(web: TestClient, files: Wor
     for kind, id_ in (("document", "notes:art/plan.pdf"), ("attachment", ids["plan.pdf"])):
         page = web.get(page_of(kind, id_, 4, 8)).text
         assert '<mark id="cited">kiln</mark>' in page and "glaze runs" in page
-        shown = [web.get(source).content for source in re.findall(r'<img loading="lazy" src="([^"]*)"', page)]
+        shown = [
+            web.get(source).content
+            for source in re.findall(r'<img loading="lazy" src="([^"]*)"', page)
+        ]
         sizes = [Image.open(io.BytesIO(data), formats=["JPEG"]).size for data in shown]
         assert sizes == [(1200, 1553)] * 2 and shown[0] != shown[1]
-        for number, status in (("0", 404), ("3", 404), ("-1", 400), ("²", 400), ("9" * 9, 400), ("", 400)):
+        for number, status in (
+            ("0", 404),
+            ("3", 404),
+            ("-1", 400),
+            ("²", 400),
+            ("9" * 9, 400),
+            ("", 400),
+        ):
             assert web.get(f"{file_of(kind, id_)}?page={number}").status_code == status
     others = (file_of("attachment", ids["drawn.svg"]), file_of("document", "notes:kiln/Kiln.md"))
     assert [web.get(f"{file}?page=1").status_code for file in others] == [404, 404]
 
 
 def test_files_of_a_chat_are_shown_where_they_were_sent(web: TestClient, files: Workspace):
-    rows = files.sql("SELECT message_id, filename, attachment_id FROM attachments WHERE source <> 'dev'")
+    rows = files.sql(
+        "SELECT message_id, filename, attachment_id FROM attachments WHERE source <> 'dev'"
+    )
     assert len(rows) == 3 * len(FILES)
     for window, name, ident in rows:
         is_veiled, answer = window.startswith("veiled"), web.get(file_of("attachment", ident))
-        given = {"glow.png", "film.ogg"} | (set() if is_veiled else {"odd.jpg", "drawn.svg", "plan.pdf"})
+        given = {"glow.png", "film.ogg"} | (
+            set() if is_veiled else {"odd.jpg", "drawn.svg", "plan.pdf"}
+        )
         assert answer.status_code == (200 if name in given else 404), name
         is_shown = answer.headers.get("content-disposition", "").startswith("inline")
         assert is_shown == (name in given & {"glow.png", "film.ogg", "plan.pdf"})
@@ -230,16 +286,22 @@ def test_files_of_a_chat_are_shown_where_they_were_sent(web: TestClient, files: 
         assert (f"{name}, which the export does not hold" in page) == (name == "gone.png")
         if name == "plan.pdf":
             assert ('class="leaf"' in web.get(page_of("attachment", ident)).text) != is_veiled
-            assert web.get(file_of("attachment", ident, "", 1)).status_code == (404 if is_veiled else 200)
+            assert web.get(file_of("attachment", ident, "", 1)).status_code == (
+                404 if is_veiled else 200
+            )
     export = files.folder / "open" / "trip" / "_chat.txt"
     export.write_bytes(CHAT + CHAT)
-    answers = [web.get(file_of("attachment", ident)).text for window, name, ident in rows if "glow" in name]
+    answers = [
+        web.get(file_of("attachment", ident)).text for window, name, ident in rows if "glow" in name
+    ]
     assert sum("build again" in answer for answer in answers) == 1
     export.write_bytes(CHAT)
 
 
 def test_a_thread_is_saved_as_mbox(web: TestClient, files: Workspace, tmp_path: Path):
-    (thread,) = set(files.column("SELECT thread_id FROM thread_tree WHERE message_id = 'k0@example.org'"))
+    (thread,) = set(
+        files.column("SELECT thread_id FROM thread_tree WHERE message_id = 'k0@example.org'")
+    )
     assert f"/mbox/{thread}" in web.get(f"/t/{thread}").text
     (tmp_path / "t.mbox").write_bytes(web.get(f"/mbox/{thread}").content)
     assert b"\n>From here on\n" in (tmp_path / "t.mbox").read_bytes()
@@ -253,7 +315,9 @@ def test_a_mail_names_its_readers_and_is_answered_to_all(web: TestClient):
     address = urlsplit(page.partition('href="mailto:')[2].partition('"')[0].replace("&amp;", "&"))
     fields = parse_qs(address.query)
     assert address.path == "ada@example.org"
-    assert fields["Cc"] == ["bob@example.org,list@example.org"] and fields["Subject"] == ["Re: Kiln"]
+    assert fields["Cc"] == ["bob@example.org,list@example.org"] and fields["Subject"] == [
+        "Re: Kiln"
+    ]
     assert fields["In-Reply-To"] == ["<k1@example.org>"] and "> Yes." in fields["body"][0]
 
 
@@ -262,7 +326,10 @@ def test_a_person_has_addresses_threads_files_and_reviews_and_is_one_facet(web: 
     assert page.status_code == 200
     assert "Ada Lovelace" in page.text and "2 of 2 mails" in page.text and "glow.png" in page.text
     assert web.get("/p/nobody@example.org").status_code == 404
-    for address, title, other in (("ada", "Reviews patches of", "bob"), ("bob", "Is reviewed by", "ada")):
+    for address, title, other in (
+        ("ada", "Reviews patches of", "bob"),
+        ("bob", "Is reviewed by", "ada"),
+    ):
         section = web.get(f"/p/{address}@example.org").text.partition(f"<h2>{title}</h2>")[2]
         assert f'href="/p/{other}%40example.org"' in section.partition("</table>")[0]
     facet = web.get("/?kind=message").text.partition("Author</h2>")[2]
@@ -281,17 +348,28 @@ def test_folders_are_facets_and_what_was_set_aside_has_a_page(web: TestClient):
 
 def test_nothing_of_a_file_is_shown_where_answers_are_masked(files: Workspace):
     masked = files.settings.model_copy(update={"safety": SafetySettings(outputs="mask")})
-    (thread,) = files.column("SELECT thread_id FROM thread_tree WHERE message_id = 'k0@example.org'")
+    (thread,) = files.column(
+        "SELECT thread_id FROM thread_tree WHERE message_id = 'k0@example.org'"
+    )
     first, *_ = files.column("SELECT attachment_id FROM attachments WHERE filename = 'glow.png'")
     own = file_of("document", "notes:kiln/Kiln.md")
     with TestClient(web_app(masked), base_url=BASE) as web:
-        chat = page_of("conversation", files.column("SELECT min(doc_id) FROM conversation_windows")[0])
+        chat = page_of(
+            "conversation", files.column("SELECT min(doc_id) FROM conversation_windows")[0]
+        )
         own_files = (own, f"{own}?embeds=glow.png", f"{own}?page=1", file_of("attachment", first))
-        for address in (f"/mbox/{thread}", "/html/h0@example.org", "/original/k0@example.org", *own_files):
+        for address in (
+            f"/mbox/{thread}",
+            "/html/h0@example.org",
+            "/original/k0@example.org",
+            *own_files,
+        ):
             assert web.get(address).status_code == 403
         mails = ("/m/k0@example.org", "/m/h0@example.org", f"/t/{thread}")
         for page in (*mails, "/d/notes%3Akiln%2FKiln.md", f"/a/{first}", chat):
-            assert not re.search("/mbox/|/original/|/file/|-file/|view=html|mailto:", web.get(page).text)
+            assert not re.search(
+                "/mbox/|/original/|/file/|-file/|view=html|mailto:", web.get(page).text
+            )
 
 
 TRACKED = "https://tracker.example/"
@@ -308,7 +386,11 @@ SENT = f"""<!DOCTYPE html><html><head><base href="{TRACKED}"><meta http-equiv=re
 def sent(ident: str = "h0@example.org") -> bytes:
     """A mail as text and as hostile HTML, with a picture and a drawing of its own."""
     message = EmailMessage()
-    message["From"], message["Message-ID"], message["Subject"] = "eve@example.org", f"<{ident}>", "Glow"
+    message["From"], message["Message-ID"], message["Subject"] = (
+        "eve@example.org",
+        f"<{ident}>",
+        "Glow",
+    )
     message["Date"] = "Mon, 1 Apr 2024 10:00:00 +0000"
     message.set_content("Kiln glows\n")
     message.add_alternative(SENT, subtype="html")
@@ -323,22 +405,52 @@ def test_the_html_of_a_mail_is_shown_with_nothing_that_runs_or_asks_anybody(web:
     assert web.get("/html/k0@example.org").status_code == 404
     assert 'href="?view=html"' in web.get("/m/h0@example.org").text
     page = web.get("/m/h0@example.org?view=html").text
-    assert 'sandbox="allow-popups allow-popups-to-escape-sandbox"' in page and "tells tracker.example" in page
-    for query, policy in (("", "img-src data:; "), ("?pictures=1", "img-src data: https:; upgrade-insecure")):
+    assert (
+        'sandbox="allow-popups allow-popups-to-escape-sandbox"' in page
+        and "tells tracker.example" in page
+    )
+    for query, policy in (
+        ("", "img-src data:; "),
+        ("?pictures=1", "img-src data: https:; upgrade-insecure"),
+    ):
         shown = web.get(f"/html/h0@example.org{query}")
         assert policy in shown.headers["content-security-policy"]
         assert shown.headers["content-security-policy"].startswith("sandbox allow-popups")
         assert "allow-scripts" not in page + shown.headers["content-security-policy"]
         elements = set(re.findall(r"<([a-z][a-z0-9:]*)", shown.text))
-        allowed = {"html", "head", "meta", "title", "style", "body", "p", "b", "img", "a", "form", "x"}
+        allowed = {
+            "html",
+            "head",
+            "meta",
+            "title",
+            "style",
+            "body",
+            "p",
+            "b",
+            "img",
+            "a",
+            "form",
+            "x",
+        }
         assert elements <= allowed
         attributes = set(re.findall(r'\s([a-z-]+)="', shown.text))
-        assert attributes <= {"charset", "style", "alt", "src", "href", "target", "rel", "background"}
+        assert attributes <= {
+            "charset",
+            "style",
+            "alt",
+            "src",
+            "href",
+            "target",
+            "rel",
+            "background",
+        }
         pictures = re.findall(r'(?:src|background)="([^"]*)"', shown.text)
         remote = [f"{TRACKED}b", f"{TRACKED}p.png"] if query else []
         own = f"data:image/png;base64,{b64encode(picture()).decode()}"
         assert sorted(pictures) == sorted([own, *remote])
-        assert 'href="https://far.example/x" target="_blank" rel="noreferrer noopener"' in shown.text
+        assert (
+            'href="https://far.example/x" target="_blank" rel="noreferrer noopener"' in shown.text
+        )
         assert "javascript:" not in shown.text and "glows" in shown.text and "free" in shown.text
 
 

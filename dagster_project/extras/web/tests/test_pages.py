@@ -39,8 +39,11 @@ from transforms.settings.search import LensSettings
 BASE = "http://127.0.0.1:8320"
 TOKEN = "a-token-of-some-length"
 SEARCH_TOOL = {
-    "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search", "arguments": {"query": "compactor"}},
-}  # fmt: skip
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {"name": "search", "arguments": {"query": "compactor"}},
+}
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +53,22 @@ def web(built_once: Workspace) -> Iterator[TestClient]:
 
 
 def links(html: str, pattern: str) -> list[str]:
-    return [a.replace("&amp;", "&") for a in re.findall(r'href="([^"]*)"', html) if re.search(pattern, a)]
+    return [
+        a.replace("&amp;", "&")
+        for a in re.findall(r'href="([^"]*)"', html)
+        if re.search(pattern, a)
+    ]
 
 
 @pytest.mark.exhaustive
-def test_hits_stand_in_threads_with_marks_and_lead_to_their_bytes(web: TestClient, built_once: Workspace):
+def test_hits_stand_in_threads_with_marks_and_lead_to_their_bytes(
+    web: TestClient, built_once: Workspace
+):
     page = web.get("/", params={"q": "compactor pace"})
     assert "<mark>compactor</mark>" in page.text and "Whole thread (6)" in page.text
-    assert page.text.count('class="group"') < page.text.count("data-item")  # several hits in one thread
+    assert page.text.count('class="group"') < page.text.count(
+        "data-item"
+    )  # several hits in one thread
     address = links(page.text, r"^/m/.*bytes=")[0]
     mail = web.get(address.partition("#")[0])
     cited = "".join(re.findall(r"<mark[^>]*>(.*?)</mark>", mail.text, re.DOTALL))
@@ -89,7 +100,9 @@ def test_programs_rank_as_the_command_does_and_are_refused_what_is_not_given(web
 
 def test_facets_count_and_lead_to_filters_and_back(web: TestClient):
     page = web.get("/", params={"q": "d:2004"}).text
-    counted = dict(re.findall(r"<span>(dev|users)</span> <span class=\"number\">(\d+)</span>", page))
+    counted = dict(
+        re.findall(r"<span>(dev|users)</span> <span class=\"number\">(\d+)</span>", page)
+    )
     assert set(counted) == {"dev", "users"}
     (chosen,) = links(page, r"source=users")
     narrowed = web.get(chosen).text
@@ -101,8 +114,18 @@ def test_facets_count_and_lead_to_filters_and_back(web: TestClient):
 @pytest.mark.parametrize(
     ("last", "count", "label", "address"),
     [
-        (datetime(2019, 5, 9, tzinfo=UTC), 3, "7 May 2019", "/?q=wal&since=2019-05-07&until=2019-05-07"),
-        (datetime(2020, 5, 9, tzinfo=UTC), 13, "May 2019", "/?q=wal&since=2019-05-01&until=2019-05-31"),
+        (
+            datetime(2019, 5, 9, tzinfo=UTC),
+            3,
+            "7 May 2019",
+            "/?q=wal&since=2019-05-07&until=2019-05-07",
+        ),
+        (
+            datetime(2020, 5, 9, tzinfo=UTC),
+            13,
+            "May 2019",
+            "/?q=wal&since=2019-05-01&until=2019-05-31",
+        ),
         (datetime(2026, 1, 1, tzinfo=UTC), 8, "2019", "/?q=wal&since=2019-01-01&until=2019-12-31"),
     ],
 )
@@ -110,7 +133,12 @@ def test_a_histogram_leads_to_spans_of_time(last: datetime, count: int, label: s
     first = datetime(2019, 5, 7, 23, tzinfo=UTC)
     bars = histogram({first.date(): 2, last.date(): 1}, question_of({"q": "wal"}))
     assert len(bars) == count
-    assert (bars[0].label, bars[0].count, bars[0].share, bars[0].address) == (label, 2, 1.0, address)
+    assert (bars[0].label, bars[0].count, bars[0].share, bars[0].address) == (
+        label,
+        2,
+        1.0,
+        address,
+    )
     assert bars[-1].count == 1
 
 
@@ -126,7 +154,10 @@ def test_pages_follow_each_other_without_a_repeat_and_end(shipped: Workspace):
 
 def test_hits_are_sorted_by_date(web: TestClient):
     by_date, by_score = (
-        re.findall(r'<time datetime="([^"]*)">', web.get(f"/?q=compactor{more}").text.partition("<footer")[0])
+        re.findall(
+            r'<time datetime="([^"]*)">',
+            web.get(f"/?q=compactor{more}").text.partition("<footer")[0],
+        )
         for more in ("&by_date=1", "")
     )
     assert len(by_date) > 3 and by_date == sorted(by_score, reverse=True) != by_score
@@ -135,33 +166,57 @@ def test_hits_are_sorted_by_date(web: TestClient):
 @pytest.mark.parametrize(
     ("address", "status", "state"),
     [
-        ('/?q="open', 400, "QUERY"), ("/?q=f", 200, None), ("/?kind=horse", 400, "QUERY"),
-        ("/?since=yesterday", 400, "QUERY"), ("/?l=x&q=l:nowhere", 400, "QUERY"),
-        ("/m/none@example.org", 404, "UNKNOWN_ID"), ("/t/none", 404, "UNKNOWN_ID"),
-        ("/a/none", 404, "UNKNOWN_ID"), ("/d/none", 404, "UNKNOWN_ID"), ("/c/none", 404, "UNKNOWN_ID"),
-        ("/series/none", 404, "UNKNOWN_ID"), ("/diff?from=a&to=b", 404, "UNKNOWN_ID"),
-        ("/nowhere", 404, "UNKNOWN_ID"), ("/m/m0@example.org?bytes=x", 400, "QUERY"), ("/why", 400, "QUERY"),
-        ("/feed", 400, "QUERY"), ("/?q=%00%EF%BF%BF%F0%9F%98%80&start=99999999", 200, None),
-        ("/?q=" + "a" * 20_001, 400, "QUERY"), ("/m/m0@example.org?bytes=5-99999", 200, None),
-        ("/m/m0@example.org?bytes=99998-99999", 200, None), ("/open", 400, "QUERY"), ("/verify?id=", 400, "QUERY"),
+        ('/?q="open', 400, "QUERY"),
+        ("/?q=f", 200, None),
+        ("/?kind=horse", 400, "QUERY"),
+        ("/?since=yesterday", 400, "QUERY"),
+        ("/?l=x&q=l:nowhere", 400, "QUERY"),
+        ("/m/none@example.org", 404, "UNKNOWN_ID"),
+        ("/t/none", 404, "UNKNOWN_ID"),
+        ("/a/none", 404, "UNKNOWN_ID"),
+        ("/d/none", 404, "UNKNOWN_ID"),
+        ("/c/none", 404, "UNKNOWN_ID"),
+        ("/series/none", 404, "UNKNOWN_ID"),
+        ("/diff?from=a&to=b", 404, "UNKNOWN_ID"),
+        ("/nowhere", 404, "UNKNOWN_ID"),
+        ("/m/m0@example.org?bytes=x", 400, "QUERY"),
+        ("/why", 400, "QUERY"),
+        ("/feed", 400, "QUERY"),
+        ("/?q=%00%EF%BF%BF%F0%9F%98%80&start=99999999", 200, None),
+        ("/?q=" + "a" * 20_001, 400, "QUERY"),
+        ("/m/m0@example.org?bytes=5-99999", 200, None),
+        ("/m/m0@example.org?bytes=99998-99999", 200, None),
+        ("/open", 400, "QUERY"),
+        ("/verify?id=", 400, "QUERY"),
         ("/t/" + "%2e%2e%2f" * 5 + "etc/passwd", 404, "UNKNOWN_ID"),
-        ("/static/../app.py", 404, "UNKNOWN_ID"), ("/browse?view=x", 400, "QUERY"),
-        *((f"{path}{asked}", 200, None) for path in BROWSED for asked in ("", "&q=kiln", "&source=dev&page=1")),
+        ("/static/../app.py", 404, "UNKNOWN_ID"),
+        ("/browse?view=x", 400, "QUERY"),
+        *(
+            (f"{path}{asked}", 200, None)
+            for path in BROWSED
+            for asked in ("", "&q=kiln", "&source=dev&page=1")
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_address_has_an_answer(web: TestClient, address: str, status: int, state: str | None):
     page = web.get(address)
     assert page.status_code == status
     assert (f'data-state="{state}"' in page.text) == (state is not None)
     # Words that are syntax can be asked for plainly; another fault would stay.
-    assert ("Search for it as plain text" in page.text) == (address in ('/?q="open', "/?l=x&q=l:nowhere"))
+    assert ("Search for it as plain text" in page.text) == (
+        address in ('/?q="open', "/?l=x&q=l:nowhere")
+    )
 
 
 def test_nothing_found_says_so_and_what_is_not_near_is_shown_when_asked_for(web: TestClient):
     page = web.get("/", params={"q": '"no such words at all"', "source": "dev"}).text
     assert "Nothing found" in page and "Search without source: dev" in page
     page = web.get("/", params={"q": "compactr xylophone"}).text
-    assert "No text is near to this query" in page and 'class="group"' not in page and "Time</h2>" not in page
+    assert (
+        "No text is near to this query" in page
+        and 'class="group"' not in page
+        and "Time</h2>" not in page
+    )
     assert "compactor" in re.findall(r"Did you mean(.*?)</p>", page, re.S)[0]
     (weaker,) = links(page, "weak=1")
     shown = web.get(weaker).text
@@ -187,7 +242,9 @@ def test_each_thread_of_the_sample_has_its_page(shipped: Workspace):
 
 
 def test_a_thread_is_read_flat_and_as_a_tree(web: TestClient, built_once: Workspace):
-    (thread,) = built_once.column("SELECT thread_id FROM thread_tree WHERE message_id = 'm0@example.org'")
+    (thread,) = built_once.column(
+        "SELECT thread_id FROM thread_tree WHERE message_id = 'm0@example.org'"
+    )
     flat, tree = web.get(f"/t/{thread}").text, web.get(f"/t/{thread}?view=tree").text
     assert flat.count('class="mail in-thread"') == tree.count("data-item") == 6
     assert "How does the compactor behave" in flat and "How does the compactor behave" not in tree
@@ -214,7 +271,9 @@ def test_a_thread_that_a_search_leads_to_shows_the_passages_for_it(web: TestClie
     answer = web.get("/api/thread", params={"id": "m0@example.org", "q": "compactor pace"}).json()
     assert len(answer["evidence"]) == card.count("<li>")
     for question in ("", "d:2004", '"unfinished', "no such word anywhere"):
-        assert 'class="card"' not in web.get(address.partition("?")[0], params={"q": question}).text, question
+        assert (
+            'class="card"' not in web.get(address.partition("?")[0], params={"q": question}).text
+        ), question
 
 
 def test_a_long_thread_has_pages(web: TestClient):
@@ -240,7 +299,9 @@ def test_a_citation_opens_its_page_and_an_id_may_have_odd_letters(web: TestClien
 
 
 def test_a_citation_is_verified_in_its_source(web: TestClient, built_once: Workspace):
-    pytest.importorskip("dagster_project.extras.proof.command", reason="the extra `proof` is not there")
+    pytest.importorskip(
+        "dagster_project.extras.proof.command", reason="the extra `proof` is not there"
+    )
     way = links(web.get("/", params={"q": "compactor"}).text, "^/verify")[0]
     page = web.get(way).text
     assert all(f"<td>{state}</td>" in page for state in ("proved", "unchanged since read"))
@@ -250,7 +311,11 @@ def test_a_citation_is_verified_in_its_source(web: TestClient, built_once: Works
 def test_why_shows_every_stage_and_the_way_of_one_id(web: TestClient):
     asked, lifted = {"q": "the compactor on 5 January 2004"}, "Higher if <code>d:2004-01-05</code>."
     page = web.get("/why", params=asked | {"id": "m0@example.org"}).text
-    assert lifted in page and lifted in web.get("/", params=asked).text and re.search("hit [123]", page)
+    assert (
+        lifted in page
+        and lifted in web.get("/", params=asked).text
+        and re.search("hit [123]", page)
+    )
     for stage in ("lexical", "vector", "fused", "documents", "final"):
         assert f'<th scope="row">{stage}</th>' in page
     found = web.get("/", params={"q": '"compactor', "plain": "1"}).text
@@ -275,12 +340,18 @@ def test_a_lens_that_bounds_sessions_is_refused(built_once: Workspace):
 
 
 def test_the_corpus_shows_the_last_evaluation_but_under_no_lens(built: Workspace):
-    main_row = dict(zip(("stage", "level"), MAIN, strict=True)) | {"tag": None, "profile": "default"}
+    main_row = dict(zip(("stage", "level"), MAIN, strict=True)) | {
+        "tag": None,
+        "profile": "default",
+    }
     report = {
-        "format": FORMAT, "order": ["default"], "queries": [{}, {}, {}], "index": {"version": "an-old-one"},
+        "format": FORMAT,
+        "order": ["default"],
+        "queries": [{}, {}, {}],
+        "index": {"version": "an-old-one"},
         "timing": {"made_at": "2026-01-02T03:04:05+00:00"},
         "summary": [main_row | {"measure": "MRR@10", "mean": 0.875, "low": 0.75, "high": 1.0}],
-    }  # fmt: skip
+    }
     write_report(report, built.settings.root / "eval", "first", page=False)
     with pages(built.settings) as opened:
         page = opened.get("/corpus").text
@@ -294,7 +365,9 @@ def test_the_corpus_shows_the_last_evaluation_but_under_no_lens(built: Workspace
 
 def test_help_lists_all_fields_with_examples_of_the_index_that_find_something(web: TestClient):
     page = web.get("/help").text
-    names = set(re.findall(r"([a-z_]+):", " ".join(re.findall(r"<tr><td><code>([^<]*)</code>", page))))
+    names = set(
+        re.findall(r"([a-z_]+):", " ".join(re.findall(r"<tr><td><code>([^<]*)</code>", page)))
+    )
     assert set(CONDITIONS) <= names
     for address in links(page, r"^/\?q=(?:from|to|list|d|tag|type|path|source|kind)%3A"):
         assert "Nothing found" not in web.get(address).text, address
@@ -315,7 +388,13 @@ def test_a_feed_has_the_newest_first(web: TestClient):
 def test_json_is_as_its_description_says(web: TestClient, built_once: Workspace):
     description = web.get("/openapi.json").json()
     questions = {
-        "/api/search": {"q": "compactor", "limit": "3", "source": "dev", "expand": "parent", "strict": "1"},
+        "/api/search": {
+            "q": "compactor",
+            "limit": "3",
+            "source": "dev",
+            "expand": "parent",
+            "strict": "1",
+        },
         "/api/get": {"id": "m0@example.org", "byte_start": "4", "max_characters": "10"},
         "/api/context": {"text": "How fast is the compactor?"},
         "/api/thread": {"id": "<m2@example.org>", "q": "compactor"},
@@ -341,16 +420,16 @@ def test_a_client_is_generated_from_the_description(web: TestClient, tmp_path: P
     (tmp_path / "openapi.json").write_text(web.get("/openapi.json").text)
     (tmp_path / "config.yaml").write_text("post_hooks: []\n")
     generator = Path(sys.executable).with_name("openapi-python-client")
-    options = (
-        "generate --path openapi.json --output-path made --config config.yaml --meta none --fail-on-warning"
-    )
+    options = "generate --path openapi.json --output-path made --config config.yaml --meta none --fail-on-warning"
     subprocess.run([generator, *options.split()], cwd=tmp_path, check=True)
     calls = {file.stem for file in (tmp_path / "made" / "api" / "default").glob("[a-z]*.py")}
     assert calls == {"search", "get", "context", "post_context", "thread", "sources"}
 
 
 def test_nothing_is_written_and_a_long_request_is_refused(web: TestClient):
-    assert {web.request(method, "/").status_code for method in ("PUT", "DELETE", "PATCH", "POST")} == {405}
+    assert {
+        web.request(method, "/").status_code for method in ("PUT", "DELETE", "PATCH", "POST")
+    } == {405}
     assert web.post("/api/context", content=b"x" * 4_000_001).status_code == 413
 
 
@@ -369,8 +448,13 @@ def test_pages_let_a_browser_run_nothing_but_their_own_files(web: TestClient):
 def test_a_token_opens_the_pages(built_once: Workspace):
     with pages(built_once.settings, token=TOKEN, hosts={"search.example.org"}) as web:
         refused = web.get("/", headers={"Host": "search.example.org"})
-        assert refused.status_code == 401 and refused.headers["www-authenticate"].startswith("Basic")
-        for value in (f"Bearer {TOKEN}", f"Basic {base64.b64encode(f'me:{TOKEN}'.encode()).decode()}"):
+        assert refused.status_code == 401 and refused.headers["www-authenticate"].startswith(
+            "Basic"
+        )
+        for value in (
+            f"Bearer {TOKEN}",
+            f"Basic {base64.b64encode(f'me:{TOKEN}'.encode()).decode()}",
+        ):
             assert web.get("/", headers={"Authorization": value}).status_code == 200
         for value in ("Bearer x", "Bearer", "Basic !", "Basic bWU6", "Digest x"):
             for path in ("/", "/static/weft.css", "/api/sources"):
@@ -386,7 +470,10 @@ def test_each_token_shows_what_its_lens_does_until_it_is_revoked_or_ends(built: 
 
     with pages(built.settings) as web:
         assert web.get("/api/sources").is_success
-        secrets = {n: tokens("new", n, "--lens", n, "--until", "2999-01-01").strip() for n in ("dev", "none")}
+        secrets = {
+            n: tokens("new", n, "--lens", n, "--until", "2999-01-01").strip()
+            for n in ("dev", "none")
+        }
         asked = [("dev", True), ("none", False), ("dev", True), ("lost", None)]
         for name, found in asked:
             bearer = {"Authorization": f"Bearer {secrets.get(name)}"}
@@ -399,17 +486,29 @@ def test_each_token_shows_what_its_lens_does_until_it_is_revoked_or_ends(built: 
         assert web.post("/mcp", json=SEARCH_TOOL).status_code == 401
         assert web.get("/api/sources").status_code == 401
         receipts = [r for r in Receipts(built.settings.root).read() if "asker" in r]
-        assert [(r["asker"], r["lens"]) for r in receipts] == [(n, n) for n, _ in asked[:3] for _ in "12"]
+        assert [(r["asker"], r["lens"]) for r in receipts] == [
+            (n, n) for n, _ in asked[:3] for _ in "12"
+        ]
         assert not any(secret in tokens() for secret in secrets.values())
         assert "dev  lens: dev  until 2999" in tokens() and tokens().count("  used 2") == 2
         for header, peer, names, status in (
-            ("X-Person", "127.0.0.1", "dev", 200), ("X-Person=10.0.0.7", "10.0.0.7", "dev", 200),
-            ("X-Person", "127.0.0.1", "lost", 401), ("X-Person", "10.0.0.7", "dev", 401), ("", "127.0.0.1", "dev", 401),
-            ("X-Person=10.0.0.7", "127.0.0.1", "dev", 401), ("X-Person", "127.0.0.1", ("dev", "none"), 401),
-        ):  # fmt: skip
-            by_proxy = TestClient(web_app(built.settings, person_header=header), BASE, client=(peer, 1))
+            ("X-Person", "127.0.0.1", "dev", 200),
+            ("X-Person=10.0.0.7", "10.0.0.7", "dev", 200),
+            ("X-Person", "127.0.0.1", "lost", 401),
+            ("X-Person", "10.0.0.7", "dev", 401),
+            ("", "127.0.0.1", "dev", 401),
+            ("X-Person=10.0.0.7", "127.0.0.1", "dev", 401),
+            ("X-Person", "127.0.0.1", ("dev", "none"), 401),
+        ):
+            by_proxy = TestClient(
+                web_app(built.settings, person_header=header), BASE, client=(peer, 1)
+            )
             sent = [("X-Person", name) for name in ([names] if isinstance(names, str) else names)]
-            assert by_proxy.get("/api/sources", headers=sent).status_code == status, (header, peer, names)
+            assert by_proxy.get("/api/sources", headers=sent).status_code == status, (
+                header,
+                peer,
+                names,
+            )
         for file in (built.settings.root / "tokens").iterdir():
             text = file.read_text()
             assert file.stat().st_mode & 0o077 == 0 and not any(s in text for s in secrets.values())
@@ -424,11 +523,14 @@ def test_each_token_shows_what_its_lens_does_until_it_is_revoked_or_ends(built: 
 @pytest.mark.parametrize(
     ("arguments", "token", "message"),
     [
-        (["--host", "0.0.0.0"], None, "set a token in WEFT_SERVE_TOKEN"), ([], "short", "at least 16 are needed"),
+        (["--host", "0.0.0.0"], None, "set a token in WEFT_SERVE_TOKEN"),
+        ([], "short", "at least 16 are needed"),
         (["--name", "search.example.org"], None, "set a token in WEFT_SERVE_TOKEN"),
     ],
-)  # fmt: skip
-def test_hosts_need_a_token(built_once: Workspace, arguments: list[str], token: str | None, message: str):
+)
+def test_hosts_need_a_token(
+    built_once: Workspace, arguments: list[str], token: str | None, message: str
+):
     with socket.create_server(("127.0.0.1", 0)) as taken:  # which ends the command, should it go on
         port = str(taken.getsockname()[1])
         said = built_once.weft("serve", "--port", port, *arguments, env={"WEFT_SERVE_TOKEN": token})
@@ -440,20 +542,30 @@ def test_a_raw_mail_is_saved_as_its_source_holds_it_if_that_is_there(built_once:
         assert "/original/m3%40example.org" in web.get("/m/m3@example.org").text
         raw = web.get("/original/m3%40example.org")
         assert raw.headers["content-type"].startswith("text/plain")
-        assert raw.headers["content-disposition"] == "attachment; filename*=utf-8''m3%40example.org.eml"
+        assert (
+            raw.headers["content-disposition"]
+            == "attachment; filename*=utf-8''m3%40example.org.eml"
+        )
         assert "Message-ID: <m3@example.org>" in raw.text and "measured in run 3" in raw.text
         assert web.get("/original/nobody@example.org").status_code == 404
-    with TestClient(web_app(built_once.settings.model_copy(update={"sources": ()})), base_url=BASE) as web:
+    with TestClient(
+        web_app(built_once.settings.model_copy(update={"sources": ()})), base_url=BASE
+    ) as web:
         page = web.get("/original/m3@example.org")
         assert page.status_code == 404 and 'data-state="NOT_AT_SOURCE"' in page.text
 
 
 def test_states_are_told_apart(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
     with pages(workspace.settings) as web:
-        assert (web.get("/?q=a").status_code, "There is no index yet" in web.get("/?q=a").text) == (503, True)
+        assert (web.get("/?q=a").status_code, "There is no index yet" in web.get("/?q=a").text) == (
+            503,
+            True,
+        )
         with only_build(workspace.settings.root):
             page = web.get("/")
-            assert page.status_code == 503 and "being built" in page.text and "http-equiv" in page.text
+            assert (
+                page.status_code == 503 and "being built" in page.text and "http-equiv" in page.text
+            )
         assert web.get("/help").status_code == 200
         assert web.get("/api/search?q=a").json()["kind"] == "NO_INDEX"
 
@@ -495,7 +607,9 @@ def test_a_slow_question_holds_no_other(built_once: Workspace, monkeypatch: pyte
         assert page.status_code == 504 and 'data-state="TIMED_OUT"' in page.text
         while (busy := web.get("/api/search?q=molasses")).status_code == 504:
             pass
-        assert (busy.status_code, busy.json()["kind"]) == (503, "BUSY") and busy.headers["retry-after"] == "5"
+        assert (busy.status_code, busy.json()["kind"]) == (503, "BUSY") and busy.headers[
+            "retry-after"
+        ] == "5"
         let_go.set()
         while web.get("/?q=compactor").status_code != 200:
             pass

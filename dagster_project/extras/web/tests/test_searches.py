@@ -26,9 +26,14 @@ def names(page: str) -> list[str]:
 
 def test_a_search_is_saved_renamed_and_deleted_and_says_what_is_new(built: Workspace):
     with pages(built.settings) as web:
-        assert 'action="/searches"' in web.get(ASKED).text and "none yet" in web.get("/searches").text
+        assert (
+            'action="/searches"' in web.get(ASKED).text and "none yet" in web.get("/searches").text
+        )
         page = save(web, " The  <pace> ", f"{ASKED}&start=15")
-        assert names(page) == ["The &lt;pace&gt;"] and 'href="/feed?q=compactor&amp;source=dev"' in page
+        assert (
+            names(page) == ["The &lt;pace&gt;"]
+            and 'href="/feed?q=compactor&amp;source=dev"' in page
+        )
         assert "Saved as" in web.get(ASKED).text and "Saved as" not in web.get("/?q=compactor").text
         assert names(save(web, "b", before="The <pace>", do="rename")) == ["b"]
         assert names(save(web, "a", "/?q=shell")) == ["a", "b"]
@@ -51,9 +56,12 @@ def test_a_search_is_saved_renamed_and_deleted_and_says_what_is_new(built: Works
 
 def test_what_cannot_be_saved_says_why(built: Workspace):
     forms = [
-        ("x", "/?q=", "nothing to save"), ("", ASKED, "name of a saved search"), ("x" * 81, ASKED, "name of a saved"),
-        ("y", ASKED, "take another name"), ("x", "/?q=" + "a" * 4_000, "address of a saved"),
-    ]  # fmt: skip
+        ("x", "/?q=", "nothing to save"),
+        ("", ASKED, "name of a saved search"),
+        ("x" * 81, ASKED, "name of a saved"),
+        ("y", ASKED, "take another name"),
+        ("x", "/?q=" + "a" * 4_000, "address of a saved"),
+    ]
     with pages(built.settings) as web:
         assert names(save(web, "y")) == ["y"]
         for name, address, reason in forms:

@@ -13,9 +13,7 @@ GAVE = "> Acked-by: Old <o@x>\nReviewed-by: Ada <a@x>\nReviewed-by: Ada <a@x>\n"
 BOOK = "# Book\n[hello](a.md)\n- [Two](g/two.md)\n  - [One](<g/one.md#x>)\n- [Draft]()\n- [Away](../x.md)\n"
 MANUAL = "```\n.. toctree::\n   :glob:\n\n   z\n   how/index\n   https://x.example/\n   m*\n```\n"
 HOW = "```{toctree}\n---\nmaxdepth: 1\n---\nNamed <b>\n/z\na\n/index\n```\n"
-MKDOCS = (
-    "x: !!python/name:os.system\nnav:\n- d.md\n- Part:\n  - Named: p/z.md\n  - p/a.md\n  - gone.md\nz: *a\n"
-)
+MKDOCS = "x: !!python/name:os.system\nnav:\n- d.md\n- Part:\n  - Named: p/z.md\n  - p/a.md\n  - gone.md\nz: *a\n"
 
 
 def test_a_series_has_its_versions_what_replies_gave_and_what_two_patches_change():
@@ -31,9 +29,17 @@ def test_a_series_has_its_versions_what_replies_gave_and_what_two_patches_change
           body TEXT);
         CREATE TABLE thread_tree(message_id TEXT, thread_id TEXT);
         CREATE VIEW stored_messages AS FROM messages""")
-    bodies = {"a1": HUNK.format(1, 1, "new"), "a2": "", "r": GAVE, "b1": HUNK.format(2, 7, "newer"), "b2": ""}
+    bodies = {
+        "a1": HUNK.format(1, 1, "new"),
+        "a2": "",
+        "r": GAVE,
+        "b1": HUNK.format(2, 7, "newer"),
+        "b2": "",
+    }
     for name, body in bodies.items():
-        db.execute("INSERT INTO messages VALUES ($1, 'of ' || $1, now(), NULL, 'x', $2)", [name, body])
+        db.execute(
+            "INSERT INTO messages VALUES ($1, 'of ' || $1, now(), NULL, 'x', $2)", [name, body]
+        )
     series = series_page(ask := asking(db), "r")
     assert (series.id, series.title) == ("s", "of b1")
     shown = [
@@ -48,23 +54,56 @@ def test_a_series_has_its_versions_what_replies_gave_and_what_two_patches_change
     with pytest.raises(UnknownIdError):
         series_page(ask, "none")
     found = patch_difference(ask, "a1", "b1")
-    assert [line for line in found.lines if line[0] in "ar" and line[0]] == [("r", "-+new"), ("a", "++newer")]
+    assert [line for line in found.lines if line[0] in "ar" and line[0]] == [
+        ("r", "-+new"),
+        ("a", "++newer"),
+    ]
     assert patch_difference(ask, "a1", "a1").note == "both say the same"
 
 
 @pytest.mark.parametrize(
     ("texts", "mkdocs", "expected"),
     [
-        ({"SUMMARY.md": BOOK, "a.md": "", "rest.md": "", "g/one.md": "", "g/two.md": ""}, "",
-         ["0 Book", "0 A.MD", "1 G/TWO.MD", "2 G/ONE.MD", "1 Draft", "0 REST.MD", "0 SUMMARY.MD"]),
-        ({"index.rst": MANUAL, "how/index.md": HOW, "z.rst": "", "m.rst": "", "how/a.rst": "", "how/b.rst": ""}, "",
-         ["0 INDEX.RST", "1 Z.RST", "1 HOW/INDEX.MD", "2 HOW/B.RST", "2 HOW/A.RST", "1 M.RST"]),
-        ({"docs/d.md": "", "docs/p/a.md": "", "docs/p/z.md": ""}, MKDOCS,
-         ["0 DOCS/D.MD", "0 Part", "1 DOCS/P/Z.MD", "1 DOCS/P/A.MD"]),
-        ({"b.md": "", "s/a.md": "", "s/README.md": ""}, "", ["0 B.MD", "0 s", "1 S/README.MD", "1 S/A.MD"]),
+        (
+            {"SUMMARY.md": BOOK, "a.md": "", "rest.md": "", "g/one.md": "", "g/two.md": ""},
+            "",
+            [
+                "0 Book",
+                "0 A.MD",
+                "1 G/TWO.MD",
+                "2 G/ONE.MD",
+                "1 Draft",
+                "0 REST.MD",
+                "0 SUMMARY.MD",
+            ],
+        ),
+        (
+            {
+                "index.rst": MANUAL,
+                "how/index.md": HOW,
+                "z.rst": "",
+                "m.rst": "",
+                "how/a.rst": "",
+                "how/b.rst": "",
+            },
+            "",
+            ["0 INDEX.RST", "1 Z.RST", "1 HOW/INDEX.MD", "2 HOW/B.RST", "2 HOW/A.RST", "1 M.RST"],
+        ),
+        (
+            {"docs/d.md": "", "docs/p/a.md": "", "docs/p/z.md": ""},
+            MKDOCS,
+            ["0 DOCS/D.MD", "0 Part", "1 DOCS/P/Z.MD", "1 DOCS/P/A.MD"],
+        ),
+        (
+            {"b.md": "", "s/a.md": "", "s/README.md": ""},
+            "",
+            ["0 B.MD", "0 s", "1 S/README.MD", "1 S/A.MD"],
+        ),
     ],
-)  # fmt: skip
-def test_documents_are_in_the_order_of_reading(texts: dict[str, str], mkdocs: str, expected: list[str]):
+)
+def test_documents_are_in_the_order_of_reading(
+    texts: dict[str, str], mkdocs: str, expected: list[str]
+):
     db = duckdb.connect().execute(
         "CREATE TABLE documents(doc_id TEXT, source TEXT, title TEXT, path TEXT, text TEXT)"
     )

@@ -10,47 +10,115 @@ from markupsafe import Markup, escape
 
 from dagster_project.extras.web.mail_parts import Part, mail_parts, plain_parts
 from dagster_project.extras.web.mails import _ancestors
-from dagster_project.extras.web.marks import Address, Marked, followed, highlighted, linked, markdown_html
+from dagster_project.extras.web.marks import (
+    Address,
+    Marked,
+    followed,
+    highlighted,
+    linked,
+    markdown_html,
+)
 from dagster_project.extras.web.question import page_of
 from tests.cases import examples
 
 HOSTILE = (
-    "<script>alert(1)</script>", '<img src=x onerror="alert(1)">',
+    "<script>alert(1)</script>",
+    '<img src=x onerror="alert(1)">',
     "<svg onload=alert(1)><iframe src=javascript:alert(1)>",
-    "<style>body{display:none}</style><base href=//evil.example>", "\"><a href='javascript:alert(1)'>x</a>",
+    "<style>body{display:none}</style><base href=//evil.example>",
+    "\"><a href='javascript:alert(1)'>x</a>",
     "[a](javascript:alert(1)) ![b](data:text/html,x) [c](vbscript:x) <javascript:alert(1)>",
     "[d]( JaVaScRiPt&#58;alert(1)) [e](file:///etc/passwd) [f](//evil.example/x)",
-    "`<b>` **<i>x</i>** | <td> | \n|---|\n| <script>1</script> |", "```html\n<script>alert(1)</script>\n```",
+    "`<b>` **<i>x</i>** | <td> | \n|---|\n| <script>1</script> |",
+    "```html\n<script>alert(1)</script>\n```",
     "# <h1 onclick=alert(1)>\n\n[^1]\n\n[^1]: <script>x</script>",
-)  # fmt: skip
+)
 ELEMENT = re.compile(r"<(?!/)([a-z0-9]+)([^>]*)>")
 LEAVING = (
-    *(f"{before}{slashes}evil.example/p" for before in ("", "\t", "\n", "\x01", " ", "\u200b") for slashes in (
-        "//", "///", "/\\", "\\/", "\\\\", "/\t/", "/\n/", "/\r\\", "/%5c", "/%5C", "/%2f", "%5c%5c", "/.//", "/./\\",
-    )),
-    "https:\\\\evil.example", "hTTps:evil.example", "http:/\\evil.example", "JavaScript:alert(1)", "java\tscript:alert(1)",
-    "\x0bjavascript:alert(1)", "\x7fjavascript:x", "data:text/html,x", "blob:x", "view-source:x", "/open/..\\evil.example",
-    "vbscript:x", "file:///etc",
-)  # fmt: skip
+    *(
+        f"{before}{slashes}evil.example/p"
+        for before in ("", "\t", "\n", "\x01", " ", "\u200b")
+        for slashes in (
+            "//",
+            "///",
+            "/\\",
+            "\\/",
+            "\\\\",
+            "/\t/",
+            "/\n/",
+            "/\r\\",
+            "/%5c",
+            "/%5C",
+            "/%2f",
+            "%5c%5c",
+            "/.//",
+            "/./\\",
+        )
+    ),
+    "https:\\\\evil.example",
+    "hTTps:evil.example",
+    "http:/\\evil.example",
+    "JavaScript:alert(1)",
+    "java\tscript:alert(1)",
+    "\x0bjavascript:alert(1)",
+    "\x7fjavascript:x",
+    "data:text/html,x",
+    "blob:x",
+    "view-source:x",
+    "/open/..\\evil.example",
+    "vbscript:x",
+    "file:///etc",
+)
 """Addresses that lead, or may lead, away from the server without saying so, or that run something."""
 OWN = ("http", "")
 """Scheme and host of this server."""
 PLAIN = {"mark", "a", "span"}
 PROSE = PLAIN | {
-    "p", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "pre", "code", "em", "strong", "del", "blockquote", "hr", "br",
-    "div", "table", "thead", "tbody", "tr", "th", "td", "sup",
-}  # fmt: skip
+    "p",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "ul",
+    "ol",
+    "li",
+    "pre",
+    "code",
+    "em",
+    "strong",
+    "del",
+    "blockquote",
+    "hr",
+    "br",
+    "div",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "sup",
+}
 
 
 def require_inert(html: str, elements: set[str]) -> None:
     """AssertionError if the HTML has an element, an attribute or an address that no text may bring."""
     for name, attributes in ELEMENT.findall(html):
         assert name in elements, html
-        assert set(re.findall(r"\s([a-z-]+)=", attributes)) <= {"class", "id", "href", "rel", "start"}, html
+        assert set(re.findall(r"\s([a-z-]+)=", attributes)) <= {
+            "class",
+            "id",
+            "href",
+            "rel",
+            "start",
+        }, html
         for address in re.findall(r'href="([^"]*)"', attributes):
             scheme, host = as_a_browser_reads(unescape(address))
             is_away = 'class="away"' in attributes
-            assert (scheme in ("http", "https", "mailto")) if is_away else (scheme, host) == OWN, html
+            assert (scheme in ("http", "https", "mailto")) if is_away else (scheme, host) == OWN, (
+                html
+            )
 
 
 def as_a_browser_reads(address: str) -> tuple[str, str]:
@@ -84,13 +152,21 @@ def test_a_link_that_looks_like_the_servers_own_stays_on_it(address: str):
     """In Markdown by all its ways to write a link, and in the links of mails, chats and attachments."""
     quoted = escape(address)
     for text in (
-        f"[x]({address})", f"[x](<{address}>)", f"[x]: <{address}>\n\n[x]", f"<{address}>", f"![x](<{address}>)",
-        f"[[{address}|x]]", "".join(f"&#{ord(letter)};" for letter in f"[x](<{address}>)"), f"[x](<{quoted}>)",
-    ):  # fmt: skip
+        f"[x]({address})",
+        f"[x](<{address}>)",
+        f"[x]: <{address}>\n\n[x]",
+        f"<{address}>",
+        f"![x](<{address}>)",
+        f"[[{address}|x]]",
+        "".join(f"&#{ord(letter)};" for letter in f"[x](<{address}>)"),
+        f"[x](<{quoted}>)",
+    ):
         html = str(markdown_html(Marked(text)))
         require_inert(html, PROSE)
         assert "href" not in html, html
-    assert Marked("here", None, [Address(0, 4, address)]).html(0, 4) == "here" and not followed(address)
+    assert Marked("here", None, [Address(0, 4, address)]).html(0, 4) == "here" and not followed(
+        address
+    )
 
 
 STRANGE = st.text("<>\"'&[]()!`*_|#/\\: \nabsjvrcitp=én-^~%0", max_size=80)
@@ -98,14 +174,19 @@ STRANGE = st.text("<>\"'&[]()!`*_|#/\\: \nabsjvrcitp=én-^~%0", max_size=80)
 
 @given(STRANGE | st.text(max_size=60), st.integers(0, 90), st.integers(0, 70))
 @examples(400)
-def test_no_text_makes_an_element_of_its_own_and_marking_changes_no_letter(text: str, at: int, length: int):
+def test_no_text_makes_an_element_of_its_own_and_marking_changes_no_letter(
+    text: str, at: int, length: int
+):
     marked, end = Marked(text, (at, at + length)), len(text.encode())
     require_inert(str(markdown_html(Marked(text, marked.cited))), PROSE)
     require_inert(html := marked.html(0, end), PLAIN)
     assert re.sub(r"<[^>]*>", "", html) == re.sub(r"<[^>]*>", "", Marked(text).html(0, end))
 
 
-@given(st.sampled_from(["message", "node", "document", "thread", "chunk"]), st.text(min_size=1, max_size=20))
+@given(
+    st.sampled_from(["message", "node", "document", "thread", "chunk"]),
+    st.text(min_size=1, max_size=20),
+)
 @examples(100)
 def test_every_page_of_the_index_is_led_to(kind: str, id_: str):
     for address in (page_of(kind, f"x{id_}"), page_of(kind, f"x{id_}", 3, 9)):
@@ -153,14 +234,23 @@ Ada
 
 def blocks() -> list[dict[str, object]]:
     cuts = [
-        ("author", "Thanks!\n"), ("blank", "\n"), ("quote", "> one\n> two\n> three\n"),
-        ("author", "Yes, that is right.\n\nReviewed-by: Ada <ada@example.org>\nLink: https://example.org/1\n"),
-        ("blank", "\n"), ("patch_or_code", BODY[BODY.index("diff") : BODY.index("--\nAda")]), ("signature", "--\nAda\n"),
-    ]  # fmt: skip
+        ("author", "Thanks!\n"),
+        ("blank", "\n"),
+        ("quote", "> one\n> two\n> three\n"),
+        (
+            "author",
+            "Yes, that is right.\n\nReviewed-by: Ada <ada@example.org>\nLink: https://example.org/1\n",
+        ),
+        ("blank", "\n"),
+        ("patch_or_code", BODY[BODY.index("diff") : BODY.index("--\nAda")]),
+        ("signature", "--\nAda\n"),
+    ]
     rows, at = [], 0
     for kind, text in cuts:
         end = at + len(text)
-        rows.append({"kind": kind, "quote_depth": int(kind == "quote"), "byte_start": at, "byte_end": end})
+        rows.append(
+            {"kind": kind, "quote_depth": int(kind == "quote"), "byte_start": at, "byte_end": end}
+        )
         at = end
     assert at == len(BODY)
     return rows
@@ -174,13 +264,23 @@ def parts_of(kind: str, body: str) -> list[Part]:
 
 def test_a_mail_has_its_parts_and_a_cited_quote_is_open():
     parts = mail_parts(Marked(BODY), blocks())
-    assert [part.kind for part in parts] == ["text", "quote", "text", "trailers", "diff", "signature"]
+    assert [part.kind for part in parts] == [
+        "text",
+        "quote",
+        "text",
+        "trailers",
+        "diff",
+        "signature",
+    ]
     quote, trailers, diff = parts[1], parts[3], parts[4]
     assert (quote.summary, quote.lines, quote.depth, quote.is_open) == ("one", 3, 1, False)
     assert [name for name, _ in trailers.trailers] == ["Reviewed-by", "Link"]
     (file,) = diff.files
     assert (file.name, file.added, file.removed) == ("fs/a.c", 1, 1)
-    assert '<span class="r">-old\n</span><span class="a">+new\n</span><span class="c"> same' in file.html
+    assert (
+        '<span class="r">-old\n</span><span class="a">+new\n</span><span class="c"> same'
+        in file.html
+    )
     at = BODY.index("> two")
     quote = mail_parts(Marked(BODY, (at, at + 5)), blocks())[1]
     assert quote.is_open and '<mark id="cited">&gt; two</mark>' in quote.html
@@ -237,7 +337,9 @@ def test_a_callouts_title_has_its_own_line_and_a_picture_with_a_width_its_name()
     text += "![[plot.png|400x300]] ![[plot.png|Plot]]"
     html = str(markdown_html(Marked(text), {}, {text.index("![["): "/d/plot"}))
     assert 'titled callout-tip"><span class="kind">tip</span><p>Drift<br>of cells</p>' in html
-    assert 'callout-info"><span class="kind">info</span><p>more</p>' in html and "plain\nquote" in html
+    assert (
+        'callout-info"><span class="kind">info</span><p>more</p>' in html and "plain\nquote" in html
+    )
     assert "callout" not in str(markdown_html(Marked('> [!"x onclick=1] a')))
     assert '<a href="/d/plot">plot.png</a>' in html and "Plot" in html and "400" not in html
 

@@ -26,10 +26,13 @@ from transforms.text.terms import chunk_terms, context_terms
 _SQL = SqlFile(__file__, "copies.sql")
 _MAILS_AT_ONCE = 5_000
 OTHER = {
-    "messages": ("messages", "message_id"), "blocks": ("message_blocks", "message_id"),
-    "trailers": ("message_trailers", "message_id"), "attachments": ("attachments", "message_id"),
-    "exclusions": ("message_exclusions", "doc_id"), "chunks": ("message_chunks", "doc_id"),
-}  # fmt: skip
+    "messages": ("messages", "message_id"),
+    "blocks": ("message_blocks", "message_id"),
+    "trailers": ("message_trailers", "message_id"),
+    "attachments": ("attachments", "message_id"),
+    "exclusions": ("message_exclusions", "doc_id"),
+    "chunks": ("message_chunks", "doc_id"),
+}
 """By published table the table of the lake, and its column with the id of a mail."""
 
 
@@ -37,12 +40,15 @@ def judge(connection: duckdb.DuckDBPyConnection, copies: pl.DataFrame, lake: Par
     """Make `lens_memberships`; `others`, the copies whose rows are not those of `src`, and their rows, `other_<table>`;
     and `unshown`, the mails of `src` whose rows are not those of the lens.
 
-    `copies` are those that the lens shows (`ShownCopies`). LakeDamageError if the lake lacks a copy."""
+    `copies` are those that the lens shows (`ShownCopies`). LakeDamageError if the lake lacks a copy.
+    """
     run = connection.execute
     connection.register("shown_copies", copies.to_arrow())
     run(_SQL("copies"))
     views = LakeViews(lake)
-    partitions = [name for (name,) in run("SELECT DISTINCT partition FROM stored ORDER BY ALL").fetchall()]
+    partitions = [
+        name for (name,) in run("SELECT DISTINCT partition FROM stored ORDER BY ALL").fetchall()
+    ]
     for name, (table, _) in OTHER.items():
         try:
             views.of_partitions(connection, f"lake_{name}", table, partitions)
@@ -59,9 +65,12 @@ def judge(connection: duckdb.DuckDBPyConnection, copies: pl.DataFrame, lake: Par
     connection.unregister("rejoined")
 
 
-def relate(connection: duckdb.DuckDBPyConnection, settings: ThreadSettings, terms: TermSettings) -> None:
+def relate(
+    connection: duckdb.DuckDBPyConnection, settings: ThreadSettings, terms: TermSettings
+) -> None:
     """Create the tables `lake_<table>` of the relations that the lens shows, from `messages` and the tables beside it;
-    `counted`, the chunks whose words are not those of `src` then, and their terms."""
+    `counted`, the chunks whose words are not those of `src` then, and their terms.
+    """
     run = connection.execute
     run(_SQL("unled"))
     mails = run(_SQL("mails")).to_arrow_table()
@@ -74,7 +83,10 @@ def relate(connection: duckdb.DuckDBPyConnection, settings: ThreadSettings, term
     _create(connection, "lake_message_links", links, _SQL("links", kind="message"))
     own = run("FROM lake_message_links").to_arrow_table()
     _create(connection, "lake_patch_series", patch_series(mails, tree, own))
-    documents, nodes = run(_SQL("naming_documents")).to_arrow_table(), run("FROM nodes").to_arrow_table()
+    documents, nodes = (
+        run(_SQL("naming_documents")).to_arrow_table(),
+        run("FROM nodes").to_arrow_table(),
+    )
     mail_ids = set(mails.column("message_id").to_pylist())
     links = document_links(document_references(documents), documents, nodes, mail_ids)
     _create(connection, "lake_document_links", links, _SQL("links", kind="document"))
@@ -96,9 +108,13 @@ def _quote(connection: duckdb.DuckDBPyConnection, settings: TermSettings) -> Non
     run = connection.execute
     run(_SQL("answering"))
     tree = run("FROM answering ORDER BY message_id").to_arrow_table()
-    mails = run(_SQL("compared", table="messages", id="message_id", order="message_id")).to_arrow_table()
+    mails = run(
+        _SQL("compared", table="messages", id="message_id", order="message_id")
+    ).to_arrow_table()
     chunks = run(_SQL("compared", table="chunks", id="doc_id", order="chunk_no")).to_arrow_table()
-    quotes = inferred_quotes(mails, chunks.filter(pa.compute.is_null(chunks["attachment_id"])), tree)
+    quotes = inferred_quotes(
+        mails, chunks.filter(pa.compute.is_null(chunks["attachment_id"])), tree
+    )
     bodies = result_of(embedded.quoting_bodies, mails, quotes)
     restated = embedded.quotes_moved(result_of(embedded.chunks_with_quotes, chunks, quotes), bodies)
     context = embedded.chunk_context(result_of(embedded.parent_texts, chunks, tree), restated)
@@ -112,7 +128,10 @@ def _quote(connection: duckdb.DuckDBPyConnection, settings: TermSettings) -> Non
 
 
 def _create(
-    connection: duckdb.DuckDBPyConnection, table: str, new_rows: pa.Table, rows: str = "FROM new_rows"
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    new_rows: pa.Table,
+    rows: str = "FROM new_rows",
 ) -> None:
     """Create a table of `rows`; the bucket of a mail, which depends on all that it hangs together with, is left empty."""
     part = ", '' AS part" if table.removeprefix("lake_") in IN_PARTS else ""

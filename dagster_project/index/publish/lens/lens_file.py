@@ -1,7 +1,8 @@
 """A published version narrowed by a lens: a file of its own, so that nothing else can be found, counted or named.
 
 Whatever reads it, a ranking, a suggestion, an id or SQL, reads the mails, documents and windows of the lens alone, and the
-dictionary, the frequencies and the threads that these make. A table that is not named here has no rows."""
+dictionary, the frequencies and the threads that these make. A table that is not named here has no rows.
+"""
 
 import json
 import os
@@ -55,7 +56,8 @@ _SHOWN = {
 class Lens(NamedTuple):
     """A view of the index: a name, and the conditions of the query language that a mail, document or window meets.
 
-    `labels` is a hash of the file of labels that they ask."""
+    `labels` is a hash of the file of labels that they ask.
+    """
 
     name: str
     where: str
@@ -71,7 +73,8 @@ def lens_file(root: Path, published: Path, lens: Lens) -> Path:
 def damaged_files(root: Path) -> Iterator[tuple[Path, str]]:
     """Each file of a lens that differs in a byte, or in an array beside it, from what was written, with the fault.
 
-    All are read. OSError if the system refuses to give one."""
+    All are read. OSError if the system refuses to give one.
+    """
     for file in sorted((root / LENSES).glob("*/weft-*.duckdb")):
         if (damage := damage_of(file)) is None and folder_of(file).exists():
             with duckdb.connect(str(file), read_only=True) as connection:
@@ -93,7 +96,8 @@ class Narrowing(NamedTuple):
 class LensBuild(IndexBuild):
     """Builds the file of a lens as a full rebuild does, from the part of a published version that the lens shows.
 
-    From the lake itself it reads the copies of mails that the version lacks."""
+    From the lake itself it reads the copies of mails that the version lacks.
+    """
 
     _threads = 0  # somebody waits for it
     _memory_limit = "3GB"
@@ -101,14 +105,21 @@ class LensBuild(IndexBuild):
     def __init__(self, texts: Narrowing, settings: Settings, place: Path, embed: Embed | None):
         """A text that the version does not embed, as a short reply to a hidden mail, is embedded by `embed`.
 
-        Without it, the text is found by its words."""
+        Without it, the text is found by its words.
+        """
         self.shown, self.place, self.embed, self.threads = texts, place, embed, settings.threads
         with duckdb.connect(str(texts.published), read_only=True) as connection:
             self.before = dict(connection.execute("FROM manifest").fetchall())
-        facts = {n: f for n, f in self.before.items() if n not in (PLACE, VECTORS_IN, "vector_index_seconds")}
+        facts = {
+            n: f
+            for n, f in self.before.items()
+            if n not in (PLACE, VECTORS_IN, "vector_index_seconds")
+        }
         tables = lake_tables(settings.embedding.dimensions)
         lake = ParquetLake(settings.lake_uri, tables, settings.root / "cache" / "lake")
-        of_version = PublishSettings(settings.index, settings.embedding, settings.terms, settings.search, {})
+        of_version = PublishSettings(
+            settings.index, settings.embedding, settings.terms, settings.search, {}
+        )
         inputs = VersionInputs(lake, {}, {}, None, of_version, facts, Phases(LoggedProgress()))
         aside = f".{place.stem}-{os.getpid()}-{secrets.token_hex(4)}.duckdb"
         super().__init__(inputs, place.with_name(aside))
@@ -127,7 +138,9 @@ class LensBuild(IndexBuild):
             finally:
                 remove([self.file, folder_of(self.file)])
             # Who has the files of an older version open reads on.
-            remove(path for path in self.place.parent.glob("weft-*") if path.stem != self.place.stem)
+            remove(
+                path for path in self.place.parent.glob("weft-*") if path.stem != self.place.stem
+            )
 
     def _view_lake(self) -> None:
         run = self.connection.execute

@@ -43,14 +43,17 @@ def view_vectors(
     embed: Embed | None,
 ) -> None:
     """Create `lake_embeddings` and `lake_embedding_refusals` of `embedded_texts`: from `src`, or `vectors` if these are
-    elsewhere; those of other texts are made by `embed`, without which these have none."""
+    elsewhere; those of other texts are made by `embed`, without which these have none.
+    """
     run = connection.execute
     run(_SQL("vector_of", dimensions=str(settings.dimensions)))
     if vectors is not None:
         chunks = run(_SQL("embedded_elsewhere")).fetchnumpy()["chunk_no"]
         for start in range(0, len(chunks), _BATCH):
             some = chunks[start : start + _BATCH]
-            _insert(connection, "found_vectors", {"chunk_no": some, "vector": list(vectors.of(some))})
+            _insert(
+                connection, "found_vectors", {"chunk_no": some, "vector": list(vectors.of(some))}
+            )
     published = "src.embeddings" if vectors is None else "found_vectors"
     run(_SQL("vectors", published=published, model=settings.model_id))
     texts = dict(run(_SQL("unembedded_texts")).fetchall())

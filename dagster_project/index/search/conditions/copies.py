@@ -35,7 +35,8 @@ _Masks = Mapping[Leaf, np.ndarray]
 class ShownCopies(NamedTuple):
     """The numbers of chunks as they are published, and the copies (message_id, source, partition, is_whole).
 
-    `is_whole` is true if all chunks of the published copy met the conditions, not only some of its body."""
+    `is_whole` is true if all chunks of the published copy met the conditions, not only some of its body.
+    """
 
     chunks: np.ndarray
     copies: pl.DataFrame
@@ -63,9 +64,13 @@ def as_published(
     scope: ShownCopies, narrowed: duckdb.DuckDBPyConnection, published: duckdb.DuckDBPyConnection
 ) -> ShownCopies:
     """The shown copies of a narrowed version, by the numbers of chunks and the ids of mails of the published one."""
-    chunks = narrowed.execute("SELECT chunk_id, chunk_no FROM chunks ORDER BY chunk_no").pl()[scope.chunks]
+    chunks = narrowed.execute("SELECT chunk_id, chunk_no FROM chunks ORDER BY chunk_no").pl()[
+        scope.chunks
+    ]
     numbers = published.execute("SELECT chunk_id, chunk_no FROM chunks").pl()
-    copies = scope.copies.join(narrowed.execute(_STORED_IDS).pl(), on=["message_id", "source", "partition"])
+    copies = scope.copies.join(
+        narrowed.execute(_STORED_IDS).pl(), on=["message_id", "source", "partition"]
+    )
     ids = copies.drop("message_id").join(
         published.execute(_STORED_IDS).pl(), on=["source", "partition", "stored_message_id"]
     )
@@ -82,8 +87,11 @@ def shown_copies(
 ) -> ShownCopies:
     """The copies and chunks that meet conditions, each copy of a mail by its own source and lists.
 
-    `by_leaf` has the leaves by the published copies, and `met` gives the chunks that meet the conditions then."""
-    leaves = list(dict.fromkeys(leaf for c in conditions for leaf in leaves_of(c) if leaf.field in _OF_COPY))
+    `by_leaf` has the leaves by the published copies, and `met` gives the chunks that meet the conditions then.
+    """
+    leaves = list(
+        dict.fromkeys(leaf for c in conditions for leaf in leaves_of(c) if leaf.field in _OF_COPY)
+    )
     copies = pl.DataFrame(connection.execute(_COPIES).to_arrow_table())
     chunks = pl.DataFrame(connection.execute(_CHUNKS).to_arrow_table())
     columns = [f"leaf_{n}" for n in range(len(leaves))]
@@ -95,7 +103,9 @@ def shown_copies(
     of_mails = chunks.get_column("chunk_no").to_numpy()
     is_shown = matching.copy()
     is_shown[of_mails] = False
-    parts = [copies.select("message_id", "source", "partition", is_whole=pl.lit(value=True)).clear()]
+    parts = [
+        copies.select("message_id", "source", "partition", is_whole=pl.lit(value=True)).clear()
+    ]
     for same in copies.partition_by(columns, maintain_order=True) if columns else [copies]:
         judged = dict(by_leaf)
         for leaf, column in zip(leaves, columns, strict=True):
@@ -110,7 +120,9 @@ def shown_copies(
         parts.append(met_copies.select(parts[0].columns))
         published = mails.join(met_copies.filter("is_canonical"), on="message_id", how="semi")
         is_shown[published.filter("is_met").get_column("chunk_no").to_numpy()] = True
-    return ShownCopies(np.flatnonzero(is_shown), pl.concat(parts).sort("message_id", "source", "partition"))
+    return ShownCopies(
+        np.flatnonzero(is_shown), pl.concat(parts).sort("message_id", "source", "partition")
+    )
 
 
 def named_places(conditions: Iterable[Condition], values: FieldValues) -> dict[str, set[str]]:
@@ -135,11 +147,15 @@ def at_named_places(
         return all(copy[column] in names for column, names in places[row["query"]].items())
 
     elsewhere = [
-        row for row in rows if row["source_kind"] in ("message", "attachment") and not is_there(row, row)
+        row
+        for row in rows
+        if row["source_kind"] in ("message", "attachment") and not is_there(row, row)
     ]
     if not elsewhere:
         return
-    table = connection.execute(_MEMBERSHIPS, {"ids": [row["doc_id"] for row in elsewhere]}).to_arrow_table()
+    table = connection.execute(
+        _MEMBERSHIPS, {"ids": [row["doc_id"] for row in elsewhere]}
+    ).to_arrow_table()
     copies: dict[str, list[dict[str, Any]]] = {}
     for copy in table.to_pylist():
         copies.setdefault(copy["message_id"], []).append(copy)

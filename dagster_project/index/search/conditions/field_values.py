@@ -31,8 +31,14 @@ _OF_ROWS = ("source", "kind", "l", "tag")
 FIELDS_SQL = SqlFile(__file__, "field_values.sql", dated=DATED)
 """The numbers of the chunks whose field, or field and value, is that of the statement's name."""
 _NAMES = {
-    "l": ("mailing list", "SELECT DISTINCT list_id FROM memberships WHERE list_id IS NOT NULL ORDER BY ALL"),
-    "source": ("source", "SELECT source FROM chunks UNION SELECT source FROM memberships ORDER BY ALL"),
+    "l": (
+        "mailing list",
+        "SELECT DISTINCT list_id FROM memberships WHERE list_id IS NOT NULL ORDER BY ALL",
+    ),
+    "source": (
+        "source",
+        "SELECT source FROM chunks UNION SELECT source FROM memberships ORDER BY ALL",
+    ),
     "tag": ("tag", "SELECT DISTINCT unnest(tags) FROM documents ORDER BY ALL"),
     "keyword": ("keyword", "SELECT DISTINCT keyword FROM chunk_keywords ORDER BY ALL"),
     "type": (
@@ -90,8 +96,12 @@ class FieldValues:
         if leaf.field == "larger":
             return self._numbers(FIELDS_SQL("larger"), size=size(leaf.value))
         if leaf.field == "sensitivity":
-            return self._sensitivity.filter(pl.col("sensitivity") == leaf.value)["chunk_no"].to_numpy()
-        bare = leaf.value if leaf.field == "kind" else leaf.value.removeprefix("<").removesuffix(">")
+            return self._sensitivity.filter(pl.col("sensitivity") == leaf.value)[
+                "chunk_no"
+            ].to_numpy()
+        bare = (
+            leaf.value if leaf.field == "kind" else leaf.value.removeprefix("<").removesuffix(">")
+        )
         return self._numbers(FIELDS_SQL(leaf.field), value=bare)
 
     def lacks(self, leaf: Leaf) -> bool:
@@ -124,14 +134,17 @@ class FieldValues:
     def _sensitivity(self) -> pl.DataFrame:
         """Columns chunk_no and sensitivity of all chunks: public, personal or secret; secret if their text is not there.
 
-        All stored texts are read, once for each version that is opened and asked for it."""
+        All stored texts are read, once for each version that is opened and asked for it.
+        """
         from transforms.text.redaction import sensitivity
 
         schema = {"doc_id": pl.String, "attachment_id": pl.String, "sensitivity": pl.String}
         parts = [pl.DataFrame(schema=schema)]
         for batch in self.connection.execute(_TEXTS).to_arrow_reader(_BATCH):
             texts = pl.DataFrame(pl.from_arrow(batch))
-            parts.append(texts.select("doc_id", "attachment_id", sensitivity=sensitivity(texts["text"])))
+            parts.append(
+                texts.select("doc_id", "attachment_id", sensitivity=sensitivity(texts["text"]))
+            )
         chunks = pl.DataFrame(self.connection.execute(_CHUNKS).to_arrow_table())
         joined = chunks.join(pl.concat(parts), on=["doc_id", "attachment_id"], how="left")
         return joined.select("chunk_no", pl.col("sensitivity").fill_null("secret"))
@@ -146,17 +159,22 @@ class FieldValues:
             "SELECT doc_id, frontmatter FROM documents WHERE frontmatter <> ''"
         ).fetchall()
         try:
-            return documents_with(rows, leaf.field.removeprefix(META), f"(?is)^{_wildcards(leaf.value)}$")
+            return documents_with(
+                rows, leaf.field.removeprefix(META), f"(?is)^{_wildcards(leaf.value)}$"
+            )
         except KeyError as fault:
             raise refused(leaf, fault.args[0]) from None
 
     def _names(self, leaf: Leaf) -> list[str]:
         """The known lists, sources or tags that a value names; a fault names the known ones if it names none.
 
-        Case is ignored, * and ? are wildcards, a tag names those below it, too."""
+        Case is ignored, * and ? are wildcards, a tag names those below it, too.
+        """
         what, statement = _NAMES[leaf.field]
         if leaf.field not in self._cache:
-            self._cache[leaf.field] = [str(row[0]) for row in self.connection.execute(statement).fetchall()]
+            self._cache[leaf.field] = [
+                str(row[0]) for row in self.connection.execute(statement).fetchall()
+            ]
         values = self._cache[leaf.field]
         below = "(?:/.*)?" if leaf.field == "tag" else ""
         pattern = f"(?is)^{_wildcards(leaf.value.removeprefix('#'))}{below}$"
@@ -166,9 +184,7 @@ class FieldValues:
             from transforms.text.redaction import sensitivity
 
             first = names.filter(sensitivity(names) != "secret").head(20).to_list()
-            reason = (
-                f"no {what} is called {shortened(leaf.value)!r}; the index holds {', '.join(first) or 'none'}"
-            )
+            reason = f"no {what} is called {shortened(leaf.value)!r}; the index holds {', '.join(first) or 'none'}"
             raise refused(leaf, reason)
         return matching
 
@@ -189,9 +205,7 @@ UNION ALL SELECT message_id, attachment_id, concat_ws(chr(10), filename, text) F
 UNION ALL SELECT doc_id, '', concat_ws(chr(10), title, text) FROM documents
 UNION ALL SELECT doc_id, '', concat_ws(chr(10), title, markdown) FROM conversation_windows
 """
-_CHUNKS = (
-    "SELECT chunk_no::BIGINT AS chunk_no, doc_id, coalesce(attachment_id, '') AS attachment_id FROM chunks"
-)
+_CHUNKS = "SELECT chunk_no::BIGINT AS chunk_no, doc_id, coalesce(attachment_id, '') AS attachment_id FROM chunks"
 _BATCH = 2_000
 
 
@@ -228,7 +242,8 @@ class People:
         """All addresses of the people whose name or address holds the words of `value`.
 
         A domain, such as example.org, names the addresses in it and below it alone. An address that several people
-        share is found by itself, and by a name only with that name."""
+        share is found by itself, and by a name only with that name.
+        """
         addresses = self._addresses["addr"]
         if domain := _DOMAIN.fullmatch(value):
             inside = addresses.str.ends_with(f"@{domain[1].lower()}") | addresses.str.ends_with(
@@ -240,7 +255,9 @@ class People:
         by_address = self._addresses.filter(phrases.holding(addresses, value))
         of_one = pl.concat([by_address.select("person_id"), names.select("person_id")]).unique()
         rows = self._addresses.join(of_one.drop_nulls(), on="person_id", how="semi")
-        return Named(sorted({*rows["addr"], *by_address["addr"]}), names["name"].unique().sort().to_list())
+        return Named(
+            sorted({*rows["addr"], *by_address["addr"]}), names["name"].unique().sort().to_list()
+        )
 
     @cached_property
     def by_words(self) -> dict[str, frozenset[str]]:
@@ -262,9 +279,7 @@ class People:
     @cached_property
     def _addresses(self) -> pl.DataFrame:
         """Each address with its person, null for one that is shared."""
-        statement = (
-            "SELECT addr, CASE WHEN NOT is_shared THEN person_id END AS person_id FROM people ORDER BY addr"
-        )
+        statement = "SELECT addr, CASE WHEN NOT is_shared THEN person_id END AS person_id FROM people ORDER BY addr"
         return pl.DataFrame(self.connection.execute(statement).to_arrow_table())
 
     @cached_property

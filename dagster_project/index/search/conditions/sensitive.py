@@ -23,14 +23,17 @@ def sensitive_texts(
 ) -> np.ndarray:
     """The mails, documents and windows that are labelled as sensitive, or those alike, bool by number of the document.
 
-    `document` has that number for each chunk, `file` the labels. SettingsError without a file that can be read."""
+    `document` has that number for each chunk, `file` the labels. SettingsError without a file that can be read.
+    """
     try:
         labels = read_labels((file or Path(LABEL_FILE)).read_text(encoding="utf-8"), str(file))
     except (OSError, ValueError) as error:
         need = f"sensitivity:labelled and :alike need {LABEL_FILE} beside the settings, ids with labels"
         raise SettingsError(f"{need} ({error})") from error
     rows = connection.execute("SELECT chunk_no, doc_id FROM chunks").fetchall()
-    of_document = {int(document[number]): labels[doc] != PUBLIC for number, doc in rows if doc in labels}
+    of_document = {
+        int(document[number]): labels[doc] != PUBLIC for number, doc in rows if doc in labels
+    }
     labelled = np.zeros(int(document.max(initial=-1)) + 1, dtype=bool)
     labelled[[number for number, is_sensitive in of_document.items() if is_sensitive]] = True
     if not are_alike:

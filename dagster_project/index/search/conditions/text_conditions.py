@@ -1,7 +1,8 @@
 """Which chunks of a published index hold words and phrases: words by the postings, phrases in one pass over the texts.
 
 Text of a mail that is in no chunk (quotes that nothing answers, signatures, reply headers) is beside its first chunk.
-A mail without a word of its author has a chunk without postings: its text is read."""
+A mail without a word of its author has a chunk without postings: its text is read.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,12 +55,20 @@ _LOOKED_FOR_IN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "s": (("title",), ("title",)),
     "title": (("title",), ("coalesce(heading_path[-1], title)",)),
     "b": (_ALL_TF[1:], ("lake_text(text_display)", "rest_lex")),
-    "nq": (_OWN, ("CASE source_kind WHEN 'document' THEN text_display ELSE text_lex END", "added_lex", "removed_lex")),
+    "nq": (
+        _OWN,
+        (
+            "CASE source_kind WHEN 'document' THEN text_display ELSE text_lex END",
+            "added_lex",
+            "removed_lex",
+        ),
+    ),
     "q": (("quote", "rest"), ("quote_lex", "rest_lex", _UNAUTHORED)),
     "dfn": (("file",), ("array_to_string(diff_files, chr(10))",)),
     "dfhh": (("function",), ("array_to_string(diff_functions, chr(10))",)),
-    "dfa": (("removed",), ("removed_lex",)), "dfb": (("added",), ("added_lex",)),
-}  # fmt: skip
+    "dfa": (("removed",), ("removed_lex",)),
+    "dfb": (("added",), ("added_lex",)),
+}
 
 # Texts of documents to look for words in, by field.
 _OF_DOCUMENTS = {
@@ -67,9 +76,7 @@ _OF_DOCUMENTS = {
     "b": "lake_text(text_display)",
     "nq": "lake_text(text_display)",
 }
-_UNAUTHORED_TEXTS = (
-    "SELECT chunk_no, lake_text(text_display) AS text_display FROM stored_chunks WHERE chunk_kind = $kind"
-)
+_UNAUTHORED_TEXTS = "SELECT chunk_no, lake_text(text_display) AS text_display FROM stored_chunks WHERE chunk_kind = $kind"
 _SHOWN = ("", "b", "q")
 """The fields that include the text that a mail without a word of its author shows."""
 _FORMS_SHOWN = 200
@@ -80,7 +87,8 @@ class TextConditions:
     """Looks for the texts that leaves of TEXT_FIELDS name.
 
     A word is looked up in the inverted index, so that it is found in other forms. A phrase, or a word with signs
-    inside, is verified in the text of the chunks that have all its words."""
+    inside, is verified in the text of the chunks that have all its words.
+    """
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, term_settings: TermSettings, postings: Postings
@@ -99,7 +107,9 @@ class TextConditions:
                 words = [expression(leaf.value) or "", *forms]
                 by_word[leaf] = self._own(leaf, self._with_any(all_terms, fields), words)
             elif leaf.field == "title" or leaf.exact or re.fullmatch(r"\w+", leaf.value) is None:
-                to_verify[leaf] = self._with_terms(terms.word_parts(leaf.value, self.term_settings), fields)
+                to_verify[leaf] = self._with_terms(
+                    terms.word_parts(leaf.value, self.term_settings), fields
+                )
             else:
                 (stems,) = terms.query_terms([leaf.value.lower()], self.term_settings)
                 words = self._forms_of(leaf.value.lower())
@@ -143,9 +153,12 @@ class TextConditions:
     def meant(self, query: str) -> dict[str, str]:
         """By each word of a text that the index does not hold the most frequent one of the nearest that it does, if any.
 
-        Near are words with the same first letter that are one slip of the keyboard away, two for long ones."""
+        Near are words with the same first letter that are one slip of the keyboard away, two for long ones.
+        """
         nearest: dict[str, str] = {}
-        for word in (word.lower() for word in terms.names_in([query])[0][0] if len(word) >= _SHORTEST):
+        for word in (
+            word.lower() for word in terms.names_in([query])[0][0] if len(word) >= _SHORTEST
+        ):
             if self.postings.df(terms.stems([word], self.term_settings)[0]):
                 continue
             row = self.connection.execute(_NEAREST, {"word": word, "slips": slips(word)}).fetchone()
@@ -158,7 +171,9 @@ class TextConditions:
         fitting = expression(leaf.value)
         word, most = (fitting, 0) if fitting else fuzzy(leaf.value)
         values = {"word": word} if fitting else {"word": word, "slips": most}
-        rows = self.connection.execute(_LIKE.format(_FITTING if fitting else _NEAR), values).fetchall()
+        rows = self.connection.execute(
+            _LIKE.format(_FITTING if fitting else _NEAR), values
+        ).fetchall()
         if len(rows) > _MOST_FORMS:
             reason = f"{leaf.value} matches more than {_MOST_FORMS:,} words of the index: write more letters"
             raise QuerySyntaxError(leaf.query, leaf.position, reason)

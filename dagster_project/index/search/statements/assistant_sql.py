@@ -26,14 +26,36 @@ _ALL = 1_600 << 20
 _NAME = "weft"
 """The name of the database: that of the file gives away its version, also under a lens."""
 _OF_MACHINE = {
-    "duckdb_databases", "pragma_database_list", "duckdb_settings", "pg_settings", "current_setting", "duckdb_extensions",
-    "duckdb_secrets", "duckdb_temporary_files", "duckdb_external_file_cache", "duckdb_logs", "duckdb_log_contexts",
-    "which_secret", "query", "query_table", "json_execute_serialized_sql",
-}  # fmt: skip
+    "duckdb_databases",
+    "pragma_database_list",
+    "duckdb_settings",
+    "pg_settings",
+    "current_setting",
+    "duckdb_extensions",
+    "duckdb_secrets",
+    "duckdb_temporary_files",
+    "duckdb_external_file_cache",
+    "duckdb_logs",
+    "duckdb_log_contexts",
+    "which_secret",
+    "query",
+    "query_table",
+    "json_execute_serialized_sql",
+}
 """Functions that name paths and settings of the machine, or run a statement that another has put together."""
 _AS_THEY_ARE = {
-    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE",
-}  # fmt: skip
+    "BOOLEAN",
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "UTINYINT",
+    "USMALLINT",
+    "UINTEGER",
+    "UBIGINT",
+    "FLOAT",
+    "DOUBLE",
+}
 _SHORT = "left({name}::VARCHAR, {most})"
 _FAULTS = {fault.__name__: fault for fault in (QueryError, MemoryLimitError)}
 
@@ -78,7 +100,12 @@ def bounded_rows(
     apart = Apart()
     on_start(apart.interrupt)
     answer = apart.answer(
-        {"file": str(file), "statement": statement, "most": most, "most_characters": most_characters}
+        {
+            "file": str(file),
+            "statement": statement,
+            "most": most,
+            "most_characters": most_characters,
+        }
     )
     if answer.startswith(b"{"):
         fault = json.loads(answer)
@@ -92,7 +119,9 @@ def _main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     request = json.load(sys.stdin)
     try:
-        rows = _rows(Path(request["file"]), request["statement"], request["most"], request["most_characters"])
+        rows = _rows(
+            Path(request["file"]), request["statement"], request["most"], request["most_characters"]
+        )
     except WeftError as fault:
         folder = str(Path(request["file"]).parent)
         answer = {"kind": type(fault).__name__, "error": str(fault).replace(folder, "…")}
@@ -106,7 +135,10 @@ def _rows(file: Path, statement: str, most: int, most_characters: int) -> pa.Tab
     def prepare(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"SET memory_limit = '{_COUNTED}'")
 
-    with open_closed_off(file, statement, _NAME, prepare) as connection, faults_translated(file, own=False):
+    with (
+        open_closed_off(file, statement, _NAME, prepare) as connection,
+        faults_translated(file, own=False),
+    ):
         if type_of(connection, statement) != duckdb.StatementType.SELECT:
             raise QueryError("only SELECT, FROM, SHOW and DESCRIBE can be asked here")
         inner = storable(statement).rstrip().rstrip(";")
@@ -114,10 +146,14 @@ def _rows(file: Path, statement: str, most: int, most_characters: int) -> pa.Tab
         relation = connection.sql(inner)
         names = [f"c{number}" for number in range(len(relation.columns))]
         cells = [
-            name if str(kind) in _AS_THEY_ARE else _SHORT.format(name=name, most=most_characters + 1)
+            name
+            if str(kind) in _AS_THEY_ARE
+            else _SHORT.format(name=name, most=most_characters + 1)
             for name, kind in zip(names, relation.types, strict=True)
         ]
-        cut = f"SELECT {', '.join(cells)} FROM ({inner}\n) AS asked({', '.join(names)}) LIMIT {most}"
+        cut = (
+            f"SELECT {', '.join(cells)} FROM ({inner}\n) AS asked({', '.join(names)}) LIMIT {most}"
+        )
         try:
             return connection.execute(cut).to_arrow_table().rename_columns(relation.columns)
         except OF_QUERY as error:  # its message may quote any text
@@ -143,7 +179,13 @@ def _require_of_index(connection: duckdb.DuckDBPyConnection, statement: str) -> 
 
 def _names_in(tree: Any) -> Iterator[str]:
     """The tables and functions that a parsed statement names, in lower case."""
-    parts = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    parts = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    )
     for key, part in parts:
         if key in ("function_name", "table_name") and isinstance(part, str):
             yield part.strip('"').lower()

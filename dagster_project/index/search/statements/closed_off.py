@@ -20,7 +20,8 @@ def open_closed_off(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to a published file, as the database `name`, with the access that a statement needs and no other.
 
-    `prepare` gets it before it is closed off."""
+    `prepare` gets it before it is closed off.
+    """
     # An instance of its own: connections to one file share theirs, and locks here would be for all.
     with duckdb.connect() as connection:
         with faults_translated(file):
@@ -38,7 +39,11 @@ def open_closed_off(
 
 def close_off(connection: duckdb.DuckDBPyConnection) -> None:
     """Let a connection read no other file, and change none of its options."""
-    for option in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
+    for option in (
+        "TimeZone = 'UTC'",
+        "enable_external_access = false",
+        "lock_configuration = true",
+    ):
         connection.execute(f"SET {option}")
 
 
@@ -48,5 +53,7 @@ def type_of(connection: duckdb.DuckDBPyConnection, statement: str) -> duckdb.Sta
     if not statements:
         raise QueryError("the SQL statement is empty")
     if len(statements) > 1:
-        raise QueryError(f"these are {len(statements)} SQL statements: give one, and call again for the next")
+        raise QueryError(
+            f"these are {len(statements)} SQL statements: give one, and call again for the next"
+        )
     return statements[0].type

@@ -17,7 +17,8 @@ from transforms.retrieval.query_language import storable
 def query_lake(lake: ParquetLake, folder: Path, statement: str) -> pa.Table:
     """The rows of one SQL statement on the tables of the lake as it is now, read through the file of views in `folder`.
 
-    QueryError if the statement is wrong, or if a build replaced a file while it was read."""
+    QueryError if the statement is wrong, or if a build replaced a file while it was read.
+    """
     file = lake_file(lake, folder)
     with duckdb.connect() as connection:
         see(connection, lake)

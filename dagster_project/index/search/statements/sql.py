@@ -38,7 +38,8 @@ def query_current(
     """The rows of one SQL statement on the current version, opened read-only with no access beside it.
 
     `values` are those of the statement's named parameters. With an `embedder` the statement may call
-    `search_semantic(words, k)`. IndexUnavailableError if nothing is published."""
+    `search_semantic(words, k)`. IndexUnavailableError if nothing is published.
+    """
     file = current_version(folder)
 
     def prepare(connection: duckdb.DuckDBPyConnection) -> None:
@@ -50,7 +51,9 @@ def query_current(
         faults_translated(file, own=False),
     ):
         type_of(connection, statement)
-        return connection.execute(storable(statement), storable_values(values or {})).to_arrow_table()
+        return connection.execute(
+            storable(statement), storable_values(values or {})
+        ).to_arrow_table()
 
 
 def _add_semantic(connection: duckdb.DuckDBPyConnection, embedder: Embedder, name: str) -> None:
@@ -58,6 +61,9 @@ def _add_semantic(connection: duckdb.DuckDBPyConnection, embedder: Embedder, nam
     manifest = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
     embedder = serving(embedder, manifest, name)
     connection.create_function(
-        "embedded", lambda words: embedder.embed_queries([words])[0].tolist(), [VARCHAR], list_type(FLOAT)
+        "embedded",
+        lambda words: embedder.embed_queries([words])[0].tolist(),
+        [VARCHAR],
+        list_type(FLOAT),
     )
     connection.execute(_SEMANTIC.format(dimensions=embedder.dimensions, file=f'"{name}"'))

@@ -35,7 +35,13 @@ class _Disk:
         sys.addaudithook(self._heard)
 
     def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self.folder is None or event not in ("open", "os.rename", "os.link", "os.mkdir", "os.symlink"):
+        if self.folder is None or event not in (
+            "open",
+            "os.rename",
+            "os.link",
+            "os.mkdir",
+            "os.symlink",
+        ):
             return
         if event == "open" and not (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR):
             return
@@ -59,7 +65,9 @@ DISK = _Disk()
 
 
 @pytest.fixture(scope="module")
-def started(built_once: Workspace, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Workspace]:
+def started(
+    built_once: Workspace, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Workspace]:
     """A workspace in which nothing is published, and one whose version lacks a partition."""
     folder = tmp_path_factory.mktemp("started")
     found = {kind: built_once.copied(folder / kind) for kind in ("first", "update")}
@@ -102,7 +110,9 @@ def test_a_write_that_fails_leaves_a_whole_version(
     built_once: Workspace, started: dict[str, Workspace], tmp_path: Path, kind: str, start: int
 ) -> None:
     at, before = start, answers(started[kind])
-    while fails_and_goes_on(work := started[kind].copied(tmp_path / f"at-{at}"), at, before, built_once):
+    while fails_and_goes_on(
+        work := started[kind].copied(tmp_path / f"at-{at}"), at, before, built_once
+    ):
         at += STEP
     assert at > 2 * STEP, "a publish writes more"
     since_rebuild = work.column("SELECT value FROM manifest WHERE key = 'postings_since_rebuild'")

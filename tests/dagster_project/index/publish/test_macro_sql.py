@@ -19,26 +19,45 @@ from transforms.retrieval.bm25 import TermScores
 
 QUOTED = "The compactor rewrites every segment that holds more than four dead records."
 TEXT = f"{QUOTED}\nIndexes are rebuilt after crashes; the index of each segment is then vacuumed."
-ANSWER = (
-    "We measured the compaction of pg_stat_activity in v16.2 with C++ and CVE-2024-3094 in fs/erofs/zdata.c."
-)
+ANSWER = "We measured the compaction of pg_stat_activity in v16.2 with C++ and CVE-2024-3094 in fs/erofs/zdata.c."
 MAILS = [
     Mail(1, TEXT, "Compaction"),
     Mail(2, f"> {QUOTED}\n\n{ANSWER}", "Re: Compaction", reply_to=1),
-    Mail(3, f"> > {QUOTED}\n> {ANSWER}\n\nBoth agree with my measurements.", "Re: Compaction", reply_to=2),
-    Mail(4, "Na\u00efve \u00c9COLE readers were reading about vacuuming and the C# index.", "Other"),
-    Mail(5, f"{TEXT}\n\nI disagree with these four dead records and their indexing.", "Re: Compaction",
-        reply_to=1, sender="bob@example.org"),
+    Mail(
+        3,
+        f"> > {QUOTED}\n> {ANSWER}\n\nBoth agree with my measurements.",
+        "Re: Compaction",
+        reply_to=2,
+    ),
+    Mail(
+        4, "Na\u00efve \u00c9COLE readers were reading about vacuuming and the C# index.", "Other"
+    ),
+    Mail(
+        5,
+        f"{TEXT}\n\nI disagree with these four dead records and their indexing.",
+        "Re: Compaction",
+        reply_to=1,
+        sender="bob@example.org",
+    ),
     Mail(6, "the " * 12 + "of a", "the"),
-    Mail(10, "\u6e29\u5ba4\u306f\u5f8c\u3067\u5efa\u3066\u308b\u3002PostgreSQL\u7528\u306e\u9ed2\u732b", "\u6e29\u5ba4"),
+    Mail(
+        10,
+        "\u6e29\u5ba4\u306f\u5f8c\u3067\u5efa\u3066\u308b\u3002PostgreSQL\u7528\u306e\u9ed2\u732b",
+        "\u6e29\u5ba4",
+    ),
     Mail(7, "> nothing of my own", "Re: Other", reply_to=4),
     Mail(8, "> ...", "Re: Other", reply_to=4),
-    Mail(9, "So that ships see the harbour in fog, a stronger bulb burns in it.\n\n"
+    Mail(
+        9,
+        "So that ships see the harbour in fog, a stronger bulb burns in it.\n\n"
         "Signed-off-by: Ann <ann@example.org>\n---\ndiff --git a/lantern.c b/lantern.c\n--- a/lantern.c\n+++ b/lantern.c\n"
         "@@ -1,200 +1,200 @@ int lantern(void)\n"
-        + "".join(f"-\tlantern_glow({n});\n+\tlantern_glow_bright(bulb, {n});\n" for n in range(200)),
-        "[PATCH] lantern: glow bright in harbour fog"),
-]  # fmt: skip
+        + "".join(
+            f"-\tlantern_glow({n});\n+\tlantern_glow_bright(bulb, {n});\n" for n in range(200)
+        ),
+        "[PATCH] lantern: glow bright in harbour fog",
+    ),
+]
 Rows = list[dict[str, Any]]
 
 
@@ -83,28 +102,44 @@ def bm25(index: SearchIndex, query: str) -> list[tuple[str, float]]:
 @pytest.mark.parametrize(
     "query",
     [
-        "compaction of indexes", "Vacuuming, READING and measurements!", "pg_stat_activity", "activity stat",
-        "ReadBuffer_Extended, HTTPServer of IPv6 aGVsbG8gd29ybGQ", "v16.2 C++ CVE-2024-3094", "C#",
-        "a/fs/erofs/zdata.c", "\u00c9cole na\u00efve", "the of a",
-        "what is IN and NOT", "THE OF INDEX", "\u6e29\u5ba4\u306e\u8a2d\u8a08",
-        "\u732b postgresql", "the index", "nothing that stands anywhere: xyzzy", "'; DROP TABLE chunks; --",
-        "nul\0byte index", '%s {} $1 \\ " index', "",
+        "compaction of indexes",
+        "Vacuuming, READING and measurements!",
+        "pg_stat_activity",
+        "activity stat",
+        "ReadBuffer_Extended, HTTPServer of IPv6 aGVsbG8gd29ybGQ",
+        "v16.2 C++ CVE-2024-3094",
+        "C#",
+        "a/fs/erofs/zdata.c",
+        "\u00c9cole na\u00efve",
+        "the of a",
+        "what is IN and NOT",
+        "THE OF INDEX",
+        "\u6e29\u5ba4\u306e\u8a2d\u8a08",
+        "\u732b postgresql",
+        "the index",
+        "nothing that stands anywhere: xyzzy",
+        "'; DROP TABLE chunks; --",
+        "nul\0byte index",
+        '%s {} $1 \\ " index',
+        "",
     ],
-)  # fmt: skip
+)
 def test_search_text_is_the_lexical_half_of_a_search(
     published: duckdb.DuckDBPyConnection, index: SearchIndex, query: str
 ):
     expected = bm25(index, query)
     rows = asked(published, "FROM search_text($q, 100)", q=query)
     assert [row["chunk_id"] for row in rows] == [chunk_id for chunk_id, _ in expected]
-    assert [row["score"] for row in rows] == pytest.approx([score for _, score in expected], abs=1e-4)
+    assert [row["score"] for row in rows] == pytest.approx(
+        [score for _, score in expected], abs=1e-4
+    )
     assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))
 
 
 def test_words_that_stemming_changes_are_found(published: duckdb.DuckDBPyConnection):
-    assert asked(published, "SELECT * FROM term_forms WHERE form IN ('index', 'indexes') ORDER BY form") == [
-        {"form": "indexes", "term": "index", "chunk_count": 2}
-    ]
+    assert asked(
+        published, "SELECT * FROM term_forms WHERE form IN ('index', 'indexes') ORDER BY form"
+    ) == [{"form": "indexes", "term": "index", "chunk_count": 2}]
     assert len(asked(published, "FROM search_text('indexes')")) > 1
 
 
@@ -113,7 +148,11 @@ def test_weights_are_parameters_with_the_settings_as_defaults(published: duckdb.
     same = asked(published, "FROM search_text('compaction', 10, title_weight := 4, k1 := 1.5)")
     untitled = asked(published, "FROM search_text('compaction', title_weight := 0)")
     assert same == default
-    assert {row["doc_id"] for row in untitled} == {ident(2), ident(3)} < {row["doc_id"] for row in default}
+    assert (
+        {row["doc_id"] for row in untitled}
+        == {ident(2), ident(3)}
+        < {row["doc_id"] for row in default}
+    )
 
 
 def test_fewer_results_are_the_first_of_more(published: duckdb.DuckDBPyConnection):
@@ -122,25 +161,41 @@ def test_fewer_results_are_the_first_of_more(published: duckdb.DuckDBPyConnectio
     assert asked(published, "FROM search_text('compaction index', $k)", k=2) == more[:2]
 
 
-def test_similar_is_the_order_of_all_cosines(published: duckdb.DuckDBPyConnection, index: SearchIndex):
-    names = [r[0] for r in published.execute("SELECT chunk_id FROM chunks ORDER BY chunk_no").fetchall()]
+def test_similar_is_the_order_of_all_cosines(
+    published: duckdb.DuckDBPyConnection, index: SearchIndex
+):
+    names = [
+        r[0] for r in published.execute("SELECT chunk_id FROM chunks ORDER BY chunk_no").fetchall()
+    ]
     vectors = index.vectors.of(np.arange(index.chunk_count))
     cosines = vectors @ vectors[0]
-    order = [n for n in np.lexsort((np.arange(len(names)), -cosines)) if n != 0 and n not in index.unembedded]
+    order = [
+        n
+        for n in np.lexsort((np.arange(len(names)), -cosines))
+        if n != 0 and n not in index.unembedded
+    ]
     rows = asked(published, "FROM similar($id, 100)", id=names[0])
     assert [row["chunk_id"] for row in rows] == [names[n] for n in order]
-    assert [row["cosine"] for row in rows] == pytest.approx([float(cosines[n]) for n in order], abs=1e-5)
+    assert [row["cosine"] for row in rows] == pytest.approx(
+        [float(cosines[n]) for n in order], abs=1e-5
+    )
     assert asked(published, "FROM similar('no such chunk')") == []
 
 
 @pytest.mark.parametrize(
     ("query", "is_found"),
     [
-        ('"nothing of my own"', True), ("q:nothing", True), ("b:nothing index", True),
-        (f"m:{ident(7)}", True), ("nothing of my own", False), ("s:Other vacuuming", False),
+        ('"nothing of my own"', True),
+        ("q:nothing", True),
+        ("b:nothing index", True),
+        (f"m:{ident(7)}", True),
+        ("nothing of my own", False),
+        ("s:Other vacuuming", False),
     ],
-)  # fmt: skip
-def test_a_mail_of_quotes_alone_is_found_by_conditions_alone(index: SearchIndex, query: str, is_found: bool):
+)
+def test_a_mail_of_quotes_alone_is_found_by_conditions_alone(
+    index: SearchIndex, query: str, is_found: bool
+):
     settings = index.settings.model_copy(update={"weak": True})
     hits = index.search([query], settings=settings).hits.to_pylist()
     found = [hit for hit in hits if hit["doc_id"] == ident(7)]
@@ -166,20 +221,27 @@ def test_a_patch_is_shown_by_what_explains_it_unless_a_changed_line_is_looked_fo
 
 
 @pytest.mark.parametrize("named", [ident(1), f"<{ident(3)}>", "thread"])
-def test_a_thread_is_found_by_its_id_and_any_of_its_mails(published: duckdb.DuckDBPyConnection, named: str):
+def test_a_thread_is_found_by_its_id_and_any_of_its_mails(
+    published: duckdb.DuckDBPyConnection, named: str
+):
     (thread_id,) = published.execute(
         "SELECT thread_id FROM thread_tree WHERE message_id = ?", [ident(1)]
     ).fetchone()
     rows = asked(published, "FROM thread($id)", id=thread_id if named == "thread" else named)
     assert [(row["message_id"], row["depth"]) for row in rows] == [
-        (ident(1), 0), (ident(2), 1), (ident(3), 2), (ident(5), 1),
-    ]  # fmt: skip
+        (ident(1), 0),
+        (ident(2), 1),
+        (ident(3), 2),
+        (ident(5), 1),
+    ]
     assert rows[0]["body"].startswith(QUOTED)
 
 
 def test_context_of_a_chunk_is_what_stands_beside_it(published: duckdb.DuckDBPyConnection):
     chunks = asked(
-        published, "SELECT chunk_id FROM chunks WHERE doc_id = $id ORDER BY chunk_index", id=ident(3)
+        published,
+        "SELECT chunk_id FROM chunks WHERE doc_id = $id ORDER BY chunk_index",
+        id=ident(3),
     )
     for number, chunk in enumerate(chunks):
         rows = asked(published, "FROM context_of($id, 1)", id=chunk["chunk_id"])
@@ -190,7 +252,9 @@ def test_context_of_a_chunk_is_what_stands_beside_it(published: duckdb.DuckDBPyC
 
 
 def test_quotes_of_a_mail_are_its_own_lines_in_others(published: duckdb.DuckDBPyConnection):
-    quoted = {(r["message_id"], r["how"]) for r in asked(published, "FROM quotes_of($id)", id=ident(1))}
+    quoted = {
+        (r["message_id"], r["how"]) for r in asked(published, "FROM quotes_of($id)", id=ident(1))
+    }
     assert quoted == {(ident(2), "marked"), (ident(3), "marked"), (ident(5), "unmarked")}
     answered = asked(published, "FROM quotes_of($id)", id=f"<{ident(2)}>")
     assert [(r["message_id"], r["text"].strip()) for r in answered] == [(ident(3), f"> {ANSWER}")]
@@ -202,7 +266,10 @@ def test_readiness_says_what_search_cannot_find_and_why(published: duckdb.DuckDB
     assert len(rows) == len(MAILS)
     assert rows[ident(1)]["is_searchable"] and rows[ident(1)]["chunk_count"] >= 1
     assert (rows[ident(7)]["is_searchable"], rows[ident(7)]["excluded_for"]) == (True, [])
-    assert (rows[ident(8)]["is_searchable"], rows[ident(8)]["excluded_for"]) == (False, ["too_little_text"])
+    assert (rows[ident(8)]["is_searchable"], rows[ident(8)]["excluded_for"]) == (
+        False,
+        ["too_little_text"],
+    )
     assert len({r["published_at"] for r in rows.values()}) == 1
 
 
@@ -213,23 +280,32 @@ def test_names_have_comments_and_the_declared_keys_are_there(published: duckdb.D
         ("columns", "table_name || '.' || column_name AS name"),
     ):
         silent = asked(
-            published, f"SELECT {name} FROM duckdb_{kind}() WHERE NOT internal AND coalesce(comment, '') = ''"
+            published,
+            f"SELECT {name} FROM duckdb_{kind}() WHERE NOT internal AND coalesce(comment, '') = ''",
         )
         assert silent == [], kind
     keys = asked(
         published,
         "SELECT table_name, constraint_column_names FROM duckdb_constraints() WHERE constraint_type = 'PRIMARY KEY'",
     )
-    assert {k["table_name"]: ", ".join(k["constraint_column_names"]) for k in keys} == table_sql.PRIMARY_KEYS
+    assert {
+        k["table_name"]: ", ".join(k["constraint_column_names"]) for k in keys
+    } == table_sql.PRIMARY_KEYS
     macros = asked(
         published,
         "SELECT function_name AS name, comment FROM duckdb_functions() "
         "WHERE function_type = 'table_macro' AND NOT internal AND database_name = current_database()",
     )
     assert {m["name"] for m in macros if m["comment"]} == {
-        "search_text", "similar", "thread", "context_of", "quotes_of", "reviews", "search_semantic",
+        "search_text",
+        "similar",
+        "thread",
+        "context_of",
+        "quotes_of",
+        "reviews",
+        "search_semantic",
         *(name for added in extra_parts("macros") for name in added),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.exhaustive
@@ -245,7 +321,9 @@ def test_the_file_needs_no_extension_and_nothing_of_weft(work: Workspace):
         "assert not any(m.split('.')[0] in ('transforms', 'dagster_project') for m in sys.modules)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-I", "-c", program, str(work.index / "CURRENT")], capture_output=True, text=True
+        [sys.executable, "-I", "-c", program, str(work.index / "CURRENT")],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 1
@@ -260,15 +338,27 @@ def test_the_file_needs_no_extension_and_nothing_of_weft(work: Workspace):
     ],
     ids=["weft", "in use", "another name"],
 )
-def test_macros_and_views_of_an_attached_file_read_that_file(work: Workspace, began: str, catalog: str):
+def test_macros_and_views_of_an_attached_file_read_that_file(
+    work: Workspace, began: str, catalog: str
+):
     named_there = f", catalog := '{catalog}'" if "my" in catalog else ""
-    with duckdb.connect() as own, duckdb.connect(str(work.index / "CURRENT"), read_only=True) as there:
+    with (
+        duckdb.connect() as own,
+        duckdb.connect(str(work.index / "CURRENT"), read_only=True) as there,
+    ):
         own.execute(began.format(file=(work.index / "CURRENT").resolve()))
-        (chunk,) = asked(there, "SELECT chunk_id, doc_id FROM search_text('measured compaction', 1)")
+        (chunk,) = asked(
+            there, "SELECT chunk_id, doc_id FROM search_text('measured compaction', 1)"
+        )
         values = {
-            "search_text": "compaction", "similar": chunk["chunk_id"], "thread": chunk["doc_id"],
-            "context_of": chunk["chunk_id"], "quotes_of": ident(1), "reviews": "reviewed", "stripe": "x', 3, kind := 'y",
-        }  # fmt: skip
+            "search_text": "compaction",
+            "similar": chunk["chunk_id"],
+            "thread": chunk["doc_id"],
+            "context_of": chunk["chunk_id"],
+            "quotes_of": ident(1),
+            "reviews": "reviewed",
+            "stripe": "x', 3, kind := 'y",
+        }
         macros = asked(
             there,
             "SELECT function_name FROM duckdb_functions() WHERE function_type = 'table_macro' AND NOT internal "

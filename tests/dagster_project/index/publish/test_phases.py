@@ -22,8 +22,13 @@ def test_phases_follow_each_other_and_count_what_they_write(built: Workspace):
         assert made.reused is is_update and set(phases) <= set(_STAGES)
         terms = [] if is_update else ["terms"]
         assert [phase.removeprefix("publish_") for phase in phases] == [
-            "relations", *terms, "tables", "postings", "vectors", "search_index",
-        ]  # fmt: skip
+            "relations",
+            *terms,
+            "tables",
+            "postings",
+            "vectors",
+            "search_index",
+        ]
         if not is_update:
             assert progress.rows["publish_postings"] == made.rows["postings"] > 0
             assert progress.rows["publish_terms"] == made.rows["chunks"]

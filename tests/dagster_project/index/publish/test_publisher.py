@@ -31,16 +31,21 @@ def test_two_chunks_with_one_number_stop_the_publish_and_are_named(built: Worksp
     lake = built.lake
     for name in ("message_chunks", "message_terms"):
         table = lake.read(name, partition).table
-        lake.stage(name, partition, renamed(table, second, twin), code_version="x", inputs={}).commit()
+        lake.stage(
+            name, partition, renamed(table, second, twin), code_version="x", inputs={}
+        ).commit()
     partitions = dict.fromkeys(lake.partitions("messages"), "mail")
     with pytest.raises(
-        CheckFailedError, match=f"chunks ({first} and {twin}|{twin} and {first}) have the same number"
+        CheckFailedError,
+        match=f"chunks ({first} and {twin}|{twin} and {first}) have the same number",
     ):
         make_publisher(built.settings, lake).publish(partitions)
     assert built.index.resolve() == before
 
 
-def test_the_last_version_is_current_and_stays_until_what_is_to_be_forgotten_ends_all(built: Workspace):
+def test_the_last_version_is_current_and_stays_until_what_is_to_be_forgotten_ends_all(
+    built: Workspace,
+):
     """Whatever the clock says: the two before have later times."""
     partitions = [*dict.fromkeys(built.lake.partitions("messages"), "mail").items()]
     publisher, made = make_publisher(built.settings, built.lake), [built.index.resolve()]

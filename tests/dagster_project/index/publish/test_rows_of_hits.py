@@ -16,10 +16,14 @@ from tests.archives import Workspace, differences
 from transforms.errors import IndexUnavailableError
 
 
-def rows(connection: duckdb.DuckDBPyConnection, folder: Path) -> list[tuple[dict[str, Any], str | None]]:
+def rows(
+    connection: duckdb.DuckDBPyConnection, folder: Path
+) -> list[tuple[dict[str, Any], str | None]]:
     """The row of each chunk, and its text."""
     folder.mkdir()
-    keys = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()["chunk_key"]
+    keys = connection.execute("SELECT chunk_key FROM chunks ORDER BY chunk_no").fetchnumpy()[
+        "chunk_key"
+    ]
     write_hit_rows(connection, folder)
     written = HitRows(folder, keys)
     found = written.of(range(len(keys)))
@@ -36,10 +40,15 @@ def test_groups_of_documents_give_the_rows_that_all_at_once_give(
         expected = rows(connection, tmp_path / "whole")
         monkeypatch.setattr(hit_rows, "_CHUNKS_AT_ONCE", at_once)
         assert rows(connection, tmp_path / "groups") == expected
-        assert any(text for _, text in expected) and len({row["doc_id"] for row, _ in expected}) > at_once
+        assert (
+            any(text for _, text in expected)
+            and len({row["doc_id"] for row, _ in expected}) > at_once
+        )
 
 
-@pytest.mark.parametrize("damage", ["UPDATE packs SET data = substr(data, 1, 20)", "DELETE FROM chunks"])
+@pytest.mark.parametrize(
+    "damage", ["UPDATE packs SET data = substr(data, 1, 20)", "DELETE FROM chunks"]
+)
 def test_a_row_that_is_not_what_was_written_is_named_with_the_way_out(
     built: Workspace, tmp_path: Path, damage: str
 ):
@@ -52,7 +61,9 @@ def test_a_row_that_is_not_what_was_written_is_named_with_the_way_out(
         HitRows(tmp_path / "rows", keys).of([0])
 
 
-def test_versions_share_first_rows_and_later_ones_take_their_place(built: Workspace, built_once: Workspace):
+def test_versions_share_first_rows_and_later_ones_take_their_place(
+    built: Workspace, built_once: Workspace
+):
     folders = []
     for without in ("dev/2004-02", "dev/2004-01", ""):
         built.publish(without)

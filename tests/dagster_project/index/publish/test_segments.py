@@ -27,7 +27,9 @@ from transforms.retrieval import bm25
 TERMS = ["a", "ä", "b", "c", "zz"]
 Rows = dict[tuple[str, int], int]
 """How often a term stands in a chunk of a segment."""
-ROWS = st.dictionaries(st.tuples(st.sampled_from(TERMS), st.integers(0, 5)), st.integers(1, 4), max_size=20)
+ROWS = st.dictionaries(
+    st.tuples(st.sampled_from(TERMS), st.integers(0, 5)), st.integers(1, 4), max_size=20
+)
 STAYS = st.lists(st.booleans(), min_size=6, max_size=6)
 
 
@@ -37,7 +39,10 @@ def stored(folder: Path, rows: Rows, first: int) -> Path:
     ordered = sorted(rows, key=lambda row: (row[0].encode(), row[1]))
     terms = sorted({term for term, _ in ordered}, key=str.encode)
     write_terms(folder, pa.chunked_array([pa.array(terms, pa.string())]))
-    np.save(folder / "starts.npy", np.cumsum([0, *(sum(t == term for t, _ in ordered) for term in terms)]))
+    np.save(
+        folder / "starts.npy",
+        np.cumsum([0, *(sum(t == term for t, _ in ordered) for term in terms)]),
+    )
     counts = np.zeros((len(ordered), len(bm25.FIELDS)), dtype=np.uint16)
     counts[:, 1] = [rows[row] for row in ordered]
     with PostingArrays(folder) as arrays:
@@ -55,12 +60,16 @@ def read(folder: Path) -> Rows:
         np.load(folder / f"{n}.npy") for n in ("starts", "chunks", "codes", "counts")
     )
     of_row = np.repeat(read_terms(folder).to_list(), np.diff(starts))
-    return {(str(t), int(c)): int(counts[k, 1]) for t, c, k in zip(of_row, chunks, codes, strict=True)}
+    return {
+        (str(t), int(c)): int(counts[k, 1]) for t, c, k in zip(of_row, chunks, codes, strict=True)
+    }
 
 
 @examples(60)
 @given(st.lists(st.tuples(ROWS, STAYS), min_size=1, max_size=4))
-def test_merged_segments_hold_what_stays_and_tell_what_does_not(segments: list[tuple[Rows, list[bool]]]):
+def test_merged_segments_hold_what_stays_and_tell_what_does_not(
+    segments: list[tuple[Rows, list[bool]]],
+):
     with tempfile.TemporaryDirectory() as folder:
         made = [stored(Path(folder) / str(n), rows, 6 * n) for n, (rows, _) in enumerate(segments)]
         stays = [np.array(mask) for _, mask in segments]
@@ -79,7 +88,9 @@ def test_merged_segments_hold_what_stays_and_tell_what_does_not(segments: list[t
         assert np.load(Path(folder) / "merged/lengths.npy")[3].tolist() == numbers.tolist()
         vectors = np.load(Path(folder) / "merged/vectors.npy")
         assert vectors[:, 0].tolist() == [number - 3 for number in numbers]
-        assert np.array_equal(np.load(Path(folder) / "merged/vector_codes.npy"), sign_codes(vectors))
+        assert np.array_equal(
+            np.load(Path(folder) / "merged/vector_codes.npy"), sign_codes(vectors)
+        )
 
 
 def test_a_chunk_is_written_anew_a_few_times_and_segments_stay_few():

@@ -42,10 +42,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A workspace whose second version updates the first; for reading only."""
     work = Workspace(tmp_path_factory.mktemp("vectors") / "work").configure()
     work.write(
-        "a.mbox", [m for n, topic in enumerate("abcde") for m in discussion(10 * n, 6, f"{topic} pump")]
+        "a.mbox",
+        [m for n, topic in enumerate("abcde") for m in discussion(10 * n, 6, f"{topic} pump")],
     )
     work.build()
-    work.write("b.mbox", [Mail(90, "Tulips are planted in autumn, roses want sun and water.", "Gardening")])
+    work.write(
+        "b.mbox", [Mail(90, "Tulips are planted in autumn, roses want sun and water.", "Gardening")]
+    )
     work.build()
     return work
 
@@ -64,7 +67,11 @@ def test_the_index_of_an_update_is_of_the_vectors_of_its_version(made: Workspace
 def test_it_is_measured_and_searches_say_which_way_they_take(made: Workspace):
     facts = shown(made, "vector_index")
     (vectors,) = made.column("SELECT count(*) FROM embeddings")
-    assert (facts["kind"], facts["vectors"], facts["queries"]) == ("hnsw", vectors, min(vectors, 30))
+    assert (facts["kind"], facts["vectors"], facts["queries"]) == (
+        "hnsw",
+        vectors,
+        min(vectors, 30),
+    )
     assert facts["recall_at_10"] > 0.9 and facts["used_by_sql"] and facts["seconds"] > 0
     assert [facts["version"]] == made.column("SELECT value FROM manifest WHERE key = 'version'")
     assert shown(made, "search_index")["vector_search"] == "exact"
@@ -76,7 +83,9 @@ def test_statements_that_ask_for_it_use_it_without_the_network(made: Workspace):
     assert "HNSW_INDEX_SCAN" in str(plan.to_pylist())
 
 
-def test_above_the_limit_there_is_none_and_the_setting_brings_it_back(made: Workspace, tmp_path: Path):
+def test_above_the_limit_there_is_none_and_the_setting_brings_it_back(
+    made: Workspace, tmp_path: Path
+):
     work = made.copied(tmp_path / "work")
     for most, kind, way in ((3, "none", "exact"), (9999, "hnsw", "hnsw")):
         work.configure(index={"ann_max_vectors": most}, search=SEARCH)

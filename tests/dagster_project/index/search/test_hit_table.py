@@ -29,14 +29,18 @@ def body(index: SearchIndex, message_id: str) -> bytes:
     return text.encode()
 
 
-def test_hits_have_the_declared_columns_and_bytes_that_hold_the_highlighted_words(index: SearchIndex):
+def test_hits_have_the_declared_columns_and_bytes_that_hold_the_highlighted_words(
+    index: SearchIndex,
+):
     found = index.search([QUERY]).hits
     assert found.schema.equals(SEARCH_HITS.arrow)
     wanted = set(stems(QUERY.split(), index.term_settings))
     for hit in found.to_pylist():
         stored = body(index, hit["doc_id"])
         shown = [hit["snippet"][a:b] for a, b in hit["highlights"]]
-        assert [stored[p["byte_start"] : p["byte_end"]].decode() for p in hit["highlight_bytes"]] == shown
+        assert [
+            stored[p["byte_start"] : p["byte_end"]].decode() for p in hit["highlight_bytes"]
+        ] == shown
         assert set(stems([w.lower() for w in shown], index.term_settings)) <= wanted
         assert hit["citation"] == (
             f"{hit['doc_id']} block {hit['block_index']} bytes {hit['byte_start']}-{hit['byte_end']}"
@@ -50,12 +54,17 @@ def test_expansions_are_one_step_away_bounded_and_hold_the_cited_bytes(index: Se
     found = hits(index, expand=("parent", "neighbours", "section", "links"), expand_chars=30)
     assert [h["chunk_id"] for h in found] == [h["chunk_id"] for h in plain]
     assert all(h["expansions"] == [] for h in plain)
-    parents = dict(index.connection.execute("SELECT message_id, parent_id FROM thread_tree").fetchall())
+    parents = dict(
+        index.connection.execute("SELECT message_id, parent_id FROM thread_tree").fetchall()
+    )
     shown = [(hit, near) for hit in found for near in hit["expansions"]]
     assert {near["kind"] for _, near in shown} >= {"parent", "section"}
     for hit, near in shown:
         assert len(near["text"]) <= 30
-        assert body(index, near["doc_id"])[near["byte_start"] : near["byte_end"]].decode() == near["text"]
+        assert (
+            body(index, near["doc_id"])[near["byte_start"] : near["byte_end"]].decode()
+            == near["text"]
+        )
         assert near["citation"].endswith(f"bytes {near['byte_start']}-{near['byte_end']}")
         if near["kind"] == "parent":
             assert near["doc_id"] == parents[hit["doc_id"]]
@@ -66,15 +75,30 @@ def test_a_thread_is_shown_once_and_names_the_mails_it_stands_for(index: SearchI
     assert len({h["thread_id"] for h in found}) == len(found) < len(plain)
     stood_for = {c["doc_id"] for h in found for c in h["constituents"]}
     assert stood_for | {h["doc_id"] for h in found} >= {h["doc_id"] for h in plain}
-    assert {c["reason"] for h in found for c in h["constituents"]} == {"a better hit of the same thread"}
+    assert {c["reason"] for h in found for c in h["constituents"]} == {
+        "a better hit of the same thread"
+    }
 
 
 def row(number: int, snippet: str, quoted: str | None = None, **facts: Any) -> dict[str, Any]:
     common = {
-        "query": 0, "thread_id": None, "rank": number, "chunk_id": f"c{number}", "doc_id": f"d{number}",
-        "constituents": [], "content_class": "text", "before": None, "after": None, "breadcrumb": None, "more": [],
-    }  # fmt: skip
-    return common | {"snippet": snippet, "quoted_text": quoted, "subject": "", "score": 9.0 - number} | facts
+        "query": 0,
+        "thread_id": None,
+        "rank": number,
+        "chunk_id": f"c{number}",
+        "doc_id": f"d{number}",
+        "constituents": [],
+        "content_class": "text",
+        "before": None,
+        "after": None,
+        "breadcrumb": None,
+        "more": [],
+    }
+    return (
+        common
+        | {"snippet": snippet, "quoted_text": quoted, "subject": "", "score": 9.0 - number}
+        | facts
+    )
 
 
 def told(*rows: dict[str, Any]) -> list[tuple[str, str | None, list[str]]]:
@@ -101,7 +125,10 @@ def test_a_text_is_shown_once_and_names_those_that_repeat_it():
 def test_spare_hits_are_described_for_the_queries_that_lack_rows_else():
     texts = ["one wolf", LONG, LONG, LONG, "two wolves", "three wolves"]
     docs = [1, 2, 2, 2, 3, 4]
-    rows = [row(n, text, doc_id=f"d{doc}") for n, (text, doc) in enumerate(zip(texts, docs, strict=True), 1)]
+    rows = [
+        row(n, text, doc_id=f"d{doc}")
+        for n, (text, doc) in enumerate(zip(texts, docs, strict=True), 1)
+    ]
     rows += [row(n, f"{n} foxes", query=1) for n in range(1, 7)]
     masks: list[list[bool]] = []
 
@@ -114,10 +141,14 @@ def test_spare_hits_are_described_for_the_queries_that_lack_rows_else():
     assert masks == [2 * [*4 * [True], *2 * [False]], [*6 * [True], *6 * [False]]]
 
 
-@pytest.mark.parametrize("subject", ["[PATCH v2 2/3] sort", "[PATCH v3 1/3] seal"], ids=["series", "posting"])
+@pytest.mark.parametrize(
+    "subject", ["[PATCH v2 2/3] sort", "[PATCH v3 1/3] seal"], ids=["series", "posting"]
+)
 @pytest.mark.parametrize("quoted", [None, LONG], ids=["alone", "below its cover letter"])
 @pytest.mark.parametrize("text", [LONG, "Trivial."], ids=["alike", "few words"])
-def test_patches_that_explain_themselves_alike_are_all_shown(subject: str, quoted: str | None, text: str):
+def test_patches_that_explain_themselves_alike_are_all_shown(
+    subject: str, quoted: str | None, text: str
+):
     first = row(1, text, thread_id="t", subject="[PATCH v2 1/3] seal")
     other = row(2, text, quoted, thread_id="t", subject=subject)
     cover = row(3, LONG, thread_id="t", subject="[PATCH v2 0/3] logs")
@@ -134,7 +165,9 @@ def test_an_unmarked_quote_goes_into_the_mail_that_it_answers_wherever_that_stan
 
 
 def test_what_a_hit_answers_is_left_out_where_another_hit_says_it():
-    answer = "no, the directory comes first here, as you can read in the third chapter of the manual"
+    answer = (
+        "no, the directory comes first here, as you can read in the third chapter of the manual"
+    )
     assert told(row(1, answer, quoted=LONG), row(2, LONG)) == [("d1", None, []), ("d2", None, [])]
     assert told(row(1, "Agreed.", quoted=LONG), row(2, LONG)) == [("d2", None, ["d1"])]
     tag = "Reviewed-by: Maud Ek <maud@example.org>"
@@ -143,9 +176,17 @@ def test_what_a_hit_answers_is_left_out_where_another_hit_says_it():
     assert told(row(1, f"{tag} Thanks!", quoted="a part", **reply), row(2, LONG, **patch)) == [
         ("d2", None, ["d1"])
     ]
-    assert len(told(row(1, f"{tag} Thanks!", **reply), row(2, LONG, **patch | {"thread_id": "u"}))) == 2
-    assert len(told(row(1, LONG), row(2, f"Nice, and fast on my old disks, too. {tag}", quoted=LONG))) == 2
-    assert told(row(1, "Agreed.", quoted=LONG), row(2, "Agreed.", quoted="a quite different question")) == [
+    assert (
+        len(told(row(1, f"{tag} Thanks!", **reply), row(2, LONG, **patch | {"thread_id": "u"})))
+        == 2
+    )
+    assert (
+        len(told(row(1, LONG), row(2, f"Nice, and fast on my old disks, too. {tag}", quoted=LONG)))
+        == 2
+    )
+    assert told(
+        row(1, "Agreed.", quoted=LONG), row(2, "Agreed.", quoted="a quite different question")
+    ) == [
         ("d1", LONG, []),
         ("d2", "a quite different question", []),
     ]
@@ -161,19 +202,31 @@ def test_a_mail_is_shown_by_the_words_of_its_author_and_says_what_they_answer(in
 
 
 def test_a_turn_is_shown_once_as_a_hit_or_beside_one():
-    chat = {"doc_id": "chat", "before": "07:12 Maud: wires yes", "after": "07:31 Jo: a gale is coming"}
+    chat = {
+        "doc_id": "chat",
+        "before": "07:12 Maud: wires yes",
+        "after": "07:31 Jo: a gale is coming",
+    }
     next_one = {"doc_id": "chat", "before": "07:13 Ann: ladder yes", "after": "07:40 Ann: done"}
-    first, second = said_once([row(1, "ladder yes", **chat), row(2, "a gale is coming", **next_one)], 10)
+    first, second = said_once(
+        [row(1, "ladder yes", **chat), row(2, "a gale is coming", **next_one)], 10
+    )
     assert (first["before"], first["after"]) == ("07:12 Maud: wires yes", None)
     assert (second["before"], second["after"]) == (None, "07:40 Ann: done")
 
 
 def test_a_section_that_matches_as_well_is_named_once():
     page = {
-        "doc_id": "page", "breadcrumb": "> Page › One",
+        "doc_id": "page",
+        "breadcrumb": "> Page › One",
         "more": [{"title": "Page › Two"}, {"title": "Page › Three"}],
-    }  # fmt: skip
+    }
     hits = said_once(
-        [row(1, "one", **page), row(2, "two", **page | {"breadcrumb": "> Page › Two"}), row(3, "x")], 10
+        [
+            row(1, "one", **page),
+            row(2, "two", **page | {"breadcrumb": "> Page › Two"}),
+            row(3, "x"),
+        ],
+        10,
     )
     assert [[part["title"] for part in hit["more"]] for hit in hits] == [["Page › Three"], [], []]

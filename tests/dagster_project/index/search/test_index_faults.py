@@ -64,7 +64,9 @@ def test_a_pattern_that_is_too_large_is_a_fault_of_the_query(
     assert type(fault(connection, published(built_once), statement, pattern)) is errors.QueryError
 
 
-def test_a_limit_of_memory_spoils_no_file(built_once: Workspace, connection: duckdb.DuckDBPyConnection):
+def test_a_limit_of_memory_spoils_no_file(
+    built_once: Workspace, connection: duckdb.DuckDBPyConnection
+):
     for setting in ("memory_limit = '30MB'", "temp_directory = ''"):
         connection.execute(f"SET {setting}")
     assert type(fault(connection, published(built_once), LARGE)) is errors.MemoryLimitError
@@ -120,13 +122,20 @@ def asked_by_sql(work: Workspace) -> None:
 @pytest.mark.parametrize(
     ("ask", "harm", "is_damage"),
     [
-        (searched, flipped, True), (searched, cut, True), (searched, emptied, True),
-        (searched, replaced, False), (asked_by_sql, flipped, True), (asked_by_sql, cut, True),
+        (searched, flipped, True),
+        (searched, cut, True),
+        (searched, emptied, True),
+        (searched, replaced, False),
+        (asked_by_sql, flipped, True),
+        (asked_by_sql, cut, True),
         (asked_by_sql, replaced, False),
     ],
-)  # fmt: skip
+)
 def test_only_a_file_whose_damage_has_been_seen_is_to_be_deleted(
-    built: Workspace, ask: Callable[[Workspace], None], harm: Callable[[Path], None], is_damage: bool
+    built: Workspace,
+    ask: Callable[[Workspace], None],
+    harm: Callable[[Path], None],
+    is_damage: bool,
 ):
     harm(published(built))
     with pytest.raises(errors.IndexUnavailableError) as caught:
@@ -140,7 +149,10 @@ def test_a_fault_while_the_file_is_whole_does_not_accuse_it(built_once: Workspac
     assert damage_of(path) is None
     connection = duckdb.connect()
     connection.close()
-    with pytest.raises(errors.WeftError, match="all of .* can be read") as caught, faults_translated(path):
+    with (
+        pytest.raises(errors.WeftError, match="all of .* can be read") as caught,
+        faults_translated(path),
+    ):
         asking(connection)("SELECT 1", {})
     assert type(caught.value) is errors.WeftError and "delete" not in str(caught.value)
 
@@ -148,8 +160,16 @@ def test_a_fault_while_the_file_is_whole_does_not_accuse_it(built_once: Workspac
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "statement",
-    ["SELECT", "FROM nowhere", "SELECT 1/0 AS a, CAST('x' AS INT)", "FROM read_csv('/etc/passwd')", "(" * 200_000],
-)  # fmt: skip
-def test_a_statement_that_cannot_be_understood_is_a_fault_of_the_query(built_once: Workspace, statement: str):
+    [
+        "SELECT",
+        "FROM nowhere",
+        "SELECT 1/0 AS a, CAST('x' AS INT)",
+        "FROM read_csv('/etc/passwd')",
+        "(" * 200_000,
+    ],
+)
+def test_a_statement_that_cannot_be_understood_is_a_fault_of_the_query(
+    built_once: Workspace, statement: str
+):
     with pytest.raises(errors.QueryError):
         query_current(built_once.index, statement)

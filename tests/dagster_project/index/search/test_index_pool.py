@@ -94,7 +94,10 @@ def test_questions_that_nothing_ends_stop_no_others_for_ever(pool: IndexPool):
 
     async def run() -> None:
         await pool.ask(quick, HUNG)
-        busy = [asyncio.create_task(pool.ask(lambda index: let_go.wait(HUNG), 0.1)) for _ in range(_MOST)]
+        busy = [
+            asyncio.create_task(pool.ask(lambda index: let_go.wait(HUNG), 0.1))
+            for _ in range(_MOST)
+        ]
         for task in busy:
             with pytest.raises(TimeoutError):
                 await task
@@ -206,8 +209,10 @@ def test_a_server_answers_while_a_search_waits_for_its_model(
     monkeypatch.setenv("GEMINI_API_KEY", KEY)
     monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", service.url)
     work = Workspace(tmp_path / "work").configure(
-        {"name": "dev", "kind": "mbox", "path": "mail/*"}, embedding={"model": "gemini"}, mcp={"max_seconds": HUNG},
-    )  # fmt: skip
+        {"name": "dev", "kind": "mbox", "path": "mail/*"},
+        embedding={"model": "gemini"},
+        mcp={"max_seconds": HUNG},
+    )
     work.write("dev.2004-01.mbox", discussion(0, 4, "compactor"))
     work.build()
     answers = threading.Event()
@@ -216,7 +221,9 @@ def test_a_server_answers_while_a_search_waits_for_its_model(
     names = ("PATH", "PYTHONPATH", "HOME", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL")
     command = ["-m", "dagster_project.cli", "mcp", "--config", str(work.config)]
     parameters = StdioServerParameters(
-        command=sys.executable, args=command, env={k: os.environ[k] for k in names if k in os.environ}
+        command=sys.executable,
+        args=command,
+        env={k: os.environ[k] for k in names if k in os.environ},
     )
 
     async def run() -> None:
@@ -231,7 +238,9 @@ def test_a_server_answers_while_a_search_waits_for_its_model(
             async with anyio.create_task_group() as group:
                 for query in ("compactor", "planner", "shell"):
                     group.start_soon(late, query)
-                await anyio.to_thread.run_sync(until, lambda: len(service.requests) > before, "a request")
+                await anyio.to_thread.run_sync(
+                    until, lambda: len(service.requests) > before, "a request"
+                )
                 got = await client.call_tool("get", {"id": "m0@example.org"})
                 assert not got.is_error and not results
                 answers.set()

@@ -27,14 +27,26 @@ def one(work: Workspace, statement: str) -> Any:
 @pytest.mark.parametrize(
     ("name", "kind", "statement"),
     [
-        ("m0@example.org", "message", "SELECT body FROM messages WHERE message_id = 'm0@example.org'"),
-        (" <m0@example.org> ", "message", "SELECT body FROM messages WHERE message_id = 'm0@example.org'"),
+        (
+            "m0@example.org",
+            "message",
+            "SELECT body FROM messages WHERE message_id = 'm0@example.org'",
+        ),
+        (
+            " <m0@example.org> ",
+            "message",
+            "SELECT body FROM messages WHERE message_id = 'm0@example.org'",
+        ),
         ("docs:manual.md", "document", "SELECT text FROM documents WHERE path = 'manual.md'"),
         ("old/manual.md", "document", "SELECT text FROM documents WHERE path = 'old/manual.md'"),
         ("docs:manual.md#repair", "node", "SELECT 'Run the checker on a copy of the store first.'"),
         ("old/manual.md#repair", "node", "SELECT 'Run the checker on a copy of the store first.'"),
         ("{SELECT attachment_id FROM attachments}", "attachment", "SELECT text FROM attachments"),
-        ("{SELECT min(chunk_id) FROM chunks}", "chunk", "SELECT min_by(text_display, chunk_id) FROM chunks"),
+        (
+            "{SELECT min(chunk_id) FROM chunks}",
+            "chunk",
+            "SELECT min_by(text_display, chunk_id) FROM chunks",
+        ),
     ],
 )
 def test_an_id_leads_to_its_text(library: Workspace, name: str, kind: str, statement: str):
@@ -49,7 +61,8 @@ def test_an_id_leads_to_its_text(library: Workspace, name: str, kind: str, state
 
 def test_a_thread_is_all_its_mails_in_order(library: Workspace):
     text = got(
-        library, one(library, "SELECT thread_id FROM thread_tree WHERE message_id = 'm0@example.org'")
+        library,
+        one(library, "SELECT thread_id FROM thread_tree WHERE message_id = 'm0@example.org'"),
     )["text"]
     places = [text.index(f"Message-ID: <m{n}@example.org>") for n in range(4)]
     assert places == sorted(places)
@@ -77,15 +90,21 @@ def test_the_citation_of_every_hit_leads_to_its_bytes(library: Workspace):
 @pytest.mark.parametrize(
     ("name", "code", "says"),
     [
-        ("m0@example.com", 3, "m0@example.org"), ("manul.md", 3, "docs:manual.md"),
-        ("'; DROP TABLE chunks; --", 3, "holds nothing"), ("nul\0byte", 3, "holds nothing"),
-        ("", 3, "holds nothing"), ("docs:manual.md#repairs", 3, "docs:manual.md#repair"),
+        ("m0@example.com", 3, "m0@example.org"),
+        ("manul.md", 3, "docs:manual.md"),
+        ("'; DROP TABLE chunks; --", 3, "holds nothing"),
+        ("nul\0byte", 3, "holds nothing"),
+        ("", 3, "holds nothing"),
+        ("docs:manual.md#repairs", 3, "docs:manual.md#repair"),
         ("m0@example.com block 0 bytes 0-4", 3, "m0@example.org"),
         ("m0@example.org attachment abcdef bytes 0-4", 3, "no attachments"),
-        ("m0@example.org bytes 0-99999", 2, "which has"), ("m0@example.org bytes 9-3", 2, "which has"),
+        ("m0@example.org bytes 0-99999", 2, "which has"),
+        ("m0@example.org bytes 9-3", 2, "which has"),
     ],
-)  # fmt: skip
-def test_what_is_unknown_is_an_error_with_the_nearest(library: Workspace, name: str, code: int, says: str):
+)
+def test_what_is_unknown_is_an_error_with_the_nearest(
+    library: Workspace, name: str, code: int, says: str
+):
     result = library.weft("get", "--", name) if name.startswith("-") else library.weft("get", name)
     assert (result.exit_code, says in result.stderr) == (code, True), result.stderr
     assert result.stdout == ""

@@ -12,9 +12,17 @@ from tests.format_files import page_of, pdf
 from transforms.retrieval.citations import citation
 
 
-@pytest.mark.parametrize(("page", "expected"), [(None, "v:a.pdf bytes 1-2"), (3, "v:a.pdf page 3 bytes 1-2")])
+@pytest.mark.parametrize(
+    ("page", "expected"), [(None, "v:a.pdf bytes 1-2"), (3, "v:a.pdf page 3 bytes 1-2")]
+)
 def test_a_citation_names_the_page(page: int | None, expected: str):
-    hit = {"doc_id": "v:a.pdf", "node_id": None, "attachment_id": None, "block_index": None, "page": page}
+    hit = {
+        "doc_id": "v:a.pdf",
+        "node_id": None,
+        "attachment_id": None,
+        "block_index": None,
+        "page": page,
+    }
     assert citation({**hit, "byte_start": 1, "byte_end": 2}) == expected
 
 
@@ -22,8 +30,10 @@ def test_a_citation_names_the_page(page: int | None, expected: str):
 def test_a_hit_in_an_attached_pdf_says_its_page(workspace: Workspace):
     mail = EmailMessage()
     mail["From"], mail["Message-ID"], mail["Date"] = (
-        "a@example.org", "<1@example.org>", "1 Jan 2024 00:00:00 +0000",
-    )  # fmt: skip
+        "a@example.org",
+        "<1@example.org>",
+        "1 Jan 2024 00:00:00 +0000",
+    )
     mail.set_content("See the attached file.\n")
     pages = [page_of(text) for text in ("Apples ripen in autumn.", "Bears sleep in winter.")]
     mail.add_attachment(pdf(pages), maintype="application", subtype="pdf", filename="seasons.pdf")
@@ -49,4 +59,6 @@ def test_a_hit_in_a_pdf_of_a_tree_says_its_page(workspace: Workspace):
         (hit, *_) = index.search(["when do bears sleep"]).hits.to_pylist()
         assert hit["page"] == 2 and " page 2 bytes " in hit["citation"]
         assert "Bears sleep" in reading(asking(index.connection), hit["citation"]).text
-        assert index.connection.execute("SELECT place FROM quarantine").fetchall() == [("broken.pdf",)]
+        assert index.connection.execute("SELECT place FROM quarantine").fetchall() == [
+            ("broken.pdf",)
+        ]

@@ -25,9 +25,11 @@ HEADERS = [
 ]
 BODIES = [
     "Counts zero.\n\nSigned-off-by: Ann Lee <ann@work.example>\n---\n",
-    "Good.\n\nReviewed-by: Bo Ek <bo@example.org>\n", "Hello.\n",
-    "Reviewed-by: Bo Ek <bo@example.org>\nReviewed-by: Cy Oz\n", "A namesake.\n",
-]  # fmt: skip
+    "Good.\n\nReviewed-by: Bo Ek <bo@example.org>\n",
+    "Hello.\n",
+    "Reviewed-by: Bo Ek <bo@example.org>\nReviewed-by: Cy Oz\n",
+    "A namesake.\n",
+]
 
 
 @pytest.fixture(scope="module")
@@ -39,21 +41,30 @@ def published() -> Iterator[duckdb.DuckDBPyConnection]:
         )
         for n, (head, body) in enumerate(zip(HEADERS, BODIES, strict=True))
     ]
-    messages = read_mail(raw, source="s", partition="s/1", list_id=None, settings=MailSettings()).messages
+    messages = read_mail(
+        raw, source="s", partition="s/1", list_id=None, settings=MailSettings()
+    ).messages
     trailers = message_trailers(messages)
     tree = THREAD_TREE.from_rows(
         [
             {
-                "message_id": f"m{n}@x", "thread_id": "t" if n < 2 else f"t{n}", "parent_id": "m0@x" if n == 1 else None,
-                "depth": int(n == 1), "position": int(n == 1), "link_method": "root", "is_ghost": False,
+                "message_id": f"m{n}@x",
+                "thread_id": "t" if n < 2 else f"t{n}",
+                "parent_id": "m0@x" if n == 1 else None,
+                "depth": int(n == 1),
+                "position": int(n == 1),
+                "link_method": "root",
+                "is_ghost": False,
             }
             for n in range(len(BODIES))
         ]
-    )  # fmt: skip
+    )
     tables = {
-        "messages": messages, "trailers": trailers, "people": people(address_uses(messages, trailers), {}),
+        "messages": messages,
+        "trailers": trailers,
+        "people": people(address_uses(messages, trailers), {}),
         "patch_series": patch_series(messages, tree, LINKS.empty()),
-    }  # fmt: skip
+    }
     with duckdb.connect() as connection:
         for name, table in tables.items():
             connection.register(f"{name}_rows", table)
@@ -66,12 +77,21 @@ def published() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.mark.parametrize(
     ("field", "value", "found"),
     [
-        ("f", "ann@home.example", {0, 2}), ("f", "ann lee", {0, 2, 4}), ("f", "other.ann@far.example", {4}),
-        ("f", "example.org", {1, 3}), ("f", "sub.example.org", {3}), ("f", "other.ann", {4}),
-        ("f", "nobody.example", set()), ("to", "ann@home.example", {1}), ("to", "lists.example.org", {0}),
-        ("cc", "cy oz", {1}), ("reviewed", "bo", {1, 3}), ("reviewed", "cy oz", {3}), ("acked", "bo", set()),
+        ("f", "ann@home.example", {0, 2}),
+        ("f", "ann lee", {0, 2, 4}),
+        ("f", "other.ann@far.example", {4}),
+        ("f", "example.org", {1, 3}),
+        ("f", "sub.example.org", {3}),
+        ("f", "other.ann", {4}),
+        ("f", "nobody.example", set()),
+        ("to", "ann@home.example", {1}),
+        ("to", "lists.example.org", {0}),
+        ("cc", "cy oz", {1}),
+        ("reviewed", "bo", {1, 3}),
+        ("reviewed", "cy oz", {3}),
+        ("acked", "bo", set()),
     ],
-)  # fmt: skip
+)
 def test_a_field_finds_mails_by_people(
     published: duckdb.DuckDBPyConnection, field: str, value: str, found: set[int]
 ):

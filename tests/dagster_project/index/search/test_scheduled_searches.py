@@ -15,7 +15,9 @@ from transforms.schemas.search import SEARCH_RESULTS
 def run(work: Workspace, **config: Any) -> dg.ExecuteInProcessResult:
     job = build_definitions(work.settings).resolve_job_def(SEARCH)
     with work.instance() as instance:
-        return job.execute_in_process({"ops": {"search_results": {"config": config}}}, instance=instance)
+        return job.execute_in_process(
+            {"ops": {"search_results": {"config": config}}}, instance=instance
+        )
 
 
 def stored(work: Workspace) -> list[dict[str, Any]]:
@@ -30,8 +32,10 @@ def test_answers_are_kept_per_search_and_replaced_by_its_next_run(built: Workspa
     again = run(built, name="a", queries=["write-ahead log"], limit=1)
     rows = stored(built)
     assert [(r["search"], r["query"], r["rank"]) for r in rows] == [
-        ("a", "write-ahead log", 1), ("b", "garbage collector", 1), ("b", "garbage collector", 2),
-    ]  # fmt: skip
+        ("a", "write-ahead log", 1),
+        ("b", "garbage collector", 1),
+        ("b", "garbage collector", 2),
+    ]
     assert rows[0]["run_id"] == again.run_id != first.run_id
     assert rows[0]["searched_at"] is not None and rows[0]["citation"].startswith(rows[0]["doc_id"])
     assert {r["index_version"] for r in rows} == set(
@@ -55,7 +59,15 @@ def test_a_search_that_finds_nothing_is_a_table_without_rows(built: Workspace):
 def test_a_scheduled_search_takes_the_options_of_the_command(built: Workspace):
     run(built, name="far", queries=["xyzzy"], limit=3)
     assert stored(built) == []
-    run(built, name="far", queries=["xyzzy"], limit=3, weak=True, profile="vector", expand=["parent"])
+    run(
+        built,
+        name="far",
+        queries=["xyzzy"],
+        limit=3,
+        weak=True,
+        profile="vector",
+        expand=["parent"],
+    )
     assert [r["rank"] for r in stored(built)] == [1, 2, 3]
 
 

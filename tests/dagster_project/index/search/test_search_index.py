@@ -56,7 +56,11 @@ def test_hnsw_finds_what_the_exact_search_finds(index: SearchIndex):
 
 @pytest.mark.parametrize(
     ("changes", "unit"),
-    [({}, "doc_id"), ({"per_document": 1}, "doc_id"), ({"collapse_threads": True, "pool": 2}, "thread_id")],
+    [
+        ({}, "doc_id"),
+        ({"per_document": 1}, "doc_id"),
+        ({"collapse_threads": True, "pool": 2}, "thread_id"),
+    ],
 )
 def test_a_longer_list_looks_deeper(index: SearchIndex, changes: dict[str, int], unit: str):
     few = {"candidates_lexical": 2, "candidates_vector": 2, "thread_weight": 0.0}
@@ -66,7 +70,9 @@ def test_a_longer_list_looks_deeper(index: SearchIndex, changes: dict[str, int],
 
 
 @pytest.mark.parametrize(("rest", "factor"), [("", 1.5), (" zebra unicorn aubergine", 1.0)])
-def test_a_thread_gives_more_if_the_words_stand_together(index: SearchIndex, rest: str, factor: float):
+def test_a_thread_gives_more_if_the_words_stand_together(
+    index: SearchIndex, rest: str, factor: float
+):
     unranked = index.settings.model_copy(update={"rerank": "off"})
     found = index.ranked(["compactor load" + rest], settings=unranked).hits
     assert found["thread_score"].max() == pytest.approx(factor * found["fused_score"].max())
@@ -92,7 +98,9 @@ def test_above_the_limit_of_exact_search_the_signs_of_vectors_find_the_same(copi
 
 
 @pytest.mark.exhaustive
-def test_arrays_are_published_beside_the_file_and_made_again_where_they_are_missing(copied: SearchIndex):
+def test_arrays_are_published_beside_the_file_and_made_again_where_they_are_missing(
+    copied: SearchIndex,
+):
     beside = folder_of(copied.path)
     assert beside.is_dir()
     hits = copied.search(QUERIES).hits
@@ -119,7 +127,11 @@ def refused(file: Path) -> None:
     [
         ("hits.sqlite", torn, r"arrays is damaged .*`weft build` makes it again"),
         (f"{FIRST}/term_ends.npy", torn, r"arrays is damaged .*`weft build` makes it again"),
-        (f"{FIRST}/starts.npy", Path.unlink, r"starts\.npy is missing.*`weft build` makes it again"),
+        (
+            f"{FIRST}/starts.npy",
+            Path.unlink,
+            r"starts\.npy is missing.*`weft build` makes it again",
+        ),
         (f"{FIRST}/starts.npy", refused, r"arrays cannot be read \(.*look at its rights"),
     ],
 )
@@ -142,9 +154,12 @@ def test_arrays_that_cannot_be_made_are_no_damaged_folder(copied: SearchIndex):
 
 
 ASKED = {
-    "search": lambda index: index.search(QUERIES), "ranked": lambda index: index.ranked(QUERIES),
-    "rank_each": lambda index: index.rank_each(QUERIES, {"default": index.settings}, 5, lambda *told: None),
-}  # fmt: skip
+    "search": lambda index: index.search(QUERIES),
+    "ranked": lambda index: index.ranked(QUERIES),
+    "rank_each": lambda index: index.rank_each(
+        QUERIES, {"default": index.settings}, 5, lambda *told: None
+    ),
+}
 
 
 @pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
@@ -189,13 +204,20 @@ def test_a_query_of_nothing_near_has_no_hits_and_says_what_was_meant(copied: Sea
 
 def test_a_word_that_may_have_been_meant_is_written_as_in_the_texts(copied: SearchIndex):
     assert copied.search(["garbagx florbex"]).understood[0].meant == ["garbage"]
-    assert copied.search(["shel florbex"]).understood[0].meant == ["shell"], "a word of four letters"
+    assert copied.search(["shel florbex"]).understood[0].meant == ["shell"], (
+        "a word of four letters"
+    )
 
 
 def test_hits_that_hold_what_a_query_demands_are_results(copied: SearchIndex):
     far = {"label_pass": 3.0, "label_weak": 3.0}  # more than any hit has
     copied.settings = copied.settings.model_copy(update=far)
-    queries = ['"the compactor"', 'b:"the compactor" memory', "compactor", 'compactor -"no such text"']
+    queries = [
+        '"the compactor"',
+        'b:"the compactor" memory',
+        "compactor",
+        'compactor -"no such text"',
+    ]
     assert copied.search(queries).labels == ("PASS", "PASS", "NO_RESULTS", "NO_RESULTS")
 
 
@@ -213,7 +235,9 @@ def test_an_empty_query_is_a_fault_that_says_so(copied: SearchIndex):
 @pytest.mark.exhaustive
 def test_many_threads_ask_by_sql_at_once(built_once: Workspace):
     def ask(number: int) -> int:
-        held = query_current(built_once.index, "SELECT count(*) + $n AS n FROM messages", {"n": number})
+        held = query_current(
+            built_once.index, "SELECT count(*) + $n AS n FROM messages", {"n": number}
+        )
         return int(held.column("n")[0].as_py())
 
     with ThreadPoolExecutor(4) as threads:
@@ -222,15 +246,25 @@ def test_many_threads_ask_by_sql_at_once(built_once: Workspace):
 
 @pytest.mark.parametrize(
     ("query", "day"),
-    [("how the compactor was measured on 5 January 2004", "2004-01-05"), ("herons in December 2023", "2023-12")],
-)  # fmt: skip
+    [
+        ("how the compactor was measured on 5 January 2004", "2004-01-05"),
+        ("herons in December 2023", "2023-12"),
+    ],
+)
 def test_the_day_that_a_question_names_lifts_its_hits(index: SearchIndex, query: str, day: str):
     lists: dict[str, pl.DataFrame] = {}
     index.ranked([query], report=lambda stage, hits, dropped: lists.update({stage: hits}))
     before = dict(lists["latest"].select("chunk_no", "score").iter_rows())
-    risen = {n for n, score in lists["lifted"].select("chunk_no", "score").iter_rows() if score > before[n]}
+    risen = {
+        n
+        for n, score in lists["lifted"].select("chunk_no", "score").iter_rows()
+        if score > before[n]
+    }
     dated = index.conditions.values.dated(*(time_span(day) or (None, None)))
-    kinds = {n: row["chunk_kind"] for n, row in index.arrays.rows.of({*dated.tolist()} & {*before}).items()}
+    kinds = {
+        n: row["chunk_kind"]
+        for n, row in index.arrays.rows.of({*dated.tolist()} & {*before}).items()
+    }
     assert risen == {n for n, kind in kinds.items() if kind != "window_segment"} != set()
     assert index.resolved([query])[0].understood.lifts == [f"d:{day}"]
 

@@ -27,9 +27,14 @@ def conditions() -> TextConditions:
         {"rest": REST, "quotes": "> nothing but a\n> quoted lantern\n"},
     )
     connection.execute("CREATE TABLE term_forms (term VARCHAR, form VARCHAR)")
-    connection.execute("CREATE VIEW stored_chunks AS FROM chunks; CREATE MACRO lake_text(text) AS text")
+    connection.execute(
+        "CREATE VIEW stored_chunks AS FROM chunks; CREATE MACRO lake_text(text) AS text"
+    )
     words = terms.counted_terms(pl.Series([REST]), TermSettings()).get_column("term").to_list()
-    first, counts = np.zeros(len(words), np.int32), np.array([[field == "rest" for field in FIELDS]])
+    first, counts = (
+        np.zeros(len(words), np.int32),
+        np.array([[field == "rest" for field in FIELDS]]),
+    )
     numbers = {word: n for n, word in enumerate(words)}
     lengths = np.array([[1, 1, 0]] * len(FIELDS), np.int32)
     segment = TermSegment(numbers, np.arange(len(words) + 1), first, first, counts, lengths)
@@ -41,13 +46,17 @@ def conditions() -> TextConditions:
 @pytest.mark.parametrize(
     ("leaf", "is_found"),
     [
-        (Leaf("", "torn record", True), True), (Leaf("q", "torn record", True), True),
-        (Leaf("b", "oldest año question", True), True), (Leaf("q", "questions"), True),
-        (Leaf("nq", "oldest"), False), (Leaf("", "ben@example.org"), True),
-        (Leaf("b", "Ann wrote", True), True), (Leaf("s", "Ann wrote", True), False),
+        (Leaf("", "torn record", True), True),
+        (Leaf("q", "torn record", True), True),
+        (Leaf("b", "oldest año question", True), True),
+        (Leaf("q", "questions"), True),
+        (Leaf("nq", "oldest"), False),
+        (Leaf("", "ben@example.org"), True),
+        (Leaf("b", "Ann wrote", True), True),
+        (Leaf("s", "Ann wrote", True), False),
         (Leaf("", "question record", True), False),
     ],
-)  # fmt: skip
+)
 def test_what_is_in_no_chunk_is_found_in_the_fields_it_belongs_to(
     conditions: TextConditions, leaf: Leaf, is_found: bool
 ):
@@ -57,11 +66,15 @@ def test_what_is_in_no_chunk_is_found_in_the_fields_it_belongs_to(
 @pytest.mark.parametrize(
     ("leaf", "is_found"),
     [
-        (Leaf("", "a quoted lantern", True), True), (Leaf("q", "a quoted lantern", True), True),
-        (Leaf("q", "lantern"), True), (Leaf("b", "lanter*"), True), (Leaf("nq", "lantern"), False),
-        (Leaf("s", "lantern", True), False), (Leaf("", "unknown lantern", True), False),
+        (Leaf("", "a quoted lantern", True), True),
+        (Leaf("q", "a quoted lantern", True), True),
+        (Leaf("q", "lantern"), True),
+        (Leaf("b", "lanter*"), True),
+        (Leaf("nq", "lantern"), False),
+        (Leaf("s", "lantern", True), False),
+        (Leaf("", "unknown lantern", True), False),
     ],
-)  # fmt: skip
+)
 def test_a_mail_of_quotes_alone_is_found_by_what_it_quotes(
     conditions: TextConditions, leaf: Leaf, is_found: bool
 ):

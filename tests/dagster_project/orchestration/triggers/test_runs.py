@@ -78,7 +78,11 @@ def test_a_run_whose_process_is_gone_is_closed_and_one_that_lives_is_not(
         assert others_at_work(instance, root, alive.run_id) == []
         (found,) = close_dead_runs(instance, root)
     assert found.run == dead.run_id and found.tables[0] == "address_uses"
-    assert [status_of(instance, run) for run in (dead, alive, begins)] == [FAILURE, STARTED, STARTED]
+    assert [status_of(instance, run) for run in (dead, alive, begins)] == [
+        FAILURE,
+        STARTED,
+        STARTED,
+    ]
     assert runs_of(root) == {} and close_dead_runs(instance, root) == ()
 
 
@@ -87,7 +91,8 @@ def test_a_command_that_works_alone_closes_those_before_it_that_held_nothing(
 ):
     root = mailed.settings.root
     before, elsewhere = (
-        begun_run(mailed, instance, MAIL.tables, tags={COMMAND_TAG: str(place)}) for place in (root, "/else")
+        begun_run(mailed, instance, MAIL.tables, tags={COMMAND_TAG: str(place)})
+        for place in (root, "/else")
     )
     assert close_dead_runs(instance, root) == ()
     (found,) = close_dead_runs(instance, root, only_command=True)
@@ -104,7 +109,9 @@ def test_a_run_that_ended_well_and_left_its_lock_is_no_interruption(
     assert runs_of(mailed.settings.root) == {}
 
 
-def test_the_place_in_a_pool_of_a_run_that_is_gone_is_freed(mailed: Workspace, instance: dg.DagsterInstance):
+def test_the_place_in_a_pool_of_a_run_that_is_gone_is_freed(
+    mailed: Workspace, instance: dg.DagsterInstance
+):
     dead = begun_run(mailed, instance, MAIL.tables)
     storage = instance.event_log_storage
     storage.set_concurrency_slots("embedding", 1)
@@ -132,7 +139,9 @@ def test_the_next_look_closes_a_run_that_was_killed_tells_of_it_and_asks_again(
     assert (told["event"], told["run_id"]) == ("run_interrupted", run.run_id)
 
 
-def test_a_run_that_ends_by_a_clock_that_was_set_is_followed(mailed: Workspace, instance: dg.DagsterInstance):
+def test_a_run_that_ends_by_a_clock_that_was_set_is_followed(
+    mailed: Workspace, instance: dg.DagsterInstance
+):
     daemon = Daemon(mailed, instance)
     (begins,) = daemon.hour()
     instance.report_run_canceled(begins)
@@ -157,12 +166,16 @@ def test_a_run_that_dagster_ends_is_told(mailed: Workspace, instance: dg.Dagster
     of_command = begun_run(mailed, instance, MAIL.tables, tags={COMMAND_TAG: "x"})
     instance.report_run_failed(of_command)
     _failed(mailed, instance, of_command)
-    assert [(t["event"], t["run_id"]) for t in kept(mailed.folder / "told")] == [("run_lost", run.run_id)]
+    assert [(t["event"], t["run_id"]) for t in kept(mailed.folder / "told")] == [
+        ("run_lost", run.run_id)
+    ]
 
 
 def _failed(work: Workspace, instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     """Let the sensor `failed_runs` see that a run failed."""
-    (failure,) = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE).records
+    (failure,) = instance.get_records_for_run(
+        run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE
+    ).records
     event = failure.event_log_entry.dagster_event
     assert event
     context = dg.build_run_status_sensor_context("failed_runs", event, instance, run)
@@ -208,7 +221,10 @@ def test_a_build_waits_for_a_run_that_has_the_lake_and_says_for_whom(
     has, go = threading.Event(), threading.Event()
 
     def other() -> None:
-        with living_run(mailed.settings.root, run.run_id), lake_lock(mailed.settings.root, exclusive=True):
+        with (
+            living_run(mailed.settings.root, run.run_id),
+            lake_lock(mailed.settings.root, exclusive=True),
+        ):
             has.set()
             go.wait(HUNG)
 
@@ -228,7 +244,9 @@ def test_a_build_waits_for_a_run_that_has_the_lake_and_says_for_whom(
 
 
 @pytest.mark.exhaustive
-def test_a_partition_whose_run_failed_and_that_is_right_again_is_not_shown_as_failed(built: Workspace):
+def test_a_partition_whose_run_failed_and_that_is_right_again_is_not_shown_as_failed(
+    built: Workspace,
+):
     mails = built.folder / "mail" / "users" / "users.2004-01.mbox"
     with built.instance() as instance:
         planned(built.settings, instance)

@@ -36,7 +36,9 @@ def running(sample: Workspace) -> Iterator[Server]:
     own = sample.folder / "own"
     for name in ("assets", "transforms", "dagster_project"):
         (own / name).mkdir(parents=True)
-        (own / name / "__init__.py").write_text("raise RuntimeError('this package is somebody else's')")
+        (own / name / "__init__.py").write_text(
+            "raise RuntimeError('this package is somebody else's')"
+        )
     with weft_ui(sample, own) as server:
         yield server
         ticks = [tick for name in AUTOMATIONS for tick in server.ticks(name)]
@@ -93,7 +95,15 @@ def test_the_server_starts_without_a_warning(server: Server):
 def test_the_graph_shows_the_sources_at_the_left(browser: Any, server: Server):
     browser.goto(at(server, "/asset-groups"))
     left = {}
-    for group in ("sources", "mail", "documents", "conversations", "relations", "publish", "published"):
+    for group in (
+        "sources",
+        "mail",
+        "documents",
+        "conversations",
+        "relations",
+        "publish",
+        "published",
+    ):
         node = browser.locator("svg foreignObject", has_text=group).first
         node.wait_for()
         left[group] = node.bounding_box()["x"]
@@ -104,9 +114,12 @@ def test_the_graph_shows_the_sources_at_the_left(browser: Any, server: Server):
 RUNS = f"/graphql?query={quote('mutation{reloadWorkspace{__typename}}')}"
 READS = f"/graphql?query={quote('{version}')}"
 SOCKET = (
-    ("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13"),
-    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), ("Sec-WebSocket-Protocol", "graphql-ws"),
-)  # fmt: skip
+    ("Connection", "Upgrade"),
+    ("Upgrade", "websocket"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ("Sec-WebSocket-Protocol", "graphql-ws"),
+)
 EMBEDDED = (("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors"))
 
 
@@ -115,15 +128,25 @@ EMBEDDED = (("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors"))
     [
         ("GET", READS, [("Host", "127.0.0.1:PORT")], 200),
         ("POST", RUNS, [("Host", "localhost:PORT"), ("Origin", "http://localhost:PORT")], 200),
-        ("GET", "/graphql", [("Host", "127.0.0.1:PORT"), ("Origin", "http://127.0.0.1:PORT"), *SOCKET], 101),
+        (
+            "GET",
+            "/graphql",
+            [("Host", "127.0.0.1:PORT"), ("Origin", "http://127.0.0.1:PORT"), *SOCKET],
+            101,
+        ),
         ("GET", READS, [("Host", "rebound.example:PORT")], 421),
         ("POST", RUNS, [("Host", "127.0.0.1:PORT"), ("Origin", "https://elsewhere.example")], 403),
         ("POST", RUNS, [("Host", "127.0.0.1:PORT"), ("Origin", "null")], 403),
         ("GET", RUNS, [("Host", "127.0.0.1:PORT"), *EMBEDDED], 403),
-        ("GET", "/graphql", [("Host", "127.0.0.1:PORT"), ("Origin", "https://elsewhere.example"), *SOCKET], 403),
+        (
+            "GET",
+            "/graphql",
+            [("Host", "127.0.0.1:PORT"), ("Origin", "https://elsewhere.example"), *SOCKET],
+            403,
+        ),
         ("GET", "/graphql", [("Host", "rebound.example:PORT"), *SOCKET], 403),
     ],
-)  # fmt: skip
+)
 def test_pages_of_other_origins_neither_read_nor_run_anything(
     running: Server, method: str, path: str, headers: list[tuple[str, str]], expected: int
 ):
@@ -135,7 +158,9 @@ def test_a_partition_is_materialized_from_the_page(browser: Any, server: Server,
     file = Path(str(sample.lake.path("messages", partition)))
     before = file.read_bytes()
     file.unlink()
-    browser.goto(at(server, f"/assets/messages?view=partitions&partition={quote(partition, safe='')}"))
+    browser.goto(
+        at(server, f"/assets/messages?view=partitions&partition={quote(partition, safe='')}")
+    )
     browser.get_by_role("button", name="Materialize…").click()
     browser.get_by_role("button", name="Launch 1 run").click()
     until(file.exists, "the file of the partition")
@@ -174,7 +199,9 @@ def test_a_tick_makes_what_changed_repairs_a_cancelled_run_and_the_next_has_noth
     server: Server, sample: Workspace
 ):
     write_mails(sample, "quern-dev.2025-04", 9100, "mill races")
-    (sample.folder / "notes" / "Sluice.md").write_text("# Sluice\n\nThe gate at the sluice was mended.\n")
+    (sample.folder / "notes" / "Sluice.md").write_text(
+        "# Sluice\n\nThe gate at the sluice was mended.\n"
+    )
     seen = {run["runId"] for run in server.runs()}
     with server.ticking(SCHEDULE) as tick:
         with lake_lock(sample.settings.root, exclusive=True):
@@ -195,11 +222,19 @@ def test_a_tick_makes_what_changed_repairs_a_cancelled_run_and_the_next_has_noth
     assert [found["runId"] for found in runs if found["status"] != "SUCCESS"] == [run]
     assert {found["jobName"] for found in runs} >= {"refresh_now", "mail_partitions", "whole_lake"}
     assets = [found["assets"] for found in runs]
-    for tables in ({"messages"}, {"documents"}, {"embeddings"}, {"search_index"}, {*CONTEXT.tables}):
+    for tables in (
+        {"messages"},
+        {"documents"},
+        {"embeddings"},
+        {"search_index"},
+        {*CONTEXT.tables},
+    ):
         assert any(tables <= found for found in assets), (tables, assets)
 
 
-def test_a_person_refreshes_now_and_a_source_that_is_missing_fails_alone(server: Server, sample: Workspace):
+def test_a_person_refreshes_now_and_a_source_that_is_missing_fails_alone(
+    server: Server, sample: Workspace
+):
     docs, aside = sample.folder / "docs", sample.folder / "docs.aside"
     write_mails(sample, "quern-dev.2025-04", 9200, "weir boards")
     docs.rename(aside)

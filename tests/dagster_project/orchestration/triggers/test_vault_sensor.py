@@ -34,7 +34,9 @@ class Watched:
 
     def restart(self) -> None:
         """Begin the process of the sensor anew, with nothing in its memory."""
-        self.sensor = vault_sensor(self.work.settings, refresh_jobs(self.work.settings), lambda: self.now)
+        self.sensor = vault_sensor(
+            self.work.settings, refresh_jobs(self.work.settings), lambda: self.now
+        )
 
     def edit(self, name: str) -> None:
         """Write another text of another length."""
@@ -42,7 +44,9 @@ class Watched:
         before = path.read_text() if path.exists() else ""
         path.write_text(f"{before}# {name}\n")
 
-    def look(self, instance: dg.DagsterInstance, seconds: float = 10, *, is_lost: bool = False) -> str:
+    def look(
+        self, instance: dg.DagsterInstance, seconds: float = 10, *, is_lost: bool = False
+    ) -> str:
         """What the sensor says `seconds` later: a skip reason, or that it asks for a run, which ends unless that is lost."""
         self.now += seconds
         with dg.build_sensor_context(instance=instance) as context:
@@ -53,7 +57,9 @@ class Watched:
         if not is_lost:
             self.runs.append(self.now)
             for request in answer:
-                instance.add_run(dg.DagsterRun(request.job_name or "", tags=request.tags, status=SUCCESS))
+                instance.add_run(
+                    dg.DagsterRun(request.job_name or "", tags=request.tags, status=SUCCESS)
+                )
         return "run"
 
 
@@ -98,7 +104,9 @@ def test_what_its_process_forgets_and_an_answer_that_is_lost_cost_a_look_and_no_
     watched: Watched, instance: dg.DagsterInstance, seed: int
 ):
     looks = (lambda: watched.look(instance), lambda: watched.look(instance, is_lost=True))
-    for act in random.Random(seed).choices((*looks, lambda: watched.edit("first.md"), watched.restart), k=12):
+    for act in random.Random(seed).choices(
+        (*looks, lambda: watched.edit("first.md"), watched.restart), k=12
+    ):
         act()
     watched.edit("first.md")
     watched.runs.clear()
@@ -123,7 +131,9 @@ def test_rapid_edits_become_one_run_within_a_minute_of_the_last_look_before_them
 
 
 @pytest.mark.exhaustive
-def test_edits_without_end_are_built_within_a_minute_each(watched: Watched, instance: dg.DagsterInstance):
+def test_edits_without_end_are_built_within_a_minute_each(
+    watched: Watched, instance: dg.DagsterInstance
+):
     begin = watched.now
     for _ in range(30):
         watched.edit("first.md")
@@ -135,7 +145,10 @@ def test_edits_without_end_are_built_within_a_minute_each(watched: Watched, inst
 def test_edits_wait_for_the_run_that_is_going(watched: Watched, instance: dg.DagsterInstance):
     (partition,) = instance.get_dynamic_partitions("documents")
     run = begun_run(
-        watched.work, instance, partition_stages(watched.work.settings, DOCUMENTS)[0].tables, partition
+        watched.work,
+        instance,
+        partition_stages(watched.work.settings, DOCUMENTS)[0].tables,
+        partition,
     )
     watched.edit("first.md")
     watched.look(instance)

@@ -23,7 +23,9 @@ def vault(tmp_path: Path) -> Workspace:
     folder = tmp_path / "work" / "notes"
     folder.mkdir(parents=True)
     (folder / "first.md").write_text("# Heron\n\nOne heron a week.\n")
-    return Workspace(tmp_path / "work").configure({"name": "notes", "kind": "vault", "path": "notes"})
+    return Workspace(tmp_path / "work").configure(
+        {"name": "notes", "kind": "vault", "path": "notes"}
+    )
 
 
 def test_folders_of_documents_are_watched_and_of_mail_are_not(vault: Workspace, tmp_path: Path):
@@ -42,7 +44,9 @@ def watches() -> int:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.skipif(not Path("/proc/self/fdinfo").exists(), reason="no /proc that says what is watched")
+@pytest.mark.skipif(
+    not Path("/proc/self/fdinfo").exists(), reason="no /proc that says what is watched"
+)
 def test_edits_are_built_once_and_named(vault: Workspace):
     notes = vault.folder / "notes"
 
@@ -53,7 +57,9 @@ def test_edits_are_built_once_and_named(vault: Workspace):
 
     with open_instance(vault.settings) as instance:
         before = watches()
-        lines = builds_after_edits(vault.settings, instance, coalesced_edits(watched_folders(vault.settings)))
+        lines = builds_after_edits(
+            vault.settings, instance, coalesced_edits(watched_folders(vault.settings))
+        )
         assert "the sources as they are: searchable after" in next(lines)
         Thread(target=edit).start()
         assert " second.md, third.md: searchable after " in next(lines)

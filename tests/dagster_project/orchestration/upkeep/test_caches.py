@@ -11,5 +11,9 @@ def test_vectors_of_all_texts_and_of_the_questions_of_chats_are_kept(library: Wo
     )
     lake = library.lake
     for partition in lake.partitions("conversation_query_chunks"):
-        texts += lake.read("conversation_query_chunks", partition).table.column("text_query").to_pylist()
-    assert len(set(texts)) > 20 and {text_hash(text) for text in texts} <= used_hashes(library.settings)
+        texts += (
+            lake.read("conversation_query_chunks", partition).table.column("text_query").to_pylist()
+        )
+    assert len(set(texts)) > 20 and {text_hash(text) for text in texts} <= used_hashes(
+        library.settings
+    )

@@ -24,9 +24,11 @@ from transforms.settings.mail import MailSettings
 CHAT = "Robert-of-the-harbour-office"
 NOTE = "an heirloom astrolabe lies wrapped in oilcloth beneath the third cellar step"
 SOURCES = (
-    {"name": "dev", "kind": "mbox", "path": "mail/dev/*"}, {"name": "users", "kind": "mbox", "path": "mail/users/*"},
-    {"name": "notes", "kind": "tree", "path": "notes"}, {"name": "chat", "kind": "conversation", "path": "chat/*"},
-)  # fmt: skip
+    {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
+    {"name": "users", "kind": "mbox", "path": "mail/users/*"},
+    {"name": "notes", "kind": "tree", "path": "notes"},
+    {"name": "chat", "kind": "conversation", "path": "chat/*"},
+)
 
 
 def texts(root: Path) -> Iterator[tuple[Path, bytes]]:
@@ -38,7 +40,9 @@ def texts(root: Path) -> Iterator[tuple[Path, bytes]]:
             yield file, str(pq.read_table(file).to_pylist()).encode()
         elif file.suffix == ".duckdb":
             with duckdb.connect(str(file), read_only=True) as connection:
-                for (table,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall():
+                for (table,) in connection.execute(
+                    "SELECT table_name FROM duckdb_tables()"
+                ).fetchall():
                     yield file, str(connection.execute(f'FROM "{table}"').fetchall()).encode()
         elif "documents" in file.parts:
             yield file, zlib.decompress(data)
@@ -47,7 +51,9 @@ def texts(root: Path) -> Iterator[tuple[Path, bytes]]:
 def holding(work: Workspace, text: str) -> set[str]:
     """The files of a storage that hold a piece of 20 bytes of a text."""
     pieces = [text[i : i + 20].encode() for i in range(0, len(text) - 19, 7)]
-    found = ((str(f.relative_to(work.settings.root)), data) for f, data in texts(work.settings.root))
+    found = (
+        (str(f.relative_to(work.settings.root)), data) for f, data in texts(work.settings.root)
+    )
     return {name for name, data in found if any(piece in name.encode() + data for piece in pieces)}
 
 
@@ -73,7 +79,9 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     evaluated = weft(work.folder, "eval", "run", "--queries", queries, "--config", work.config)
     assert evaluated.code == 0, evaluated.err
     question = work.put("question.txt", f"Where are {SECRET}?")
-    assert weft(work.folder, "context", question, "--lens", "all", "--config", work.config).code == 0
+    assert (
+        weft(work.folder, "context", question, "--lens", "all", "--config", work.config).code == 0
+    )
     return work
 
 
@@ -112,7 +120,11 @@ def test_what_is_compared_is_what_the_tables_have(head: str):
 
 def test_names_stand_for_mails_people_notes_chats_and_sources(library: Workspace):
     mail = find(library.settings, ["<m800@example.org>"])
-    assert (mail.mails, mail.partitions, mail.quoted_by) == (1, ("dev/2004-05",), ("m801@example.org",))
+    assert (mail.mails, mail.partitions, mail.quoted_by) == (
+        1,
+        ("dev/2004-05",),
+        ("m801@example.org",),
+    )
     assert find(library.settings, ["ADA@example.org"]).mails > 3
     assert find(library.settings, ["notes:Compaction.md"]).documents == 1
     (chat,) = library.lake.partitions("conversations")
@@ -136,7 +148,13 @@ def test_sources_give_forgotten_mails_and_notes_as_faults_alone(workspace: Works
     sources = make_sources(made.settings)
     parts = {p.key: p for p in sources.discover()}
     faults = [m.fault for m in sources.mails(parts["dev/2004-03"]) if not m.data]
-    faults += [f.fault for p in parts.values() if p.source == "notes" for f in sources.files(p) if not f.data]
+    faults += [
+        f.fault
+        for p in parts.values()
+        if p.source == "notes"
+        for f in sources.files(p)
+        if not f.data
+    ]
     assert [f and f.partition(":")[0] for f in faults] == ["forgotten", "forgotten"]
 
 
@@ -144,21 +162,31 @@ def test_no_reading_of_a_forgotten_page_event_or_file_is_kept(workspace: Workspa
     samples = Path(__file__).parents[3] / "transforms"
     calendar = (samples / "formats/files/team.ics").read_bytes()
     files = {
-        "wiki/pages.xml": (samples / "documents/files/werkstatt.xml").read_bytes(), "notes/team.ics": calendar,
+        "wiki/pages.xml": (samples / "documents/files/werkstatt.xml").read_bytes(),
+        "notes/team.ics": calendar,
         "notes/plan.docx": docx(paragraph(SECRET)),
-    }  # fmt: skip
+    }
     workspace.configure(
-        *({"name": name, "kind": kind, "path": name} for name, kind in (("wiki", "wiki"), ("notes", "tree")))
+        *(
+            {"name": name, "kind": kind, "path": name}
+            for name, kind in (("wiki", "wiki"), ("notes", "tree"))
+        )
     )
     for name, data in files.items():
         workspace.put(name, "").write_bytes(data)
-    names = ["wiki:Werkstatt/Drehtür.mediawiki", "notes:team/weekly-7@example.org.ics", "notes:plan.docx"]
+    names = [
+        "wiki:Werkstatt/Drehtür.mediawiki",
+        "notes:team/weekly-7@example.org.ics",
+        "notes:plan.docx",
+    ]
     Forgotten(workspace.lake.base).begin([("document", name) for name in names])
 
     def forgotten() -> set[str]:
         sources = make_sources(workspace.settings)
         read = [(p, file) for p in sources.discover() for file in sources.files(p)]
-        return {f"{p.source}:{f.path}" for p, f in read if f.fault and f.fault.startswith("forgotten: ")}
+        return {
+            f"{p.source}:{f.path}" for p, f in read if f.fault and f.fault.startswith("forgotten: ")
+        }
 
     assert forgotten() == set(names)
     texts = ("Hersteller: [[Angelwerk (Firma)|", "Gauges first, then repairs", SECRET)
@@ -170,7 +198,11 @@ def test_no_reading_of_a_forgotten_page_event_or_file_is_kept(workspace: Workspa
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
 def test_fetched_archives_are_written_without_what_is_forgotten(tmp_path: Path, suffix: str):
-    remote = {"kind": "http", "url": "http://127.0.0.1:1/{year}-{month:02}.mbox", "since": "2004-01"}
+    remote = {
+        "kind": "http",
+        "url": "http://127.0.0.1:1/{year}-{month:02}.mbox",
+        "since": "2004-01",
+    }
     source = {"name": "far", "kind": "mbox", "path": "*", "fetch": remote}
     work = Workspace(tmp_path / "work").configure(source)
     mails = [Mail(1, "The first."), Mail(2, f"{SECRET}."), Mail(3, "The last.")]
@@ -198,12 +230,18 @@ def test_no_piece_is_left_and_nothing_comes_back(made: Workspace):
     assert done.code == 0, done.err
     assert done.told["left_out"] == {"chat": 0, "dev": 2}
     assert [holding(made, text) for text in (SECRET, NOTE)] == [set()] * 2
-    assert {file.partition("/")[0] for file in holding(made, CHAT)} == {"eval"}, "as the report says"
+    assert {file.partition("/")[0] for file in holding(made, CHAT)} == {"eval"}, (
+        "as the report says"
+    )
     assert weft(made.folder, "search", "compactor", "--config", made.config).code == 0
     again = made.build()
-    assert made.plan().is_empty and {name.partition("/")[0] for name in holding(made, CHAT)} == {"eval"}
+    assert made.plan().is_empty and {name.partition("/")[0] for name in holding(made, CHAT)} == {
+        "eval"
+    }
     assert (embedded(again), again.left_out) == (0, {"chat": 0, "dev": 2})
-    made.write("dev/dev.2004-04.mbox", [Mail(800, f"{SECRET}.", "birds"), Mail(802, "Another mail.")])
+    made.write(
+        "dev/dev.2004-04.mbox", [Mail(800, f"{SECRET}.", "birds"), Mail(802, "Another mail.")]
+    )
     assert made.build().left_out == {"chat": 0, "dev": 3}
     assert holding(made, SECRET) == set()
     assert made.column("SELECT count(*) FROM messages WHERE message_id = 'm802@example.org'") == [1]

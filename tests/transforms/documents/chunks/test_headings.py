@@ -31,23 +31,46 @@ def test_every_node_is_one_chunk():
     chunks, _ = chunked(made)
     nodes = document_nodes(made).to_pylist()
     assert [c["parent_id"] for c in chunks] == [n["node_id"] for n in nodes]
-    assert [c["parent_id"] for c in chunks] == ["s:d.md", "s:d.md#thé", "s:d.md#héad", "s:d.md#code"]
-    assert [(c["chunk_index"], c["chunk_count"]) for c in chunks] == [(0, 4), (1, 4), (2, 4), (3, 4)]
+    assert [c["parent_id"] for c in chunks] == [
+        "s:d.md",
+        "s:d.md#thé",
+        "s:d.md#héad",
+        "s:d.md#code",
+    ]
+    assert [(c["chunk_index"], c["chunk_count"]) for c in chunks] == [
+        (0, 4),
+        (1, 4),
+        (2, 4),
+        (3, 4),
+    ]
     assert {c["doc_id"] for c in chunks} == {"s:d.md"}
     assert [c["title"] for c in chunks] == ["Thé", "Thé", "Thé › Héad", "Thé › Héad › Code"]
-    assert [c["heading_path"] for c in chunks] == [[], ["Thé"], ["Thé", "Héad"], ["Thé", "Héad", "Code"]]
+    assert [c["heading_path"] for c in chunks] == [
+        [],
+        ["Thé"],
+        ["Thé", "Héad"],
+        ["Thé", "Héad", "Code"],
+    ]
     assert [c["is_code"] for c in chunks] == [False, False, False, True]
 
 
 def test_texts_are_the_nodes_own_without_comments():
     chunks, _ = chunked(documents(d=TEXT))
     assert [c["text_display"] for c in chunks] == [
-        "---\ntitle: Thé\ntags: [x]\n---\npre  amble", "Thé", "text", "```\nx=1\n```",
-    ]  # fmt: skip
+        "---\ntitle: Thé\ntags: [x]\n---\npre  amble",
+        "Thé",
+        "text",
+        "```\nx=1\n```",
+    ]
     assert [c["text_embed"] for c in chunks] == [
-        "Thé\n\npre  amble", "Thé", "Thé › Héad\n\ntext", "Thé › Héad › Code\n\n```\nx=1\n```",
-    ]  # fmt: skip
-    assert not any("hid" in c[name] for c in chunks for name in ("text_display", "text_embed", "text_lex"))
+        "Thé\n\npre  amble",
+        "Thé",
+        "Thé › Héad\n\ntext",
+        "Thé › Héad › Code\n\n```\nx=1\n```",
+    ]
+    assert not any(
+        "hid" in c[name] for c in chunks for name in ("text_display", "text_embed", "text_lex")
+    )
 
 
 def test_spans_and_exclusions_account_for_every_byte():

@@ -15,7 +15,12 @@ def shown(text: str, **settings: int) -> list[str]:
 
 def test_a_profile_fills_what_is_not_given():
     seed = DocumentChunkSettings(profile="seed")
-    assert (seed.target_chars, seed.overlap_chars, seed.min_chars, seed.context_chars) == (700, 100, 100, 0)
+    assert (seed.target_chars, seed.overlap_chars, seed.min_chars, seed.context_chars) == (
+        700,
+        100,
+        100,
+        0,
+    )
     assert DocumentChunkSettings(profile="seed", overlap_chars=50).overlap_chars == 50
     assert seed.digest() != DocumentChunkSettings().digest()
 
@@ -58,14 +63,18 @@ def test_short_paragraphs_are_gathered_until_the_target():
     ],
     ids=["paragraphs", "items", "lines", "sentences", "words", "full stops", "anywhere"],
 )
-def test_what_is_too_large_is_split_at_the_strongest_break(text: str, settings: dict, expected: list[str]):
+def test_what_is_too_large_is_split_at_the_strongest_break(
+    text: str, settings: dict, expected: list[str]
+):
     assert shown(text, min_chars=0, **settings) == expected
 
 
 def test_short_sections_join_their_branch_and_never_vanish():
     text = f"# Top\n\n## Tiny\n\nOne.\n\n## Other\n\n{SENTENCE * 2}\n\n# Next\n\n{SENTENCE * 5}\n\n# Last\n\nEnd."
     first, second = chunks_of(text)
-    assert first["text_display"] == f"# Top\n\n## Tiny\n\nOne.\n\n## Other\n\n{SENTENCE * 2}".rstrip()
+    assert (
+        first["text_display"] == f"# Top\n\n## Tiny\n\nOne.\n\n## Other\n\n{SENTENCE * 2}".rstrip()
+    )
     assert (first["parent_id"], first["heading_path"]) == ("s:note.md#other", ["Top", "Other"])
     assert second["text_display"].endswith("# Last\n\nEnd.")
     assert (second["parent_id"], second["heading_path"]) == ("s:note.md#next", ["Next"])
@@ -75,14 +84,17 @@ def test_a_chunk_begins_with_the_end_of_the_one_before_but_not_across_headings()
     text = "# One\n\n" + SENTENCE * 30 + "\n\n# Two\n\n" + SENTENCE * 5
     made = [chunk["spans"] for chunk in chunks_of(text, profile="seed")]
     overlaps = [
-        sum(s["byte_end"] - s["byte_start"] for s in spans if s["role"] == "overlap") for spans in made
+        sum(s["byte_end"] - s["byte_start"] for s in spans if s["role"] == "overlap")
+        for spans in made
     ]
     assert overlaps[0] == overlaps[-1] == 0
     assert all(0 < size <= 100 for size in overlaps[1:-1])
 
 
 def test_the_lexical_text_reads_on_around_the_chunk():
-    made = chunks_of("\n\n".join(f"Paragraph {n} says little. " * 20 for n in range(5)), context_chars=100)
+    made = chunks_of(
+        "\n\n".join(f"Paragraph {n} says little. " * 20 for n in range(5)), context_chars=100
+    )
     middle = made[2]
     assert middle["text_display"] in middle["text_lex"]
     assert "Paragraph 1" in middle["text_lex"] and "Paragraph 3" in middle["text_lex"]

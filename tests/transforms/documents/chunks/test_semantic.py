@@ -15,7 +15,9 @@ def words(tokens: int) -> str:
 
 
 def heads(text: str, **settings: bool) -> list[str]:
-    return [c["text_display"].split("\n")[0] for c in chunks_of(text, chunker="semantic", **settings)]
+    return [
+        c["text_display"].split("\n")[0] for c in chunks_of(text, chunker="semantic", **settings)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -30,15 +32,26 @@ def heads(text: str, **settings: bool) -> list[str]:
         (f"## A\n\n{words(104)}### B\n\n{words(156)}### C\n\n{words(260)}", ["## A", "### C"]),
         (f"### A\n\n{words(13)}## B\n\n{words(260)}### C\n\n{words(260)}", ["### A", "### C"]),
         (f"# A\n\n{words(52)}### B\n\n{words(65)}## C\n\n{words(260)}", ["# A"]),
-        (f"# A\n\n{words(52)}### B\n\n{words(65)}## C\n\n{words(65)}## D\n\n{words(260)}", ["# A", "## D"]),
+        (
+            f"# A\n\n{words(52)}### B\n\n{words(65)}## C\n\n{words(65)}## D\n\n{words(260)}",
+            ["# A", "## D"],
+        ),
         (f"## A\n{words(1001)}", ["## A", "one two three four five six seven eight nine ten"]),
     ],
     ids=[
-        "a second h2 under an h1", "the first h2 under an h1", "its level, from 250", "its level, below 250",
-        "deeper, below 500", "deeper, from 500", "a level already reached", "higher than its start, then reached",
-        "no h2 under an h1 yet", "an h2 behind an h3 under an h1", "a line that would pass 750",
+        "a second h2 under an h1",
+        "the first h2 under an h1",
+        "its level, from 250",
+        "its level, below 250",
+        "deeper, below 500",
+        "deeper, from 500",
+        "a level already reached",
+        "higher than its start, then reached",
+        "no h2 under an h1 yet",
+        "an h2 behind an h3 under an h1",
+        "a line that would pass 750",
     ],
-)  # fmt: skip
+)
 def test_what_ends_a_chunk(text: str, expected: list[str]):
     assert heads(text) == expected
     assert heads(text, strict=True) == expected
@@ -85,10 +98,15 @@ def test_chunks_are_those_of_the_rule(lines: list[str]):
     lines = [
         part
         for line, behind in zip(lines, [*lines[1:], "#"], strict=True)
-        for part in ((line, "Some words.") if line.startswith("#") and behind.startswith("#") else (line,))
+        for part in (
+            (line, "Some words.") if line.startswith("#") and behind.startswith("#") else (line,)
+        )
     ]
     made = chunks_of("\n\n".join(lines) + "\n", chunker="semantic")
-    found = [[line.strip() for line in chunk["text_display"].split("\n") if line.strip()] for chunk in made]
+    found = [
+        [line.strip() for line in chunk["text_display"].split("\n") if line.strip()]
+        for chunk in made
+    ]
     assert found == [[line.strip() for line in chunk] for chunk in by_the_rule(lines)]
 
 

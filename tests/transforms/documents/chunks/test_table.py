@@ -23,17 +23,50 @@ CHUNKERS = {
         "semantic_deep_tokens": 10,
         "semantic_max_tokens": 15,
     },
-    "strict": {"chunker": "semantic", "strict": True, "semantic_max_tokens": 15, "semantic_min_tokens": 5},
+    "strict": {
+        "chunker": "semantic",
+        "strict": True,
+        "semantic_max_tokens": 15,
+        "semantic_min_tokens": 5,
+    },
 }
 LINES = st.sampled_from(
     [
-        "# Öffnung", "## Setup", "### Deep", "Intro", "===", "---", "- item one", "  - nested ✓", "1. first", "> quote",
-        "> ## quoted heading", "```python", "```", "    indented = 1", "| a | b |", "|---|---|", "", "", "%%hidden%%",
-        "%%", "A sentence. Another one! Why? 日本語の文。次の文。", "word " * 30, "x" * 90, "\t", "<div>", "[[Note|alias]]",
-        "🙂" * 25, "a\r",
+        "# Öffnung",
+        "## Setup",
+        "### Deep",
+        "Intro",
+        "===",
+        "---",
+        "- item one",
+        "  - nested ✓",
+        "1. first",
+        "> quote",
+        "> ## quoted heading",
+        "```python",
+        "```",
+        "    indented = 1",
+        "| a | b |",
+        "|---|---|",
+        "",
+        "",
+        "%%hidden%%",
+        "%%",
+        "A sentence. Another one! Why? 日本語の文。次の文。",
+        "word " * 30,
+        "x" * 90,
+        "\t",
+        "<div>",
+        "[[Note|alias]]",
+        "🙂" * 25,
+        "a\r",
     ]
-)  # fmt: skip
-TEXTS = st.lists(LINES, min_size=1, max_size=30).map("\n".join).filter(lambda text: text.strip(" \t\r\n"))
+)
+TEXTS = (
+    st.lists(LINES, min_size=1, max_size=30)
+    .map("\n".join)
+    .filter(lambda text: text.strip(" \t\r\n"))
+)
 
 
 def spans(chunk: dict, role: str) -> list[tuple[int, int]]:
@@ -77,7 +110,8 @@ def test_an_overlap_repeats_the_end_of_the_chunk_before_it(text: str):
 
 @pytest.mark.parametrize("chunker", ["sections", "semantic"])
 @pytest.mark.parametrize(
-    "text", ["x", "Buy milk tomorrow.", "# T\n\nBuy milk.", "# A\n\na\n\n# B\n\nb\n", "---\na: b\n---\nx"]
+    "text",
+    ["x", "Buy milk tomorrow.", "# T\n\nBuy milk.", "# A\n\na\n\n# B\n\nb\n", "---\na: b\n---\nx"],
 )
 def test_a_note_of_a_few_characters_is_kept(chunker: str, text: str):
     shown = "\n".join(chunk["text_display"] for chunk in chunks_of(text, chunker=chunker))
@@ -95,14 +129,19 @@ def test_what_nobody_is_to_find_is_left_out_and_recorded(chunker: str):
         assert not any("this" in chunk[name] for chunk in chunks), name
     assert "`%%code%%` and `<!-- code -->` stay." in chunks[-1]["text_display"]
     assert exclusions_of(text, chunker=chunker) == [
-        ("frontmatter", "---\ntitle: T\n---\n"), ("comment", "%%not this%%"), ("comment", "%%\nnor this\n%%"),
-        ("comment", "<!-- or this -->"), ("comment", "<!--\nor this\n-->"),
-    ]  # fmt: skip
+        ("frontmatter", "---\ntitle: T\n---\n"),
+        ("comment", "%%not this%%"),
+        ("comment", "%%\nnor this\n%%"),
+        ("comment", "<!-- or this -->"),
+        ("comment", "<!--\nor this\n-->"),
+    ]
 
 
 @pytest.mark.parametrize("chunker", ["sections", "semantic"])
 def test_ids_of_other_sections_stay_when_a_section_is_inserted(chunker: str):
-    parts = [f"# Part {n}\n\n" + f"Sentence {n} of many words in a row. " * 40 + "\n\n" for n in range(6)]
+    parts = [
+        f"# Part {n}\n\n" + f"Sentence {n} of many words in a row. " * 40 + "\n\n" for n in range(6)
+    ]
     same = "# Same\n\n" + "The same words again and again. " * 40 + "\n\n"
     before = chunks_of("".join([*parts, same, same]), chunker=chunker)
     after = chunks_of(
@@ -123,30 +162,44 @@ def test_a_chunk_says_where_it_stands():
     assert oil["parent_id"] == "s:note.md#oil"
     assert oil["text_embed"].startswith("Machine › Care › Oil\n\n## Care\n\n### Oil")
     assert first["text_lex"].endswith("\noil\nGrease")
-    assert (oil["source_kind"], oil["chunk_kind"], oil["doc_id"]) == ("document", "section", "s:note.md")
+    assert (oil["source_kind"], oil["chunk_kind"], oil["doc_id"]) == (
+        "document",
+        "section",
+        "s:note.md",
+    )
 
 
 @pytest.mark.parametrize("chunker", ["sections", "semantic"])
 @pytest.mark.parametrize(
     "body, is_code",
     [
-        ("Words only.\n", False), ("```\na = 1\nb = 2\n```\n", True),
-        ("One line.\n\n```\na = 1\n```\n", True), ("One line.\nTwo lines.\n\n```\na = 1\n```\n", False),
-        ("- item\n\n  ```\n  a = 1\n  b = 2\n  c = 3\n  ```\n", True), ("    a = 1\n    b = 2\n", True),
+        ("Words only.\n", False),
+        ("```\na = 1\nb = 2\n```\n", True),
+        ("One line.\n\n```\na = 1\n```\n", True),
+        ("One line.\nTwo lines.\n\n```\na = 1\n```\n", False),
+        ("- item\n\n  ```\n  a = 1\n  b = 2\n  c = 3\n  ```\n", True),
+        ("    a = 1\n    b = 2\n", True),
         ("> ```\n> a = 1\n> ```\n", True),
     ],
-)  # fmt: skip
+)
 def test_half_the_lines_make_a_chunk_code(chunker: str, body: str, is_code: bool):
     (chunk,) = chunks_of(body, chunker=chunker)
     assert chunk["is_code"] is is_code
 
 
 ADVERSARIAL = {
-    "no blanks": "x" * 1_000_000, "blanks": "a" + " " * 1_000_000 + "b", "newlines": "a" + "\n" * 1_000_000 + "b",
-    "hashes": "#" * 1_000_000, "headings": "# a\n" * 20_000 + "b", "items": "- a\n" * 30_000, "marks": ". " * 300_000,
-    "fences": "```\na\n" * 10_001, "comments": "%%a%% b\n\n" * 10_000, "emoji": "🙂" * 300_000,
+    "no blanks": "x" * 1_000_000,
+    "blanks": "a" + " " * 1_000_000 + "b",
+    "newlines": "a" + "\n" * 1_000_000 + "b",
+    "hashes": "#" * 1_000_000,
+    "headings": "# a\n" * 20_000 + "b",
+    "items": "- a\n" * 30_000,
+    "marks": ". " * 300_000,
+    "fences": "```\na\n" * 10_001,
+    "comments": "%%a%% b\n\n" * 10_000,
+    "emoji": "🙂" * 300_000,
     "words": "word " * 400_000,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("chunker", ["sections", "semantic"])
@@ -173,11 +226,18 @@ def test_ten_times_the_text_is_about_ten_times_the_work(chunker: str, as_one: bo
 
 
 def test_a_list_of_keywords_has_no_chunks():
-    listed = {"a/_keywords/words.md": "| b | 1 |", "_keywords/words.md": "é", "my_keywords/words.md": "c d"}
+    listed = {
+        "a/_keywords/words.md": "| b | 1 |",
+        "_keywords/words.md": "é",
+        "my_keywords/words.md": "c d",
+    }
     documents = read(listed).documents
     made = document_chunks(documents, document_nodes(documents), DocumentChunkSettings())
     assert made.chunks["doc_id"].to_pylist() == ["s:my_keywords/words.md"]
-    rows = [(r["doc_id"], r["byte_start"], r["byte_end"], r["reason"]) for r in made.exclusions.to_pylist()]
+    rows = [
+        (r["doc_id"], r["byte_start"], r["byte_end"], r["reason"])
+        for r in made.exclusions.to_pylist()
+    ]
     assert rows == [
         ("s:_keywords/words.md", 0, 2, "word_list"),
         ("s:a/_keywords/words.md", 0, 9, "word_list"),

@@ -54,14 +54,18 @@ DIFF = f"diff --git a/f.c b/f.c\nindex 123456..abcdef 100644\n--- a/f.c\n+++ b/f
 
 def labelled(file: Path) -> list[tuple[str, str]]:
     """The mails of a file and their kinds: mails are divided by `%%`, each line begins with its label, `#` is a title."""
-    mails = [mail.split("\n") for mail in file.read_text(encoding="utf-8").rstrip("\n").split("\n%%\n")]
+    mails = [
+        mail.split("\n") for mail in file.read_text(encoding="utf-8").rstrip("\n").split("\n%%\n")
+    ]
     rows = [[line for line in mail if not line.startswith("#|")] for mail in mails]
     return [("".join(f"{line[2:]}\n" for line in r), "".join(line[0] for line in r)) for r in rows]
 
 
 def test_each_line_is_of_the_kind_of_its_label() -> None:
     """Quotes, headers, signatures, patches, code and what only looks like them."""
-    assert_kinds([*labelled(Path(__file__).with_name("line_kinds.txt")), ("", ""), ("no line end", "a")])
+    assert_kinds(
+        [*labelled(Path(__file__).with_name("line_kinds.txt")), ("", ""), ("no line end", "a")]
+    )
 
 
 def test_without_a_search_for_history_the_text_below_a_header_is_the_authors() -> None:
@@ -76,7 +80,8 @@ def test_without_a_search_for_history_the_text_below_a_header_is_the_authors() -
         ),
     ]
     assert_kinds(
-        [(f"Yes.\n\n{h}\nOld.\n", f"a.{expected}.a") for h, expected in headers], unmarked_history="never"
+        [(f"Yes.\n\n{h}\nOld.\n", f"a.{expected}.a") for h, expected in headers],
+        unmarked_history="never",
     )
 
 
@@ -95,9 +100,15 @@ def folds(text: str) -> list[str]:
 
 
 def test_folded_reply_headers_are_read_whole() -> None:
-    bodies = [f"Hello.\n\n{folded}\n> point\n\nAnswer.\n" for header in EXAMPLES for folded in folds(header)]
+    bodies = [
+        f"Hello.\n\n{folded}\n> point\n\nAnswer.\n"
+        for header in EXAMPLES
+        for folded in folds(header)
+    ]
     for body, rows in zip(bodies, blocks_of(*bodies), strict=True):
-        assert [(r["kind"], r["line_count"]) for r in rows[2:4]] == [("header", 2), ("quote", 1)], body
+        assert [(r["kind"], r["line_count"]) for r in rows[2:4]] == [("header", 2), ("quote", 1)], (
+            body
+        )
 
 
 def test_a_sentence_above_a_reply_header_is_no_part_of_it() -> None:
@@ -110,7 +121,9 @@ def names(alternatives: Sequence[str]) -> list[str]:
     return [word for word in alternatives if not set(word) & set("(?)")]
 
 
-@pytest.mark.parametrize("language", [x for x in LANGUAGES if "sender" in x], ids=lambda x: x["name"])
+@pytest.mark.parametrize(
+    "language", [x for x in LANGUAGES if "sender" in x], ids=lambda x: x["name"]
+)
 def test_pasted_header_blocks_of_each_language(language: Mapping[str, Sequence[str]]) -> None:
     below: list[tuple[str, str]] = []
     bannered: list[tuple[str, str]] = []
@@ -124,7 +137,9 @@ def test_pasted_header_blocks_of_each_language(language: Mapping[str, Sequence[s
     assert_kinds(bannered, unmarked_history="never")
 
 
-OUTLOOK = "From: Ann Example <ann@example.org>\nSent: Monday, 5 January 2015\nTo: Bob\nSubject: Doors\n"
+OUTLOOK = (
+    "From: Ann Example <ann@example.org>\nSent: Monday, 5 January 2015\nTo: Bob\nSubject: Doors\n"
+)
 GMAIL = "On Mon, Jan 5, 2015 at 4:50 PM, Ann Example <ann@example.org> wrote:\n"
 
 
@@ -161,15 +176,28 @@ def test_the_header_of_a_mail_to_many_is_a_header() -> None:
     "body",
     [
         pytest.param(f"{OUTLOOK}\nA mail that is sent on alone.\n", id="nothing above the header"),
-        pytest.param(f"Hi Ann,\n\n{GMAIL}\nShall we?\n", id="a salutation alone above an attribution"),
-        pytest.param(f"Yes.\n\n{GMAIL}Shall we?\n\n> the day\n\nFriday.\n", id="marked quotes below"),
-        pytest.param(f"Yes.\n\n{OUTLOOK}\n> Shall we?\n\nOn Friday.\n", id="a marked quote below the fields"),
-        pytest.param(f"FYI.\n\n----- Forwarded message -----\n{OUTLOOK}\nText.\n", id="a forwarded mail"),
-        pytest.param(f"Yes.\n\n{OUTLOOK}\nOld.\n{'_' * 47}\ndoors mailing list\n", id="a list's footer"),
         pytest.param(
-            f"Yes.\n\n{OUTLOOK.replace('Bob', 'doors-devel@example.org')}\nOld.\n", id="a list's address"
+            f"Hi Ann,\n\n{GMAIL}\nShall we?\n", id="a salutation alone above an attribution"
         ),
-        pytest.param(f"Yes.\n\n{OUTLOOK.replace('Doors', '[doors] Keys')}\nOld.\n", id="a list's tag"),
+        pytest.param(
+            f"Yes.\n\n{GMAIL}Shall we?\n\n> the day\n\nFriday.\n", id="marked quotes below"
+        ),
+        pytest.param(
+            f"Yes.\n\n{OUTLOOK}\n> Shall we?\n\nOn Friday.\n", id="a marked quote below the fields"
+        ),
+        pytest.param(
+            f"FYI.\n\n----- Forwarded message -----\n{OUTLOOK}\nText.\n", id="a forwarded mail"
+        ),
+        pytest.param(
+            f"Yes.\n\n{OUTLOOK}\nOld.\n{'_' * 47}\ndoors mailing list\n", id="a list's footer"
+        ),
+        pytest.param(
+            f"Yes.\n\n{OUTLOOK.replace('Bob', 'doors-devel@example.org')}\nOld.\n",
+            id="a list's address",
+        ),
+        pytest.param(
+            f"Yes.\n\n{OUTLOOK.replace('Doors', '[doors] Keys')}\nOld.\n", id="a list's tag"
+        ),
     ],
 )
 def test_no_history(body: str) -> None:
@@ -192,24 +220,68 @@ def test_code_known_by_its_shape_is_inferred_and_a_diff_is_not() -> None:
 LINES = st.sampled_from(
     [
         *(
-            "", " ", "\t", "\r", "\x0b", "\x0c", "\x1b[0m", "\x85", "\u2028", "\u3000", "ü€𝄞", "x" * 500,
+            "",
+            " ",
+            "\t",
+            "\r",
+            "\x0b",
+            "\x0c",
+            "\x1b[0m",
+            "\x85",
+            "\u2028",
+            "\u3000",
+            "ü€𝄞",
+            "x" * 500,
             "> " * 60,
         ),
         *(
-            "> q", "> > q", ">>>", "  > q", "AB> x", ">From here", ">>> import os",
+            "> q",
+            "> > q",
+            ">>>",
+            "  > q",
+            "AB> x",
+            ">From here",
+            ">>> import os",
             '>>>>> "A" == A B <a@b> writes:',
         ),
-        *("Hello there.", "Regards,", "Ann Example", "phone: +1 234", "On Mon, 1 Jan 2001, A wrote:", "wrote:"),
         *(
-            "On Mon, 1 Jan 2001", "A <a@b.org>:", "-- ", "--", "---", "_" * 40, "=" * 40, "2.43.0",
+            "Hello there.",
+            "Regards,",
+            "Ann Example",
+            "phone: +1 234",
+            "On Mon, 1 Jan 2001, A wrote:",
+            "wrote:",
+        ),
+        *(
+            "On Mon, 1 Jan 2001",
+            "A <a@b.org>:",
+            "-- ",
+            "--",
+            "---",
+            "_" * 40,
+            "=" * 40,
+            "2.43.0",
             "Sent from my phone",
         ),
         *(
-            "@@ -1,9 +1,9 @@", "@@ -1 +1 @@", "+x", "-y", " z", "diff --git a/f b/f", "--- a/f", "+++ b/f",
+            "@@ -1,9 +1,9 @@",
+            "@@ -1 +1 @@",
+            "+x",
+            "-y",
+            " z",
+            "diff --git a/f b/f",
+            "--- a/f",
+            "+++ b/f",
             "\\ No",
         ),
         *(
-            "{", "};", "***************", "*** 1,2 ****", "--- 1,2 ----", "GIT binary patch", "literal 5",
+            "{",
+            "};",
+            "***************",
+            "*** 1,2 ****",
+            "--- 1,2 ----",
+            "GIT binary patch",
+            "literal 5",
             " f | 2 +-",
         ),
         *(
@@ -219,15 +291,23 @@ LINES = st.sampled_from(
             "TIP 4: do",
         ),
         *(
-            "-----Original Message-----", "From: A", "To: B", "Sent: C", "Subject: c", "01/02/2003 04:05 PM",
+            "-----Original Message-----",
+            "From: A",
+            "To: B",
+            "Sent: C",
+            "Subject: c",
+            "01/02/2003 04:05 PM",
             "a\tb\tc",
         ),
         *(
-            "$ ls -l", "A B (2):", "ERROR:  x", "at a.b(c:1)",
+            "$ ls -l",
+            "A B (2):",
+            "ERROR:  x",
+            "at a.b(c:1)",
             "This message is confidential, for the addressee only",
         ),
     ]
-)  # fmt: skip
+)
 ENDS = st.sampled_from(["\n", "\r\n", " \n"])
 BODIES = st.one_of(
     st.lists(st.tuples(LINES, ENDS).map("".join), max_size=30).map("".join),
@@ -275,16 +355,20 @@ def test_a_mail_does_not_depend_on_its_neighbours(bodies: list[str], batch_bytes
 
 
 WORST = {
-    "line": "x" * 2_000_000, "marks": "> " * 1_000_000, "blanks": " " * 1_000_000 + "x",
+    "line": "x" * 2_000_000,
+    "marks": "> " * 1_000_000,
+    "blanks": " " * 1_000_000 + "x",
     "log": "2024-01-01 00:00:00 LOG: checkpoint\n" * 100_000,
     "nested": "\n".join(">" * (i % 500) + " q" for i in range(10_000)),
-    "headers": "On Mon, 1 Jan 2001\n" * 50_000, "dashes": "-- \n" * 50_000,
+    "headers": "On Mon, 1 Jan 2001\n" * 50_000,
+    "dashes": "-- \n" * 50_000,
     "hunks": "@@ -1,99999999999999999999 +1,9 @@\n" * 20_000,
     "armour": "-----BEGIN PGP SIGNATURE-----\n" * 50_000,
     "banners": "-----Original Message-----\nFrom: a\n\n" * 20_000,
-    "notes": "01/02/2003 04:05 PM\nTo: b\n" * 20_000, "folds": "On 1 a b c wrote\n" * 20_000 + "x:\n> q\n",
+    "notes": "01/02/2003 04:05 PM\nTo: b\n" * 20_000,
+    "folds": "On 1 a b c wrote\n" * 20_000 + "x:\n> q\n",
     "colon": "A" * 1_000_000 + ":\n> q\n",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", some(WORST, each=3))

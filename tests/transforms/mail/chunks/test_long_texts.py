@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from tests.cases import examples
 from tests.transforms.mail.chunks.test_table import attachment, mails, patch, sized
 from transforms.mail.blocks.table import message_blocks
-from transforms.mail.chunks.long_texts import EVERYTHING, AtOnce, Chunked, chunks_in_time, present_texts
+from transforms.mail.chunks.long_texts import (
+    EVERYTHING,
+    AtOnce,
+    Chunked,
+    chunks_in_time,
+    present_texts,
+)
 from transforms.mail.chunks.table import message_chunks
 from transforms.schemas.mail import ATTACHMENTS
 from transforms.settings.mail import BlockSettings, ChunkSettings
@@ -37,7 +43,11 @@ def waiting(made: Chunked) -> list[dict[str, Any]]:
 
 @examples(25)
 @given(
-    st.lists(st.sampled_from(["Short.", LONG, f"> asked\n\n{LONG}", "> only a quote", ""]), min_size=1, max_size=5),
+    st.lists(
+        st.sampled_from(["Short.", LONG, f"> asked\n\n{LONG}", "> only a quote", ""]),
+        min_size=1,
+        max_size=5,
+    ),
     st.sampled_from(
         [
             NONE,
@@ -46,28 +56,34 @@ def waiting(made: Chunked) -> list[dict[str, Any]]:
             attachment("fine", "text"),
             attachment(patch(5, 1), "patch", "x.patch"),
             attachment(patch(5, 1), "patch", "x.patch", "slow"),
-        ]  # fmt: skip
+        ]
     ),
-)  # fmt: skip
+)
 def test_what_waits_is_all_that_is_missing_until_it_is_made(bodies: list[str], parts: pa.Table):
     inputs = tables(*bodies, parts=parts)
     with sized(PATCH_FILES=3):
         whole = message_chunks(*inputs, ChunkSettings())
         left = chunks_in_time(*inputs, LIMITS, at_once=NOTHING)
         at_once = chunks_in_time(*inputs, LIMITS, at_once=EVERYTHING)
-        stays = chunks_in_time(*inputs, LIMITS, present=present_texts(*at_once[:2]), at_once=NOTHING)
+        stays = chunks_in_time(
+            *inputs, LIMITS, present=present_texts(*at_once[:2]), at_once=NOTHING
+        )
     waits = {(row["doc_id"], row["attachment_id"]) for row in waiting(left)}
     ids = set(left.chunks["chunk_id"].to_pylist())
     missing = [id_ not in ids for id_ in whole.chunks["chunk_id"].to_pylist()]
     assert set(texts(whole.chunks.filter(pa.array(missing, pa.bool_())))) <= waits
     assert left.waiting == sum(row["byte_end"] for row in waiting(left))
     others = [
-        row for row in whole.exclusions.to_pylist() if (row["doc_id"], row["attachment_id"]) not in waits
+        row
+        for row in whole.exclusions.to_pylist()
+        if (row["doc_id"], row["attachment_id"]) not in waits
     ]
     assert [row for row in left.exclusions.to_pylist() if row["reason"] != "slow_lane"] == others
     assert not present_texts(*left[:2]) & waits and stays == at_once
     without = [name for name in whole.chunks.column_names if name != "lane"]
-    assert at_once.chunks.select(without).equals(whole.chunks.select(without)) and at_once.waiting == 0
+    assert (
+        at_once.chunks.select(without).equals(whole.chunks.select(without)) and at_once.waiting == 0
+    )
     assert at_once.exclusions.equals(whole.exclusions)
 
 
@@ -81,7 +97,14 @@ def test_what_waits_is_all_that_is_missing_until_it_is_made(bodies: list[str], p
         (("Short.",), attachment(patch(3, 1), "patch"), []),
         (("Short.",), attachment(None, "patch"), []),
     ],
-    ids=["nothing", "body", "attachment", "patch of many files", "patch of few files", "patch without text"],
+    ids=[
+        "nothing",
+        "body",
+        "attachment",
+        "patch of many files",
+        "patch of few files",
+        "patch without text",
+    ],
 )
 def test_what_waits(bodies: tuple[str, ...], parts: pa.Table, waits: list[tuple[str, str | None]]):
     with sized(PATCH_FILES=3):

@@ -37,13 +37,17 @@ def mails(
     n = len(bodies)
     return pa.table(
         {
-            "message_id": [f"m{i}" for i in range(n)], "content_hash": ["h"] * n, "source": ["s"] * n,
-            "partition": ["u"] * n, "subject": [subject] * n,
+            "message_id": [f"m{i}" for i in range(n)],
+            "content_hash": ["h"] * n,
+            "source": ["s"] * n,
+            "partition": ["u"] * n,
+            "subject": [subject] * n,
             "in_reply_to": pa.array([in_reply_to] * n, pa.string()),
-            "refs": pa.array([[]] * n, pa.list_(pa.string())), "body": pa.array(bodies, pa.large_string()),
+            "refs": pa.array([[]] * n, pa.list_(pa.string())),
+            "body": pa.array(bodies, pa.large_string()),
             "body_format": [body_format] * n,
         }
-    )  # fmt: skip
+    )
 
 
 def attachment(
@@ -52,12 +56,22 @@ def attachment(
     return ATTACHMENTS.from_rows(
         [
             {
-                "attachment_id": "a0", "message_id": "m0", "source": "s", "partition": "u", "part_index": 1,
-                "filename": filename, "declared_type": "text/plain", "content_class": content_class,
-                "text": text, "char_count": len(text or ""), "byte_count": 7, "reason": None, "lane": lane,
+                "attachment_id": "a0",
+                "message_id": "m0",
+                "source": "s",
+                "partition": "u",
+                "part_index": 1,
+                "filename": filename,
+                "declared_type": "text/plain",
+                "content_class": content_class,
+                "text": text,
+                "char_count": len(text or ""),
+                "byte_count": 7,
+                "reason": None,
+                "lane": lane,
             }
         ]
-    )  # fmt: skip
+    )
 
 
 @contextmanager
@@ -69,7 +83,9 @@ def sized(**chars: int) -> Iterator[None]:
         yield
 
 
-def chunked(table: pa.Table, parts: pa.Table | None = None, **options: object) -> tuple[list[Row], list[Row]]:
+def chunked(
+    table: pa.Table, parts: pa.Table | None = None, **options: object
+) -> tuple[list[Row], list[Row]]:
     """The chunks and exclusions of mails and attachments, as rows."""
     blocks = message_blocks(table, BlockSettings())
     tables = message_chunks(
@@ -109,44 +125,90 @@ def test_example_4_response_first_quote_later() -> None:
     ("body", "expected"),
     [
         # Examples 1 and 3 of the design: a direct reply with the quote on top, and a patch reviewed in between.
-        ("On Tue, ...\n> Should we rename this field?\n\nNo, because it breaks the existing ABI.\n",
-            [("quote_reply_pair", "Quoted point:\nShould we rename this field?\n\nReply:\nNo, because it breaks the "
-            "existing ABI.")]),
-        ("> rename this variable\n\nI agree.\n\n> move the check earlier\n\nI do not think that is safe.\n",
-            [("review_pair", "Quoted point:\nrename this variable\n\nReply:\nI agree."),
-            ("review_pair", "Quoted point:\nmove the check earlier\n\nReply:\nI do not think that is safe.")]),
-        ("> if the spare node shuts down and the restore command is waiting, the postmaster\nwill never\n"
+        (
+            "On Tue, ...\n> Should we rename this field?\n\nNo, because it breaks the existing ABI.\n",
+            [
+                (
+                    "quote_reply_pair",
+                    "Quoted point:\nShould we rename this field?\n\nReply:\nNo, because it breaks the "
+                    "existing ABI.",
+                )
+            ],
+        ),
+        (
+            "> rename this variable\n\nI agree.\n\n> move the check earlier\n\nI do not think that is safe.\n",
+            [
+                ("review_pair", "Quoted point:\nrename this variable\n\nReply:\nI agree."),
+                (
+                    "review_pair",
+                    "Quoted point:\nmove the check earlier\n\nReply:\nI do not think that is safe.",
+                ),
+            ],
+        ),
+        (
+            "> if the spare node shuts down and the restore command is waiting, the postmaster\nwill never\n"
             "> exit  :-(\n\nIs that a bug?\n",
-            [("quote_reply_pair", "Quoted point:\nif the spare node shuts down and the restore command is waiting, the "
-            "postmaster\nwill never\nexit  :-(\n\nReply:\nIs that a bug?")]),
-        ("> first\n\nHi Ann and Ben,\n...\n\n> point\n\nAnswer.\n",
-            [("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nHi Ann and Ben,\n...\nAnswer.")]),
-        ("Hi Ann,\n\n> point\n\nAnswer.\n",
-            [("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nHi Ann,\nAnswer.")]),
-        ("One. Two.\n\n> point\n\nAnswer.\n",
-            [("authored_message", "One. Two."), ("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nAnswer.")]),
+            [
+                (
+                    "quote_reply_pair",
+                    "Quoted point:\nif the spare node shuts down and the restore command is waiting, the "
+                    "postmaster\nwill never\nexit  :-(\n\nReply:\nIs that a bug?",
+                )
+            ],
+        ),
+        (
+            "> first\n\nHi Ann and Ben,\n...\n\n> point\n\nAnswer.\n",
+            [("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nHi Ann and Ben,\n...\nAnswer.")],
+        ),
+        (
+            "Hi Ann,\n\n> point\n\nAnswer.\n",
+            [("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nHi Ann,\nAnswer.")],
+        ),
+        (
+            "One. Two.\n\n> point\n\nAnswer.\n",
+            [
+                ("authored_message", "One. Two."),
+                ("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nAnswer."),
+            ],
+        ),
         ("> > deep\n\nAnswer.\n", [("authored_message", "Answer.")]),
-        ("> point\n> > deep\n\nAnswer.\n", [("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nAnswer.")]),
-        ("> first\n\n> second\n\nAnswer.\n",
-            [("quote_reply_pair", "Quoted point:\nsecond\n\nReply:\nAnswer.")]),
+        (
+            "> point\n> > deep\n\nAnswer.\n",
+            [("quote_reply_pair", "Quoted point:\npoint\n\nReply:\nAnswer.")],
+        ),
+        (
+            "> first\n\n> second\n\nAnswer.\n",
+            [("quote_reply_pair", "Quoted point:\nsecond\n\nReply:\nAnswer.")],
+        ),
         ("Answer.\n\n-- \nAnn\n", [("authored_message", "Answer.")]),
-        ("@@ -1 +1 @@\n-a\n+b\nPlease keep a.\n",
-            [("review_pair", "Quoted point:\n@@ -1 +1 @@\n-a\n+b\n\nReply:\nPlease keep a.")]),
-        ("> only a quote\n", [("unauthored_message", "")]), ("", []), ("...\n", []),
+        (
+            "@@ -1 +1 @@\n-a\n+b\nPlease keep a.\n",
+            [("review_pair", "Quoted point:\n@@ -1 +1 @@\n-a\n+b\n\nReply:\nPlease keep a.")],
+        ),
+        ("> only a quote\n", [("unauthored_message", "")]),
+        ("", []),
+        ("...\n", []),
     ],
-)  # fmt: skip
+)
 def test_units_and_anchors(body: str, expected: list[tuple[str, str]]) -> None:
     assert texts(body) == expected
 
 
 @pytest.mark.parametrize(
     ("body", "reason"),
-    [("", "empty"), (" \n\n", "empty"), ("> ...\n", "too_little_text"), ("--\n\n...\n", "too_little_text")],
+    [
+        ("", "empty"),
+        (" \n\n", "empty"),
+        ("> ...\n", "too_little_text"),
+        ("--\n\n...\n", "too_little_text"),
+    ],
 )
 def test_rule_6_mails_without_text_are_recorded(body: str, reason: str) -> None:
     rows, excluded = chunked(mails(body))
     assert rows == []
-    assert [(r["reason"], r["byte_start"], r["byte_end"]) for r in excluded] == [(reason, 0, len(body))]
+    assert [(r["reason"], r["byte_start"], r["byte_end"]) for r in excluded] == [
+        (reason, 0, len(body))
+    ]
 
 
 def test_a_comment_knows_the_file_and_the_function_of_each_hunk() -> None:
@@ -178,10 +240,13 @@ def test_rule_2_an_anchor_keeps_the_end_of_the_quote() -> None:
 @pytest.mark.parametrize(
     ("body", "subject", "parent", "needs"),
     [
-        ("Yes.\n", "", "p", True), ("Yes.\n", "[users] AW: lock", None, True),
-        ("Yes.\n", "lock", None, False), ("> q\n\nYes.\n", "", "p", False), ("Long. " * 60, "", "p", False),
+        ("Yes.\n", "", "p", True),
+        ("Yes.\n", "[users] AW: lock", None, True),
+        ("Yes.\n", "lock", None, False),
+        ("> q\n\nYes.\n", "", "p", False),
+        ("Long. " * 60, "", "p", False),
     ],
-)  # fmt: skip
+)
 def test_rule_5_a_short_reply_without_anchor_needs_its_parent(
     body: str, subject: str, parent: str | None, needs: bool
 ) -> None:
@@ -193,10 +258,13 @@ def test_rule_5_a_short_reply_without_anchor_needs_its_parent(
     ("subject", "title"),
     [
         ("Re: [HACKERS] Savepoints", "Savepoints"),
-        ("[PATCH v2 1/3] erofs: fix", "[PATCH v2 1/3] erofs: fix"), ("Re: AW: Fwd: x", "x"), ("", ""),
-        ("Re:", ""), ("[list]", "[list]"),
+        ("[PATCH v2 1/3] erofs: fix", "[PATCH v2 1/3] erofs: fix"),
+        ("Re: AW: Fwd: x", "x"),
+        ("", ""),
+        ("Re:", ""),
+        ("[list]", "[list]"),
     ],
-)  # fmt: skip
+)
 def test_title(subject: str, title: str) -> None:
     assert title_of(subject) == title
 
@@ -249,7 +317,9 @@ def test_an_unquoted_patch_is_split_by_file_and_hunk_and_carries_their_names() -
     rows, excluded = chunked(mails(body, subject="[PATCH] fix"))
     assert rows[0]["text_display"].endswith("src/f0.c | 2 +-")
     code = rows[1:]
-    assert all(r["is_code"] and r["has_patch_markers"] and r["content_class"] == "patch" for r in code)
+    assert all(
+        r["is_code"] and r["has_patch_markers"] and r["content_class"] == "patch" for r in code
+    )
     assert [r["text_embed"].split("\n")[2] for r in code] == ["src/f0.c", "src/f1.c"]
     with sized(PATCH_HUNKS=2):
         small, _ = chunked(mails(body))
@@ -264,21 +334,31 @@ def test_a_new_and_a_deleted_file_keep_their_headers_and_names() -> None:
         "diff --git a/old.c b/old.c\ndeleted file mode 100644\n--- a/old.c\n+++ /dev/null\n",
     )
     text = "".join(head + HUNK.format(1) for head in heads)
-    assert [p.file for p in diff_segments(text, 0, len(text), 2000, 12_000, 10)] == ["new.c", "old.c"]
+    assert [p.file for p in diff_segments(text, 0, len(text), 2000, 12_000, 10)] == [
+        "new.c",
+        "old.c",
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "content_class", "count"),
     [
-        ("short\n", "text", 1), (patch(1, 2), "patch", 1), (patch(3, 4), "patch", 3),
-        (patch(1, 20), "patch", 20), (patch(101, 1), "patch", 102), ("x" * 20_000, "log", 3),
-        ("line\n" * 4_000, "log", 3), (("para\n" * 100 + "\n") * 30, "text", 2),
+        ("short\n", "text", 1),
+        (patch(1, 2), "patch", 1),
+        (patch(3, 4), "patch", 3),
+        (patch(1, 20), "patch", 20),
+        (patch(101, 1), "patch", 102),
+        ("x" * 20_000, "log", 3),
+        ("line\n" * 4_000, "log", 3),
+        (("para\n" * 100 + "\n") * 30, "text", 2),
     ],
-)  # fmt: skip
+)
 def test_attachments(text: str, content_class: str, count: int) -> None:
     table = mails("Attached.\n", subject="Re: fix")
     rows = [
-        r for r in chunked(table, attachment(text, content_class, "a.patch", "slow"))[0] if r["attachment_id"]
+        r
+        for r in chunked(table, attachment(text, content_class, "a.patch", "slow"))[0]
+        if r["attachment_id"]
     ]
     assert len(rows) == count
     for row in rows:
@@ -292,22 +372,50 @@ def test_attachments(text: str, content_class: str, count: int) -> None:
 @pytest.mark.parametrize(("content_class", "reason"), [("text", "no_text"), ("archive", "binary")])
 def test_an_attachment_without_text_is_recorded(content_class: str, reason: str) -> None:
     _, excluded = chunked(mails("Attached.\n"), attachment(None, content_class))
-    assert [(r["attachment_id"], r["reason"], r["byte_end"]) for r in excluded] == [("a0", reason, 7)]
+    assert [(r["attachment_id"], r["reason"], r["byte_end"]) for r in excluded] == [
+        ("a0", reason, 7)
+    ]
 
 
 LINES = st.sampled_from(
     [
-        "", "> q one", "> > q two", "Hello there.", "On Mon, 1 Jan 2001, A wrote:", "-- ", "Ann", "ü€𝄞 text",
-        "@@ -1,2 +1,2 @@", "+x", "-y", " z", "diff --git a/f b/f", "--- a/f", "+++ b/f", "{", "};",
-        "> On Mon, B wrote:", "word " * 60, "-----Original Message-----", "From: A", "To: B", "Subject: c",
-        "...", ">", "Sentence. " * 20,
+        "",
+        "> q one",
+        "> > q two",
+        "Hello there.",
+        "On Mon, 1 Jan 2001, A wrote:",
+        "-- ",
+        "Ann",
+        "ü€𝄞 text",
+        "@@ -1,2 +1,2 @@",
+        "+x",
+        "-y",
+        " z",
+        "diff --git a/f b/f",
+        "--- a/f",
+        "+++ b/f",
+        "{",
+        "};",
+        "> On Mon, B wrote:",
+        "word " * 60,
+        "-----Original Message-----",
+        "From: A",
+        "To: B",
+        "Subject: c",
+        "...",
+        ">",
+        "Sentence. " * 20,
     ]
-)  # fmt: skip
+)
 BODIES = st.lists(LINES, max_size=40).map("\n".join)
 SMALL = {
-    "message_chars": 120, "recursive_chars": 400, "overlap_chars": 30, "anchor_chars": 20,
-    "anchor_chars_short": 40, "attachment_chars": 100,
-}  # fmt: skip
+    "message_chars": 120,
+    "recursive_chars": 400,
+    "overlap_chars": 30,
+    "anchor_chars": 20,
+    "anchor_chars_short": 40,
+    "attachment_chars": 100,
+}
 
 
 def chunked_small(table: pa.Table, policy: str = "pairs") -> tuple[list[Row], list[Row]]:
@@ -327,8 +435,14 @@ def test_every_byte_is_in_a_chunk_or_an_exclusion(bodies: list[str], policy: str
         for row in (r for r in rows if r["doc_id"] == f"m{i}"):
             assert row["text_display"].strip()
             assert row["char_count"] == len(row["text_display"])
-            own = [data[s["byte_start"] : s["byte_end"]].decode() for s in row["spans"] if s["role"] == "own"]
-            assert any(c.isalnum() for c in "".join(own)) == (row["chunk_kind"] != "unauthored_message")
+            own = [
+                data[s["byte_start"] : s["byte_end"]].decode()
+                for s in row["spans"]
+                if s["role"] == "own"
+            ]
+            assert any(c.isalnum() for c in "".join(own)) == (
+                row["chunk_kind"] != "unauthored_message"
+            )
             parts = [data[s["byte_start"] : s["byte_end"]].decode() for s in row["spans"]]
             assert "\n".join(parts).split() == row["text_display"].split()
             indexed = " ".join(row[c] for c in ("text_lex", "added_lex", "removed_lex"))
@@ -347,7 +461,8 @@ def test_every_byte_is_in_a_chunk_or_an_exclusion(bodies: list[str], policy: str
 def test_a_field_at_the_top_of_a_mail_has_nothing_to_do_with_a_banner_at_the_end_of_another():
     banner = "-----Original Message-----"
     alone, below = (
-        chunked_small(mails(*bodies)) for bodies in ((f"To: B\n{banner}",), (banner, f"To: B\n{banner}"))
+        chunked_small(mails(*bodies))
+        for bodies in ((f"To: B\n{banner}",), (banner, f"To: B\n{banner}"))
     )
     own = [[row["text_lex"] for row in rows if row["text_lex"]] for rows, _ in (alone, below)]
     assert own[0] == own[1] != []
@@ -383,11 +498,15 @@ def test_with_policy_message_the_pairs_come_besides_the_whole_mail() -> None:
 
 def test_with_policy_message_a_mail_is_whole_up_to_the_recursive_size() -> None:
     text = "\n\n".join([PARAGRAPH.strip()] * 12) + "\n"
-    assert [r["chunk_kind"] for r in chunked(mails(text), policy="message")[0]] == ["authored_message"]
+    assert [r["chunk_kind"] for r in chunked(mails(text), policy="message")[0]] == [
+        "authored_message"
+    ]
     assert len(chunked(mails(text * 3), policy="message")[0]) > 1
 
 
-BINARY = "GIT binary patch\nliteral 14\nVcmZQzU|?bZVqjok0AdCY4FCZG01f~E\n\nliteral 0\nHcmV?d00001\n\n"
+BINARY = (
+    "GIT binary patch\nliteral 14\nVcmZQzU|?bZVqjok0AdCY4FCZG01f~E\n\nliteral 0\nHcmV?d00001\n\n"
+)
 UUENCODED = "begin 644 a.gz\n" + "M" + "A" * 60 + "\n#0V%T\n`\nend\n"
 
 
@@ -447,7 +566,9 @@ ADVERSARIAL = st.one_of(
 def test_split_loops_end_cover_and_keep_their_bounds(
     text: str, limit: int, overlap: int, recursive: bool
 ) -> None:
-    prose = list(prose_segments(text, 0, len(text), ProseLimits(limit, overlap, 4 * limit, recursive)))
+    prose = list(
+        prose_segments(text, 0, len(text), ProseLimits(limit, overlap, 4 * limit, recursive))
+    )
     assert all(p.end - p.start <= (limit if recursive else 4 * limit) for p in prose)
     for segments in (
         prose,
@@ -466,13 +587,20 @@ def test_split_loops_end_cover_and_keep_their_bounds(
 
 
 WORST = {
-    "line": "x" * 500_000, "marks": "> " * 250_000 + "\nyes\n",
-    "quote": "> " + "word " * 50_000 + "\n\nyes\n", "pairs": "> q\n\na\n\n" * 5_000,
-    "mixed": "int f();\n\nprose here\n\n" * 5_000, "patch": patch(300, 4),
-    "headers": "> On Mon, A wrote:\n" * 5_000 + "yes\n", "sentences": "A sentence. " * 25_000,
-    "blanks": " " * 500_000, "empty": "\n" * 500_000, "paragraphs": "A paragraph.\n\n" * 25_000,
-    "uuencode": "begin 644 x\n" * 12_500, "hunks": "@@ -1 +1 @@\n-a\n+b\n" * 12_500,
-}  # fmt: skip
+    "line": "x" * 500_000,
+    "marks": "> " * 250_000 + "\nyes\n",
+    "quote": "> " + "word " * 50_000 + "\n\nyes\n",
+    "pairs": "> q\n\na\n\n" * 5_000,
+    "mixed": "int f();\n\nprose here\n\n" * 5_000,
+    "patch": patch(300, 4),
+    "headers": "> On Mon, A wrote:\n" * 5_000 + "yes\n",
+    "sentences": "A sentence. " * 25_000,
+    "blanks": " " * 500_000,
+    "empty": "\n" * 500_000,
+    "paragraphs": "A paragraph.\n\n" * 25_000,
+    "uuencode": "begin 644 x\n" * 12_500,
+    "hunks": "@@ -1 +1 @@\n-a\n+b\n" * 12_500,
+}
 
 
 @pytest.mark.parametrize("name", some(WORST, each=3))
@@ -507,9 +635,13 @@ def test_sql_that_is_broken_is_cut_as_other_code_is() -> None:
 
 
 @pytest.mark.parametrize(("most", "embedded"), [(None, True), (200, False), (100_000, True)])
-def test_a_log_above_the_size_has_no_text_to_embed_and_all_its_words(most: int | None, embedded: bool):
+def test_a_log_above_the_size_has_no_text_to_embed_and_all_its_words(
+    most: int | None, embedded: bool
+):
     log = "2004-01-05 10:00:00 ERROR compactor: queue is full\n" * 400
-    made, _ = chunked(mails("It stops here."), attachment(log, "log", "x.log"), log_vector_chars=most)
+    made, _ = chunked(
+        mails("It stops here."), attachment(log, "log", "x.log"), log_vector_chars=most
+    )
     of_log = [row for row in made if row["content_class"] == "log"]
     assert len(of_log) > 1 and all("compactor" in row["text_lex"] for row in of_log)
     assert {row["text_embed"] != "" for row in of_log} == {embedded}

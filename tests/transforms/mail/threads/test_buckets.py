@@ -23,7 +23,9 @@ IDS = [f"{letter}@x" for letter in "abcdefghijkl"]
 def lists_of(mails: list[dict[str, Any]]) -> pa.Table:
     pairs = [(m["message_id"], name) for m in mails for name in m["lists"]]
     ids, names = zip(*pairs, strict=True) if pairs else ((), ())
-    return pa.table({"message_id": pa.array(ids, pa.string()), "list_id": pa.array(names, pa.string())})
+    return pa.table(
+        {"message_id": pa.array(ids, pa.string()), "list_id": pa.array(names, pa.string())}
+    )
 
 
 def bucketed(mails: list[dict[str, Any]]) -> dict[str, str]:
@@ -43,7 +45,9 @@ def archives(draw: st.DrawFn) -> list[dict[str, Any]]:
             " ".join(draw(st.lists(named, max_size=3))),
             draw(st.none() | st.integers(0, 2000)),
             subject=draw(
-                st.sampled_from(["Re: tea", "tea", "[PATCH v2 1/2] tea", "Re: [PATCH 1/2] tea", "Re: "])
+                st.sampled_from(
+                    ["Re: tea", "tea", "[PATCH v2 1/2] tea", "Re: [PATCH 1/2] tea", "Re: "]
+                )
             ),
             lists=draw(st.lists(st.sampled_from(["l", "k"]), min_size=1, unique=True)),
         )
@@ -80,8 +84,11 @@ def test_only_full_buckets_are_split(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_mail_that_joins_two_threads_brings_them_into_one_bucket(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(buckets, "_MOST", 3)
-    threads = [mail(f"{name}{n}", name + "0" if n else None, at=at + n, lists=["l"])
-               for name, at in (("a", 0), ("b", 5000), ("c", 9000)) for n in range(2)]  # fmt: skip
+    threads = [
+        mail(f"{name}{n}", name + "0" if n else None, at=at + n, lists=["l"])
+        for name, at in (("a", 0), ("b", 5000), ("c", 9000))
+        for n in range(2)
+    ]
     old = bucketed(threads)
     new = bucketed([*threads, mail("d", "a0", "b0 a0", at=9500, lists=["l"])])
     assert len(set(old.values())) == 3

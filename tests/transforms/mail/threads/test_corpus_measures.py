@@ -18,21 +18,22 @@ from transforms.schemas.mail import ATTACHMENTS
 from transforms.schemas.operations import CORPUS_MEASURES, MEASURE_COUNTS
 from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings, ThreadSettings
 
-QUOTED_LINES = "Does the compactor ever hold the write lock", "for longer than a single page is written?"
+QUOTED_LINES = (
+    "Does the compactor ever hold the write lock",
+    "for longer than a single page is written?",
+)
 QUESTION = f"{QUOTED_LINES[0]} {QUOTED_LINES[1]}\nI saw pauses of a second.\n"
 COPY = "No, it never does that, not even once.\n"
 ANSWER = f"> {QUOTED_LINES[0]}\n> {QUOTED_LINES[1]}\n{COPY}"
-INVENTED = (
-    "> A line that nobody has written anywhere before\nStrange, where does this come from in the end?\n"
-)
+INVENTED = "> A line that nobody has written anywhere before\nStrange, where does this come from in the end?\n"
 
 
 def mail(number: int, body: str, answers: int | None = None) -> RawMail:
     reply = f"In-Reply-To: <m{answers}@x>\n" if answers is not None else ""
-    head = (
-        f"From: p{number}@x\nMessage-ID: <m{number}@x>\nDate: Mon, 5 Jan 2004 1{number}:00:00 +0000\n{reply}"
+    head = f"From: p{number}@x\nMessage-ID: <m{number}@x>\nDate: Mon, 5 Jan 2004 1{number}:00:00 +0000\n{reply}"
+    return RawMail(
+        f"f:{number}", f"{head}Subject: {'Re: ' if reply else ''}pauses\n\n{body}".encode()
     )
-    return RawMail(f"f:{number}", f"{head}Subject: {'Re: ' if reply else ''}pauses\n\n{body}".encode())
 
 
 def tables_of(raw: list[RawMail]) -> corpus_measures.BucketTables:
@@ -51,7 +52,8 @@ def measured(*buckets: list[RawMail]) -> dict[str, tuple[int, int]]:
     found = corpus_measures.corpus_measures(ibis.memtable(pa.concat_tables(counts))).to_pyarrow()
     assert found.schema.names == CORPUS_MEASURES.names
     return {
-        f"{r['measure']} {r['detail']}".strip(): (r["numerator"], r["denominator"]) for r in found.to_pylist()
+        f"{r['measure']} {r['detail']}".strip(): (r["numerator"], r["denominator"])
+        for r in found.to_pylist()
     }
 
 
@@ -60,13 +62,18 @@ def values() -> dict[str, tuple[int, int]]:
     """The measures of a thread of four mails."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(corpus_measures, "_LONG_THREAD_MESSAGES", 4)
-        return measured([mail(0, QUESTION), mail(1, ANSWER, 0), mail(2, INVENTED, 0), mail(3, COPY, 0)])
+        return measured(
+            [mail(0, QUESTION), mail(1, ANSWER, 0), mail(2, INVENTED, 0), mail(3, COPY, 0)]
+        )
 
 
 @pytest.mark.parametrize(
     ("measure", "expected"),
     [
-        ("quoted_lines_in_parent", (2, 3)),  # the answer's are rewrapped and match, the invented one does not
+        (
+            "quoted_lines_in_parent",
+            (2, 3),
+        ),  # the answer's are rewrapped and match, the invented one does not
         ("anchors_in_parent", (1, 2)),
         ("anchored_replies", (2, 3)),
         ("near_duplicate_authored", (2, 4)),  # a sentence that two mails hold
@@ -77,7 +84,9 @@ def values() -> dict[str, tuple[int, int]]:
         ("short_replies", (2, 2)),
     ],
 )
-def test_each_measure_counts_what_it_says(values: dict[str, tuple[int, int]], measure: str, expected):
+def test_each_measure_counts_what_it_says(
+    values: dict[str, tuple[int, int]], measure: str, expected
+):
     assert values[measure] == expected
 
 
@@ -85,7 +94,10 @@ def test_buckets_add_up_to_the_measures_of_all_their_mails():
     """Also of a defect that only one of them has."""
     first, second = [mail(0, QUESTION), mail(1, ANSWER, 0)], [mail(5, QUESTION), mail(6, COPY, 5)]
     second.append(
-        RawMail("f:7", second[0].data.replace(b"m5@x", b"m7@x").replace(b"Date: Mon, 5 Jan", b"Date: no"))
+        RawMail(
+            "f:7",
+            second[0].data.replace(b"m5@x", b"m7@x").replace(b"Date: Mon, 5 Jan", b"Date: no"),
+        )
     )
     whole = measured([*first, *second])
     assert measured(first, second) == measured(second, first) == whole

@@ -33,17 +33,22 @@ def quotes(reply: str, parent: str = PARENT, **changes: Any) -> list[str]:
     [
         pytest.param(f"Agreed.\n\n{PARENT}", [PARENT], id="below the answer"),
         pytest.param(
-            PARENT.replace("\n", "\n\n"), [PARENT.replace("\n", "\n\n")[:-1]], id="empty lines between"
+            PARENT.replace("\n", "\n\n"),
+            [PARENT.replace("\n", "\n\n")[:-1]],
+            id="empty lines between",
         ),
         pytest.param(PARENT.replace(" ", "  "), [PARENT.replace(" ", "  ")], id="other blanks"),
         pytest.param(f"ü\n{PARENT}Why?\n", [PARENT], id="bytes, not characters"),
-        pytest.param(f"| {LONG}\n|\n| {LONG}\nWhy?\n", [f"| {LONG}\n|\n| {LONG}\n"], id="bars before lines"),
+        pytest.param(
+            f"| {LONG}\n|\n| {LONG}\nWhy?\n", [f"| {LONG}\n|\n| {LONG}\n"], id="bars before lines"
+        ),
         pytest.param("| a table of this | has many lines\n" * 9, [], id="a table"),
         pytest.param(f"{LONG}\nI doubt it.\n{LONG}\n", [], id="one line at a time"),
         pytest.param("Yes.\nNo.\n" * 20, [], id="short lines never count"),
-        pytest.param("Agreed.\n", [], id="nothing of it"), pytest.param("", [], id="nothing at all"),
+        pytest.param("Agreed.\n", [], id="nothing of it"),
+        pytest.param("", [], id="nothing at all"),
     ],
-)  # fmt: skip
+)
 def test_runs_of_the_parents_lines_are_quotes(reply: str, expected: list[str]):
     assert quotes(reply) == expected
 
@@ -60,7 +65,8 @@ def test_the_parents_own_quote_marks_do_not_matter():
         pytest.param({"diff": True}, id="a diff"),
         pytest.param({"own_from": len(PARENT)}, id="what is not the chunk's own text"),
         pytest.param(
-            {"parent": "Something else, which is long enough to count as a line.\n"}, id="not in the parent"
+            {"parent": "Something else, which is long enough to count as a line.\n"},
+            id="not in the parent",
         ),
         pytest.param({"parent": ""}, id="an empty parent"),
     ],
@@ -71,34 +77,45 @@ def test_other_repetitions_are_not_quotes(changes: dict[str, Any]):
 
 def test_trailers_are_not_quotes():
     trailers = (
-        "Signed-off-by: Ada Lovelace <ada@example.org>\nReviewed-by: Bob Builder <bob@example.org>\n" * 2
+        "Signed-off-by: Ada Lovelace <ada@example.org>\nReviewed-by: Bob Builder <bob@example.org>\n"
+        * 2
     )
     assert quotes(trailers, parent=trailers) == []
 
 
 def tables(
-    *replies: str, parent: str = PARENT, subject: str = "Re: lock", sender: str = "bob", own_from: int = 0,
+    *replies: str,
+    parent: str = PARENT,
+    subject: str = "Re: lock",
+    sender: str = "bob",
+    own_from: int = 0,
     diff: bool = False,
-) -> tuple[pa.Table, pa.Table, pa.Table]:  # fmt: skip
+) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Mails that answer one, the chunks of their bodies, and the tree."""
     bodies = [parent, *replies]
     ids = ["asked", *(f"reply{n}" for n in range(len(replies)))]
     mails = pa.table(
         {
-            "message_id": ids, "subject": ["lock", *[subject] * len(replies)],
-            "from_addr": ["ada", *[sender] * len(replies)], "source": ["s"] * len(ids),
-            "partition": ["u"] * len(ids), "content_hash": [text_hash(body) for body in bodies],
-            "raw_bytes": [len(body) for body in bodies], "body": bodies,
+            "message_id": ids,
+            "subject": ["lock", *[subject] * len(replies)],
+            "from_addr": ["ada", *[sender] * len(replies)],
+            "source": ["s"] * len(ids),
+            "partition": ["u"] * len(ids),
+            "content_hash": [text_hash(body) for body in bodies],
+            "raw_bytes": [len(body) for body in bodies],
+            "body": bodies,
         }
-    )  # fmt: skip
-    spans = [[{"byte_start": own_from, "byte_end": len(body.encode()), "role": "own"}] for body in bodies]
+    )
+    spans = [
+        [{"byte_start": own_from, "byte_end": len(body.encode()), "role": "own"}] for body in bodies
+    ]
     chunks = pa.table(
         {
             "doc_id": ids,
             "chunk_id": [text_hash(f"{i} {body}") for i, body in zip(ids, bodies, strict=True)],
             "spans": pa.array(spans, pa.list_(SPAN)),
             "has_patch_markers": [diff] * len(ids),
-        }  # fmt: skip
+        }
     )
     tree = pa.table(
         {"message_id": ids, "parent_id": pa.array([None, *["asked"] * len(replies)], pa.string())}
@@ -115,7 +132,13 @@ def tables(
         (tables(PARENT, "Agreed.", parent=f"{PARENT}Maybe.\n"), ["reply0", "reply1"]),
         (tables(PARENT), []),
     ],
-    ids=["the same", "another reply", "a changed reply", "a changed parent", "a reply that is gone"],
+    ids=[
+        "the same",
+        "another reply",
+        "a changed reply",
+        "a changed parent",
+        "a reply that is gone",
+    ],
 )
 def test_only_what_changed_is_compared_again_and_the_result_is_that_of_all(
     now: tuple[pa.Table, pa.Table, pa.Table], again: list[str]
@@ -129,7 +152,9 @@ def test_only_what_changed_is_compared_again_and_the_result_is_that_of_all(
     assert merged_quotes(before, pairs, remaining, new).equals(inferred_quotes(*now))
 
 
-def test_all_is_compared_again_by_other_rules_and_where_nothing_is_stored(monkeypatch: pytest.MonkeyPatch):
+def test_all_is_compared_again_by_other_rules_and_where_nothing_is_stored(
+    monkeypatch: pytest.MonkeyPatch,
+):
     mail_tables = tables(PARENT, "Agreed.")
     before = compared_replies(*mail_tables)
     assert pairs_to_compare(before, None).num_rows == 2

@@ -42,9 +42,14 @@ def test_a_patch_subject_says_version_and_part(subject, version, part, parts, br
     for reply in (False, True):
         columns = patch_subjects(strings(f"Re: {subject}" if reply else subject)).row(0, named=True)
         assert columns == {
-            "is_reply": reply, "is_patch": True, "version": version, "part": part, "parts": parts,
-            "branch": branch, "title": title,
-        }  # fmt: skip
+            "is_reply": reply,
+            "is_patch": True,
+            "version": version,
+            "part": part,
+            "parts": parts,
+            "branch": branch,
+            "title": title,
+        }
 
 
 @pytest.mark.parametrize(
@@ -63,12 +68,19 @@ def mail(
     ident: str, subject: str, at: float = 0, reply: str | None = None, sender: str = "ada"
 ) -> dict[str, Any]:
     return {
-        "message_id": ident, "subject": subject, "effective_at": START + timedelta(hours=at), "refs": [],
-        "in_reply_to": reply, "from_addr": f"{sender}@x.org", "from_name": sender,
-    }  # fmt: skip
+        "message_id": ident,
+        "subject": subject,
+        "effective_at": START + timedelta(hours=at),
+        "refs": [],
+        "in_reply_to": reply,
+        "from_addr": f"{sender}@x.org",
+        "from_name": sender,
+    }
 
 
-def table(mails: list[dict[str, Any]], linked: dict[str, str] | None = None) -> list[dict[str, Any]]:
+def table(
+    mails: list[dict[str, Any]], linked: dict[str, str] | None = None
+) -> list[dict[str, Any]]:
     """The patch_series of mails in one list; `linked` says which mail names which as its v1."""
     fields = {c.name: c.type for c in MESSAGES.columns}
     names = [*mail("", "")]
@@ -82,7 +94,9 @@ def table(mails: list[dict[str, Any]], linked: dict[str, str] | None = None) -> 
     return patch_series(messages, tree, ends).to_pylist()
 
 
-def groups(mails: list[dict[str, Any]], linked: dict[str, str] | None = None) -> set[frozenset[str]]:
+def groups(
+    mails: list[dict[str, Any]], linked: dict[str, str] | None = None
+) -> set[frozenset[str]]:
     groups: dict[str, set[str]] = {}
     for row in table(mails, linked):
         groups.setdefault(row["series_id"], set()).add(row["message_id"])
@@ -90,32 +104,54 @@ def groups(mails: list[dict[str, Any]], linked: dict[str, str] | None = None) ->
 
 
 SERIES = [
-    mail("0", "[PATCH 0/2] speed", 0), mail("1", "[PATCH 1/2] a", 0.1, "0"), mail("2", "[PATCH 2/2] b", 0.2, "0"),
-]  # fmt: skip
+    mail("0", "[PATCH 0/2] speed", 0),
+    mail("1", "[PATCH 1/2] a", 0.1, "0"),
+    mail("2", "[PATCH 2/2] b", 0.2, "0"),
+]
 HOURS_OF_A_YEAR = 365 * 24
 
 
 @pytest.mark.parametrize(
     ("mails", "together"),
     [
-        pytest.param([*SERIES, mail("x", "[PATCH v2 0/3] speed", 9)], True,
-            id="a cover letter of the same title"),
+        pytest.param(
+            [*SERIES, mail("x", "[PATCH v2 0/3] speed", 9)],
+            True,
+            id="a cover letter of the same title",
+        ),
         pytest.param([*SERIES, mail("x", "[PATCH v2 0/2] quick", 9)], False, id="another title"),
-        pytest.param([*SERIES, mail("x", "[PATCH v2 0/2] quick", 9, "0")], True,
-            id="in the thread of the first"),
+        pytest.param(
+            [*SERIES, mail("x", "[PATCH v2 0/2] quick", 9, "0")],
+            True,
+            id="in the thread of the first",
+        ),
         pytest.param([*SERIES, mail("x", "[PATCH v2 2/2] b", 9)], True, id="one part again"),
         pytest.param([*SERIES, mail("x", "[PATCH] b", 9)], True, id="a part alone"),
         pytest.param([*SERIES, mail("x", "[PATCH 5.4.y] b", 9)], False, id="for another branch"),
-        pytest.param([*SERIES, mail("x", "[PATCH 0/2] speed", 9, sender="bob")], False, id="of another sender"),
-        pytest.param([*SERIES, mail("x", "[PATCH v2 0/2] speed", 9, sender="bob")], True, id="taken over"),
-        pytest.param([*SERIES, mail("x", "[PATCH v2 0/2] speed", HOURS_OF_A_YEAR + 9)], False,
-            id="years later"),
+        pytest.param(
+            [*SERIES, mail("x", "[PATCH 0/2] speed", 9, sender="bob")],
+            False,
+            id="of another sender",
+        ),
+        pytest.param(
+            [*SERIES, mail("x", "[PATCH v2 0/2] speed", 9, sender="bob")], True, id="taken over"
+        ),
+        pytest.param(
+            [*SERIES, mail("x", "[PATCH v2 0/2] speed", HOURS_OF_A_YEAR + 9)],
+            False,
+            id="years later",
+        ),
         pytest.param([*SERIES, mail("x", "Re: [PATCH 2/2] b", 9, "2")], True, id="a reply"),
-        pytest.param([*SERIES, mail("x", "off topic", 9, "2")], True, id="what is said below a patch"),
-        pytest.param([*SERIES, mail("x", "Re: [PATCH 2/2] b", 9, "gone")], True,
-            id="a reply to a missing mail"),
+        pytest.param(
+            [*SERIES, mail("x", "off topic", 9, "2")], True, id="what is said below a patch"
+        ),
+        pytest.param(
+            [*SERIES, mail("x", "Re: [PATCH 2/2] b", 9, "gone")],
+            True,
+            id="a reply to a missing mail",
+        ),
     ],
-)  # fmt: skip
+)
 def test_revisions_and_replies_are_one_series(mails, together):
     expected = {frozenset("012x")} if together else {frozenset("012"), frozenset("x")}
     assert groups(mails) == expected
@@ -133,18 +169,36 @@ def test_parts_sent_without_threading_are_one_posting():
 
 def test_the_rows_say_what_a_revision_replaces_and_which_is_latest():
     again = [
-        mail("3", "[PATCH v2 0/3] speed", 9), mail("4", "[PATCH v2 1/3] new", 9.1, "3"),
+        mail("3", "[PATCH v2 0/3] speed", 9),
+        mail("4", "[PATCH v2 1/3] new", 9.1, "3"),
         mail("5", "[PATCH v2 3/3] b", 9.2, "3"),
-    ]  # fmt: skip
-    rows = {r["message_id"]: r for r in table([*SERIES, *again, mail("6", "Re: [PATCH v2 3/3] b", 10, "5")])}
+    ]
+    rows = {
+        r["message_id"]: r
+        for r in table([*SERIES, *again, mail("6", "Re: [PATCH v2 3/3] b", 10, "5")])
+    }
     assert {i: r["previous_id"] for i, r in rows.items()} == {
-        "0": None, "1": None, "2": None, "3": "0", "4": None, "5": "2", "6": None,
-    }  # fmt: skip
+        "0": None,
+        "1": None,
+        "2": None,
+        "3": "0",
+        "4": None,
+        "5": "2",
+        "6": None,
+    }
     assert {i for i, r in rows.items() if r["is_latest"]} == set("3456")
     assert {i for i, r in rows.items() if r["is_cover"]} == set("03")
-    assert (rows["6"]["is_reply"], rows["6"]["patch_id"], rows["6"]["part"], rows["6"]["version"]) == (
-        True, "5", 3, 2,
-    )  # fmt: skip
+    assert (
+        rows["6"]["is_reply"],
+        rows["6"]["patch_id"],
+        rows["6"]["part"],
+        rows["6"]["version"],
+    ) == (
+        True,
+        "5",
+        3,
+        2,
+    )
 
 
 def test_a_series_keeps_its_id_while_revisions_come():
@@ -155,16 +209,24 @@ def test_a_series_keeps_its_id_while_revisions_come():
 
 SUBJECTS = st.sampled_from(
     [
-        "[PATCH] a", "[PATCH v2] a", "[PATCH v2 1/2] a", "[PATCH v2 2/2] b", "[PATCH 1/2] a", "Re: [PATCH] a", "a",
+        "[PATCH] a",
+        "[PATCH v2] a",
+        "[PATCH v2 1/2] a",
+        "[PATCH v2 2/2] b",
+        "[PATCH 1/2] a",
+        "Re: [PATCH] a",
+        "a",
         "[PATCH]",
     ]
-)  # fmt: skip
+)
 
 
 @examples(30)
 @given(
     st.lists(
-        st.tuples(SUBJECTS, st.integers(0, 3), st.none() | st.integers(0, 5), st.sampled_from("ab")),
+        st.tuples(
+            SUBJECTS, st.integers(0, 3), st.none() | st.integers(0, 5), st.sampled_from("ab")
+        ),
         max_size=7,
     ),
     st.randoms(use_true_random=False),

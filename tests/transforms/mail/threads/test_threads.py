@@ -54,29 +54,51 @@ def links(mails: list[dict[str, Any]]) -> dict[str, tuple[str | None, str]]:
     ("mails", "expected"),
     [
         pytest.param([mail("a")], {"a": (None, "root")}, id="alone"),
-        pytest.param([mail("a"), mail("b", "a")], {"a": (None, "root"), "b": ("a", "in_reply_to")}, id="reply"),
-        pytest.param([mail("a"), mail("b", refs="a")], {"a": (None, "root"), "b": ("a", "references")},
-            id="references only"),
-        pytest.param([mail("a"), mail("c", refs="a b")], {"a": (None, "root"), "c": ("a", "references")},
-            id="the last reference that is known"),
-        pytest.param([mail("c", "b", "a b")],
-            {"a": (None, "inferred"), "b": ("a", "inferred"), "c": ("b", "in_reply_to")},
-            id="ghosts in the order of the references"),
-        pytest.param([mail("c", "g"), mail("d", "g")],
-            {"g": (None, "inferred"), "c": ("g", "in_reply_to"), "d": ("g", "in_reply_to")},
-            id="a ghost joins its children"),
-        pytest.param([mail("k"), mail("c", "k", "g k")], {"k": (None, "root"), "c": ("k", "in_reply_to")},
-            id="a ghost with no mail below it is left out"),
-        pytest.param([mail("a", "a", "a")], {"a": (None, "root")}, id="a mail that answers itself"),
-        pytest.param([mail("a", "b", at=1), mail("b", "a", at=2)],
-            {"a": (None, "root"), "b": ("a", "in_reply_to")}, id="a loop is cut at its earliest mail"),
-        pytest.param([mail("a", "b", at=None), mail("b", "a", at=None)],
+        pytest.param(
+            [mail("a"), mail("b", "a")],
             {"a": (None, "root"), "b": ("a", "in_reply_to")},
-            id="a loop without times is cut at the smallest id"),
+            id="reply",
+        ),
+        pytest.param(
+            [mail("a"), mail("b", refs="a")],
+            {"a": (None, "root"), "b": ("a", "references")},
+            id="references only",
+        ),
+        pytest.param(
+            [mail("a"), mail("c", refs="a b")],
+            {"a": (None, "root"), "c": ("a", "references")},
+            id="the last reference that is known",
+        ),
+        pytest.param(
+            [mail("c", "b", "a b")],
+            {"a": (None, "inferred"), "b": ("a", "inferred"), "c": ("b", "in_reply_to")},
+            id="ghosts in the order of the references",
+        ),
+        pytest.param(
+            [mail("c", "g"), mail("d", "g")],
+            {"g": (None, "inferred"), "c": ("g", "in_reply_to"), "d": ("g", "in_reply_to")},
+            id="a ghost joins its children",
+        ),
+        pytest.param(
+            [mail("k"), mail("c", "k", "g k")],
+            {"k": (None, "root"), "c": ("k", "in_reply_to")},
+            id="a ghost with no mail below it is left out",
+        ),
+        pytest.param([mail("a", "a", "a")], {"a": (None, "root")}, id="a mail that answers itself"),
+        pytest.param(
+            [mail("a", "b", at=1), mail("b", "a", at=2)],
+            {"a": (None, "root"), "b": ("a", "in_reply_to")},
+            id="a loop is cut at its earliest mail",
+        ),
+        pytest.param(
+            [mail("a", "b", at=None), mail("b", "a", at=None)],
+            {"a": (None, "root"), "b": ("a", "in_reply_to")},
+            id="a loop without times is cut at the smallest id",
+        ),
         pytest.param([mail("a", None, "a a")], {"a": (None, "root")}, id="references to itself"),
         pytest.param([], {}, id="no mail"),
     ],
-)  # fmt: skip
+)
 def test_every_mail_is_placed_below_the_one_it_answers(mails, expected):
     assert links(mails) == expected
 
@@ -88,33 +110,80 @@ QUESTION = mail("a", subject="Slow start", at=0)
 @pytest.mark.parametrize(
     ("mails", "expected"),
     [
-        pytest.param([QUESTION, mail("b", subject="Re: slow  start", at=1)], "a", id="a reply without headers"),
-        pytest.param([QUESTION, mail("b", subject="AW: [dev] Re[2]: Slow start", at=1)], "a",
-            id="other marks and tags"),
-        pytest.param([QUESTION, mail("b", subject="Re: Slow start (fwd)", at=1)], "a",
-            id="what stands behind it"),
-        pytest.param([QUESTION, mail("b", subject="Slow start", at=1)], None, id="not marked as a reply"),
-        pytest.param([QUESTION, mail("b", subject="Fwd: Slow start", at=1)], None, id="a forwarded mail"),
+        pytest.param(
+            [QUESTION, mail("b", subject="Re: slow  start", at=1)],
+            "a",
+            id="a reply without headers",
+        ),
+        pytest.param(
+            [QUESTION, mail("b", subject="AW: [dev] Re[2]: Slow start", at=1)],
+            "a",
+            id="other marks and tags",
+        ),
+        pytest.param(
+            [QUESTION, mail("b", subject="Re: Slow start (fwd)", at=1)],
+            "a",
+            id="what stands behind it",
+        ),
+        pytest.param(
+            [QUESTION, mail("b", subject="Slow start", at=1)], None, id="not marked as a reply"
+        ),
+        pytest.param(
+            [QUESTION, mail("b", subject="Fwd: Slow start", at=1)], None, id="a forwarded mail"
+        ),
         pytest.param([QUESTION, mail("b", subject="Re: Slow", at=1)], None, id="another subject"),
-        pytest.param([QUESTION, mail("b", subject="Re: Slow start", at=30 * DAY)], "a", id="the last day"),
-        pytest.param([QUESTION, mail("b", subject="Re: Slow start", at=30 * DAY + 1)], None, id="too old"),
-        pytest.param([QUESTION, mail("b", subject="Re: Slow start", at=-1)], None, id="from before"),
-        pytest.param([QUESTION, mail("b", subject="Re: Slow start", at=None)], None, id="of no time"),
-        pytest.param([{**QUESTION, "list_id": "other"}, mail("b", subject="Re: Slow start", at=1)], None,
-            id="of another list"),
-        pytest.param([QUESTION, mail("x", subject="Re: Slow start", at=1, reply="a"),
-            mail("b", subject="Re: Slow start", at=2)], "x", id="the latest before it"),
-        pytest.param([QUESTION, mail("b", "gone", subject="Re: Slow start", at=1)], "gone",
-            id="headers come first"),
-        pytest.param([mail("a", subject="Re:", at=0), mail("b", subject="Re:", at=1)], None,
-            id="no subject at all"),
-        pytest.param([mail("a", subject="[PATCH v1 2/3] fix it", at=0),
-            mail("c", subject="[PATCH v2 2/3] fix it", at=1),
-            mail("b", subject="Re: [PATCH v1 2/3] fix it", at=2)], "a", id="the version of a patch"),
-        pytest.param([mail("a", subject="[PATCH v2] fix it", at=0), mail("b", subject="Re: fix it", at=2)],
-            "a", id="a patch tag that was dropped"),
+        pytest.param(
+            [QUESTION, mail("b", subject="Re: Slow start", at=30 * DAY)], "a", id="the last day"
+        ),
+        pytest.param(
+            [QUESTION, mail("b", subject="Re: Slow start", at=30 * DAY + 1)], None, id="too old"
+        ),
+        pytest.param(
+            [QUESTION, mail("b", subject="Re: Slow start", at=-1)], None, id="from before"
+        ),
+        pytest.param(
+            [QUESTION, mail("b", subject="Re: Slow start", at=None)], None, id="of no time"
+        ),
+        pytest.param(
+            [{**QUESTION, "list_id": "other"}, mail("b", subject="Re: Slow start", at=1)],
+            None,
+            id="of another list",
+        ),
+        pytest.param(
+            [
+                QUESTION,
+                mail("x", subject="Re: Slow start", at=1, reply="a"),
+                mail("b", subject="Re: Slow start", at=2),
+            ],
+            "x",
+            id="the latest before it",
+        ),
+        pytest.param(
+            [QUESTION, mail("b", "gone", subject="Re: Slow start", at=1)],
+            "gone",
+            id="headers come first",
+        ),
+        pytest.param(
+            [mail("a", subject="Re:", at=0), mail("b", subject="Re:", at=1)],
+            None,
+            id="no subject at all",
+        ),
+        pytest.param(
+            [
+                mail("a", subject="[PATCH v1 2/3] fix it", at=0),
+                mail("c", subject="[PATCH v2 2/3] fix it", at=1),
+                mail("b", subject="Re: [PATCH v1 2/3] fix it", at=2),
+            ],
+            "a",
+            id="the version of a patch",
+        ),
+        pytest.param(
+            [mail("a", subject="[PATCH v2] fix it", at=0), mail("b", subject="Re: fix it", at=2)],
+            "a",
+            id="a patch tag that was dropped",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_reply_that_names_no_mail_answers_the_latest_of_its_subject(mails, expected):
     assert links(mails)["b"][0] == expected
     assert (links(mails)["b"][1] == "subject") == (expected in ("a", "x"))
@@ -138,24 +207,39 @@ def test_a_cross_post_is_answered_in_each_of_its_lists():
 
 
 def test_a_thread_is_read_depth_first_siblings_by_time():
-    mails = [mail("r"), mail("late", "r", at=5), mail("early", "r", at=1), mail("below", "early", at=9)]
+    mails = [
+        mail("r"),
+        mail("late", "r", at=5),
+        mail("early", "r", at=1),
+        mail("below", "early", at=9),
+    ]
     rows = threads(mails).tree.to_pylist()
     assert [(r["message_id"], r["depth"]) for r in sorted(rows, key=lambda r: r["position"])] == [
-        ("r", 0), ("early", 1), ("below", 2), ("late", 1),
-    ]  # fmt: skip
+        ("r", 0),
+        ("early", 1),
+        ("below", 2),
+        ("late", 1),
+    ]
 
 
 def test_a_thread_counts_its_mails_and_ghosts():
     mails = [
-        mail("b", "g", at=2, subject="Re: news", from_addr="x"), mail("c", "b", at=3, subject="", from_addr="x"),
+        mail("b", "g", at=2, subject="Re: news", from_addr="x"),
+        mail("c", "b", at=3, subject="", from_addr="x"),
         mail("d", "b", at=1, subject="Fwd: news", from_addr="y"),
-    ]  # fmt: skip
+    ]
     (row,) = threads(mails).threads.to_pylist()
     counts = {k: row[k] for k in ("root_id", "message_count", "ghost_count", "subject")}
     assert counts == {
-        "root_id": "g", "message_count": 3, "ghost_count": 1, "subject": "Fwd: news",
-    }  # fmt: skip
-    assert (row["first_at"], row["last_at"]) == (START + timedelta(hours=1), START + timedelta(hours=3))
+        "root_id": "g",
+        "message_count": 3,
+        "ghost_count": 1,
+        "subject": "Fwd: news",
+    }
+    assert (row["first_at"], row["last_at"]) == (
+        START + timedelta(hours=1),
+        START + timedelta(hours=3),
+    )
 
 
 def test_a_root_that_comes_late_keeps_the_id_of_the_thread():
@@ -182,7 +266,9 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @examples(50)
 @given(histories(), st.data())
-def test_a_thread_keeps_its_id_while_later_mails_come(history: list[dict[str, Any]], data: st.DataObject):
+def test_a_thread_keeps_its_id_while_later_mails_come(
+    history: list[dict[str, Any]], data: st.DataObject
+):
     """Whatever mails are missing: of what merges, one id stays."""
     arrived = [m for m in history if data.draw(st.booleans(), label=m["message_id"])]
     before: dict[str, str] = {}
@@ -210,14 +296,16 @@ def tangles(draw: st.DrawFn) -> list[dict[str, Any]]:
             " ".join(draw(st.lists(IDS, max_size=4))),
             draw(st.none() | st.integers(0, 9)),
             subject=draw(SUBJECTS),
-        )  # fmt: skip
+        )
         for ident in draw(st.lists(IDS, unique=True, max_size=7))
     ]
 
 
 @examples(50)
 @given(tangles(), st.randoms(use_true_random=False))
-def test_threads_do_not_depend_on_the_order_of_the_mails(mails: list[dict[str, Any]], chance: random.Random):
+def test_threads_do_not_depend_on_the_order_of_the_mails(
+    mails: list[dict[str, Any]], chance: random.Random
+):
     shuffled = list(mails)
     chance.shuffle(shuffled)
     one, other = threads(mails), threads(shuffled)
@@ -249,48 +337,92 @@ def test_threads_are_trees_that_hold_every_mail_once(mails: list[dict[str, Any]]
 def stored(*rows: tuple[str, str, str, int] | tuple[str, str, str, int, str]) -> ibis.Table:
     """Stored messages of (partition, id, text, time, parts); an id with a `+` was told apart in its partition."""
     columns = [
-        "source", "partition", "list_id", "message_id", "header_message_id", "text_hash", "content_hash", "part_hashes",
-        "effective_at", "labels",
-    ]  # fmt: skip
+        "source",
+        "partition",
+        "list_id",
+        "message_id",
+        "header_message_id",
+        "text_hash",
+        "content_hash",
+        "part_hashes",
+        "effective_at",
+        "labels",
+    ]
     fields = {c.name: c.type for c in MESSAGES.columns}
     records = [
         {
-            "source": "s", "partition": partition, "list_id": "l", "message_id": ident,
-            "header_message_id": None if ident.endswith("invalid") else ident.split("+")[0], "text_hash": text,
-            "content_hash": f"{''.join(parts)}{text[0]}".ljust(8, "_") + text if any(parts) else text,
-            "part_hashes": list(*parts), "effective_at": START + timedelta(hours=at), "labels": [],
-        }  # fmt: skip
+            "source": "s",
+            "partition": partition,
+            "list_id": "l",
+            "message_id": ident,
+            "header_message_id": None if ident.endswith("invalid") else ident.split("+")[0],
+            "text_hash": text,
+            "content_hash": f"{''.join(parts)}{text[0]}".ljust(8, "_") + text
+            if any(parts)
+            else text,
+            "part_hashes": list(*parts),
+            "effective_at": START + timedelta(hours=at),
+            "labels": [],
+        }
         for partition, ident, text, at, *parts in rows
-    ]  # fmt: skip
-    return ibis.memtable(pa.Table.from_pylist(records, schema=pa.schema([(n, fields[n]) for n in columns])))
+    ]
+    return ibis.memtable(
+        pa.Table.from_pylist(records, schema=pa.schema([(n, fields[n]) for n in columns]))
+    )
 
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        pytest.param([("u1", "a", "x" * 32, 1), ("u2", "a", "x" * 32, 1)],
-            [("a", "u1", "a", True), ("a", "u2", "a", False)], id="a cross-post is one mail in two places"),
-        pytest.param([("u1", "a", "x" * 32, 2), ("u2", "a", "y" * 32, 1)],
+        pytest.param(
+            [("u1", "a", "x" * 32, 1), ("u2", "a", "x" * 32, 1)],
+            [("a", "u1", "a", True), ("a", "u2", "a", False)],
+            id="a cross-post is one mail in two places",
+        ),
+        pytest.param(
+            [("u1", "a", "x" * 32, 2), ("u2", "a", "y" * 32, 1)],
             [("a", "u2", "a", True), ("a+xxxxxxxx", "u1", "a", True)],
-            id="of two contents the earliest keeps the id"),
-        pytest.param([("u1", "a", "x" * 32, 2), ("u1", "a+yyyyyyyy", "y" * 32, 1), ("u2", "a", "y" * 32, 1)],
-            [("a", "u1", "a+yyyyyyyy", True), ("a", "u2", "a", False), ("a+xxxxxxxx", "u1", "a", True)],
-            id="a content that one partition told apart is the same mail elsewhere"),
-        pytest.param([("u1", "a", "x" * 32, 1), ("u2", "a", "x" * 32, 2, "p")],
+            id="of two contents the earliest keeps the id",
+        ),
+        pytest.param(
+            [("u1", "a", "x" * 32, 2), ("u1", "a+yyyyyyyy", "y" * 32, 1), ("u2", "a", "y" * 32, 1)],
+            [
+                ("a", "u1", "a+yyyyyyyy", True),
+                ("a", "u2", "a", False),
+                ("a+xxxxxxxx", "u1", "a", True),
+            ],
+            id="a content that one partition told apart is the same mail elsewhere",
+        ),
+        pytest.param(
+            [("u1", "a", "x" * 32, 1), ("u2", "a", "x" * 32, 2, "p")],
             [("a", "u1", "a", False), ("a", "u2", "a", True)],
-            id="a copy without its attachment is the same mail, the full one is canonical"),
-        pytest.param([("u1", "a", "x" * 32, 1, "p"), ("u2", "a", "x" * 32, 1, "q"), ("u3", "a", "x" * 32, 2)],
+            id="a copy without its attachment is the same mail, the full one is canonical",
+        ),
+        pytest.param(
+            [
+                ("u1", "a", "x" * 32, 1, "p"),
+                ("u2", "a", "x" * 32, 1, "q"),
+                ("u3", "a", "x" * 32, 2),
+            ],
             [("a", "u1", "a", True), ("a", "u3", "a", False), ("a+qx______", "u2", "a", True)],
-            id="other attachments are another mail"),
-        pytest.param([("u1", "a", "x" * 32, 1, "p"), ("u1", "a+qx______", "x" * 32, 1, "q"),
-            ("u2", "a", "x" * 32, 1, "pq")],
+            id="other attachments are another mail",
+        ),
+        pytest.param(
+            [
+                ("u1", "a", "x" * 32, 1, "p"),
+                ("u1", "a+qx______", "x" * 32, 1, "q"),
+                ("u2", "a", "x" * 32, 1, "pq"),
+            ],
             [("a", "u1", "a", False), ("a", "u2", "a", True)],
-            id="two lesser copies in one partition are one membership of the full mail"),
-        pytest.param([("u1", SYNTHESISED, "x" * 32, 1), ("u2", SYNTHESISED, "x" * 32, 1, "p")],
+            id="two lesser copies in one partition are one membership of the full mail",
+        ),
+        pytest.param(
+            [("u1", SYNTHESISED, "x" * 32, 1), ("u2", SYNTHESISED, "x" * 32, 1, "p")],
             [(SYNTHESISED, "u1", SYNTHESISED, False), (SYNTHESISED, "u2", SYNTHESISED, True)],
-            id="mails without an id"),
+            id="mails without an id",
+        ),
     ],
-)  # fmt: skip
+)
 def test_copies_are_one_mail_and_other_contents_are_others(rows, expected):
     result = memberships(stored(*rows)).to_pyarrow().to_pylist()
     assert [
@@ -302,9 +434,13 @@ def test_copies_are_one_mail_and_other_contents_are_others(rows, expected):
 def test_memberships_do_not_depend_on_the_order_of_the_rows(seed: str):
     rng = random.Random(seed)
     mails = [
-        (rng.choice("xy"), set(rng.choices("pqr", k=rng.randint(0, 3)))) for _ in range(rng.randint(1, 6))
+        (rng.choice("xy"), set(rng.choices("pqr", k=rng.randint(0, 3))))
+        for _ in range(rng.randint(1, 6))
     ]
-    rows = [(f"u{n}", "a", text * 32, 1, "".join(sorted(parts))) for n, (text, parts) in enumerate(mails)]
+    rows = [
+        (f"u{n}", "a", text * 32, 1, "".join(sorted(parts)))
+        for n, (text, parts) in enumerate(mails)
+    ]
     shuffled = rng.sample(rows, len(rows))
     result, other = (memberships(stored(*order)).to_pyarrow() for order in (rows, shuffled))
     assert result.equals(other)
@@ -317,5 +453,13 @@ def test_memberships_do_not_depend_on_the_order_of_the_rows(seed: str):
 
 def test_only_canonical_rows_are_published_under_their_final_ids():
     rows = stored(("u1", "a", "x" * 32, 2), ("u2", "a", "y" * 32, 1), ("u3", "a", "y" * 32, 1))
-    result = canonical(rows, memberships(rows)).select("message_id", "partition").to_pyarrow().to_pylist()
-    assert sorted((r["message_id"], r["partition"]) for r in result) == [("a", "u2"), ("a+xxxxxxxx", "u1")]
+    result = (
+        canonical(rows, memberships(rows))
+        .select("message_id", "partition")
+        .to_pyarrow()
+        .to_pylist()
+    )
+    assert sorted((r["message_id"], r["partition"]) for r in result) == [
+        ("a", "u2"),
+        ("a+xxxxxxxx", "u1"),
+    ]
