@@ -11,9 +11,13 @@ UNSPACED = (
     "\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\uff66-\uff9f\U00020000-\U000323af"
 )
-"""Members of a class of characters that is written without blanks between words: Chinese and Japanese (Unicode 16)."""
+"""Members of a class of characters that is written without blanks between words: Chinese and
+Japanese (Unicode 16).
+"""
 OR = "|"
-"""Stands between the terms of a word if the stemmers of an archive differ on it: a query takes them for one term."""
+"""Stands between the terms of a word if the stemmers of an archive differ on it: a query takes them
+for one term.
+"""
 LEAST_WORDS = 4
 """Different function words of a language that a text of it has."""
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W\d_]{{2,}}")
@@ -26,20 +30,25 @@ def _table() -> dict[str, dict[str, str]]:
 
 @cache
 def language_names() -> dict[str, str]:
-    """Languages with a list of function words, as Snowball names them, by that name and by their code (ISO 639-1)."""
+    """Languages with a list of function words, as Snowball names them, by that name and by their
+    code (ISO 639-1).
+    """
     codes = {row["code"]: name for name, row in _table().items()}
     return {name: name for name in codes.values()} | codes
 
 
 def function_words(language: str) -> tuple[str, ...]:
-    """The function words of a language, as Snowball names it, in lower case; empty for one without a list."""
+    """The function words of a language, as Snowball names it, in lower case; empty for one without
+    a list.
+    """
     words = _table().get(language, {"words": ""})["words"].split()
     return tuple(dict.fromkeys(words))
 
 
 @cache
 def word_weights() -> dict[str, dict[str, float]]:
-    """By function word its weight for each language that has it: 1 by the number of these. Single letters have none.
+    """By function word its weight for each language that has it: 1 by the number of these. Single
+    letters have none.
 
     So words that neighbours do not share decide between them.
     """
@@ -68,6 +77,8 @@ def language_of(text: str) -> str | None:
 
 
 def languages_of(texts: Iterable[str]) -> list[tuple[str, int]]:
-    """The languages of texts and how many are in each, the most frequent first; those that have no language do not count."""
+    """The languages of texts and how many are in each, the most frequent first; those that have no
+    language do not count.
+    """
     counts = Counter(filter(None, map(language_of, texts)))
     return sorted(counts.items(), key=lambda row: (-row[1], row[0]))

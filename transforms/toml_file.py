@@ -12,6 +12,6 @@ def toml_file(module: str, name: str) -> dict[str, Any]:
 
 
 @cache
-def patterns(module: str) -> dict[str, str]:
-    """The regular expressions of `patterns.toml` in the folder of a module, each of its alternatives."""
-    return {name: "|".join(parts) for name, parts in toml_file(module, "patterns.toml").items()}
+def patterns(module: str, name: str) -> dict[str, str]:
+    """The regular expressions of a TOML file in the folder of a module, each of its alternatives."""
+    return {key: "|".join(parts) for key, parts in toml_file(module, name).items()}

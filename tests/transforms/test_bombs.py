@@ -1,4 +1,6 @@
-"""Texts that are built to be slow: four times the size takes about four times the processor's time, whatever reads it."""
+"""Texts that are built to be slow: four times the size takes about four times the processor's time,
+whatever reads it.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,6 +14,8 @@ from tests.cases import examples, some
 from tests.documents import read
 from tests.format_files import docx, epub
 from tests.timing import growth
+from transforms.conversations.pseudonyms import keyed_pseudonym, masked_texts
+from transforms.conversations.whatsapp import read_whatsapp
 from transforms.formats.read import read_format
 from transforms.mail.blocks.table import message_blocks
 from transforms.mail.html_text import html_text
@@ -30,6 +34,22 @@ def mail(text: str) -> None:
     ).messages
     assert messages.num_rows == 1
     message_blocks(messages, BlockSettings(), threads=1)
+
+
+def line_of_whatsapp(text: str) -> None:
+    """Read a line without an author, between two messages."""
+    head = "27.03.25, 18:02 - "
+    read_whatsapp(f"{head}{text}\n{head}Ada: hello\n", "chat", "UTC")
+
+
+def message_of_whatsapp(text: str) -> None:
+    line_of_whatsapp(f"Ada: {text}")
+
+
+def mentions(text: str) -> None:
+    """Mask a chat in which each word is both a name and mentioned."""
+    names = {word for word in text.split() if not word.startswith("@")}
+    masked_texts([text], names, keyed_pseudonym(b"key"))
 
 
 def document(ending: str) -> Callable[[str], object]:
@@ -94,6 +114,29 @@ BOMBS = {
     "ends of mails": Bomb(mail, lambda n: "\n" + "-- \n" * n, 10_000),
     "hunks of a mail": Bomb(mail, lambda n: "\n" + "@@ -1,9 +1,9 @@\n" * n, 5000),
     "names of quotes": Bomb(mail, lambda n: "\n" + "a <b@c>:\n" * n, 10_000),
+    "words of a line of WhatsApp": Bomb(line_of_whatsapp, lambda n: "The gate " * n, 20_000),
+    "a word of WhatsApp": Bomb(line_of_whatsapp, lambda n: "x" * n, 200_000),
+    "members of a group of WhatsApp": Bomb(
+        line_of_whatsapp, lambda n: "Ada added " + "".join(f"Bo{i} Ek, " for i in range(n)), 20_000
+    ),
+    "beginnings of a form of WhatsApp": Bomb(
+        line_of_whatsapp, lambda n: "Ada hat heeft call from " * n, 8000
+    ),
+    "ends of a form of WhatsApp": Bomb(
+        line_of_whatsapp, lambda n: "hinzugefügt kişisini ekledi at " * n, 8000
+    ),
+    "short lines of WhatsApp": Bomb(line_of_whatsapp, lambda n: "added\nx hat y\n" * n, 8000),
+    "numbers of a line of WhatsApp": Bomb(line_of_whatsapp, lambda n: "+49 (" * n, 40_000),
+    "marks before a line of WhatsApp": Bomb(line_of_whatsapp, lambda n: "\u200e" * n, 400_000),
+    "blanks before a mark of WhatsApp": Bomb(
+        message_of_whatsapp, lambda n: "x" + " " * n + "x<a: b.pdf", 400_000
+    ),
+    "files of a message of WhatsApp": Bomb(
+        message_of_whatsapp, lambda n: "<abc: x.pdf> " * n + "x", 40_000
+    ),
+    "mentions of a chat": Bomb(
+        mentions, lambda n: "".join(f"Bo{i}x @Bo{i}x " for i in range(n)), 2000
+    ),
 }
 
 

@@ -99,7 +99,9 @@ def opened(work: Workspace) -> dict[str, ibis.Table]:
 
 
 def as_a_join(table: ibis.Table) -> ibis.Table:
-    """The table as a join with computed columns, such as `texts_to_embed` and other transforms return."""
+    """The table as a join with computed columns, such as `texts_to_embed` and other transforms
+    return.
+    """
     key = table.columns[0]
     other = table.select(other_key=key).distinct()
     joined = table.view().left_join(other, [(key, "other_key")])

@@ -44,7 +44,8 @@ NEUTRAL: Mapping[str, Any] = {
 
 
 def chunk_table(columns: Mapping[str, Sequence[Any] | pa.Array]) -> pa.Table:
-    """The table `chunks` from columns of equal length, by name; a column is a list or an Arrow array.
+    """The table `chunks` from columns of equal length, by name; a column is a list or an Arrow
+    array.
 
     A missing column is neutral (`NEUTRAL`) or derived: `char_count` and `text_lex` from
     `text_display`, `checksum` from `text_embed`. Raises SchemaError that names a missing column

@@ -1,1 +1,3 @@
-"""From the queries of a conversation and their candidates to a block of context; ranking is in `retrieval`."""
+"""From the queries of a conversation and their candidates to a block of context; ranking is in
+`retrieval`.
+"""

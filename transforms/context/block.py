@@ -20,14 +20,14 @@ from transforms.context.passages import (
     render_stretch,
     said_at,
     stretches,
-    title_line,
     turn_line,
 )
+from transforms.context.stops import ENDED, FULL
 from transforms.errors import ContextError
 from transforms.hashing import bytes_sha256
 from transforms.text.passages import CountTokens, repeated
 
-VERSION = "7"
+FORMAT = "8"
 
 _SENTENCE_ENDS = re.compile(r"\n|(?<=[.!?])\s")
 _LEAST_CUT = 64
@@ -35,8 +35,6 @@ _LEAST_CUT = 64
 
 SHOWN = "shown: an earlier turn of the session showed it"
 NOISE = "noise: it says nothing by itself"
-FULL, ENDED = "budget", "evidence"
-"""Why a block stops: the next passage does not fit, or nothing more bears out the text."""
 
 
 class _Omission(NamedTuple):
@@ -73,58 +71,84 @@ def compile_block(
     expand: bool = True,
     earlier: Sequence[Passage] = (),
 ) -> CompiledBlock:
-    """The block of as many of `passages`, in their order, as the budget holds, without those that `earlier` blocks showed.
+    """The block of as many of `passages`, in their order, as the budget holds, without those that
+    `earlier` blocks showed.
 
-    A passage that repeats a chosen one, or that is inside or across its bytes, is left out. The first one that does not
-    fit is cut, and none behind it is shown; if hardly anything of it would fit, it is left out and later ones may fit.
-    With `expand`, the rest of the budget shows sections and mails in place of the passages from them, the best first.
+    A passage that repeats a chosen one, or that is inside or across its bytes, is left out, and one
+    that does not fit: later ones may. The first of these is cut if the rest of the budget shows
+    enough of it. With `expand`, the rest shows sections and mails in place of the passages from
+    them, the best first.
     """
     dropped = [_Omission(passage, NOISE) for passage in passages if is_noise(passage)]
     listed = [passage for passage in passages if not is_noise(passage)]
     chosen: list[Passage] = []
     remaining = budget_tokens - count([HEAD])[0]
-    headings = count([title_line(passage) for passage in listed])
-    alone = count([render_stretch([passage], is_first=False) for passage in listed])
-    joined = count(
-        [as_quote(p.text if p.turn is None else turn_line(p, said_at(p))) for p in listed]
-    )
+    headings = count([passage.heading for passage in listed])
+    alone = count([passage.alone for passage in listed])
+    # Most turns of a chat join others, few texts of mails and pages do.
+    turns = {n: _joined(passage) for n, passage in enumerate(listed) if passage.turn is not None}
+    joined = dict(zip(turns, count([*turns.values()]), strict=True))
     touched: set[tuple[str, int]] = set()
     headed: set[tuple[str, str]] = set()
+    too_large: list[tuple[Passage, int]] = []
     for number, passage in enumerate(listed):
-        under = passage.doc_id, title_line(passage)
+        under = passage.doc_id, passage.heading
         cost = alone[number] + headings[number] * (under not in headed)
         if joins(passage, touched):
-            cost = joined[number]
+            cost = joined[number] if number in joined else count([_joined(passage)])[0]
         if _repeats(passage, earlier):
             dropped.append(_Omission(passage, SHOWN))
         elif repeated := _repeats(passage, chosen):
             dropped.append(_Omission(passage, repeated))
-        elif cost + 1 > remaining and (shorter := _cut_to(passage, cost, remaining - 1, count)):
-            chosen.append(shorter)
-            remaining = 0
         elif cost + 1 > remaining:
-            dropped.append(
-                _Omission(passage, f"over_budget: {cost} tokens, {max(remaining, 0)} are left")
-            )
+            too_large.append((passage, cost))
         else:
             chosen.append(passage)
             touched |= edges(passage)
             headed.add(under)
             remaining -= cost + 1
+    cut = _cut_to(*too_large[0], remaining - 1, count) if too_large else None
+    if cut is not None:
+        chosen.append(cut)
+        remaining = 0
+    dropped += [
+        _Omission(passage, f"over_budget: {cost} tokens, {max(remaining, 0)} are left")
+        for passage, cost in too_large[cut is not None :]
+    ]
     if expand:
         chosen = _expand(chosen, remaining, count, earlier)
+    tokens, excess = _shrink(chosen, budget_tokens, count)
+    dropped += excess
+    ordered = [passage for stretch in stretches(chosen) for passage in stretch]
+    return CompiledBlock(render_block(ordered), tokens, ordered, dropped)
+
+
+def _joined(passage: Passage) -> str:
+    """A passage as it goes on another one."""
+    is_turn = passage.turn is not None
+    return as_quote(turn_line(passage, said_at(passage)) if is_turn else passage.text)
+
+
+def _shrink(
+    chosen: list[Passage], budget_tokens: int, count: CountTokens
+) -> tuple[int, list[_Omission]]:
+    """The tokens of the block of `chosen`, once its last expansions and then its last passages are
+    taken out so that the budget holds it; and those passages.
+    """
+    dropped: list[_Omission] = []
     while (tokens := count([render_block(chosen)])[0] if chosen else 0) > budget_tokens:
         last = next((n for n in reversed(range(len(chosen))) if chosen[n].expanded), None)
         if last is None:
             dropped.append(_Omission(chosen.pop(), "over_budget: the whole block is too large"))
         else:
             chosen[last] = replace(chosen[last], expanded=False)
-    ordered = [passage for stretch in stretches(chosen) for passage in stretch]
-    return CompiledBlock(render_block(ordered), tokens, ordered, dropped)
+    return tokens, dropped
 
 
 def _cut_to(passage: Passage, cost: int, budget: int, count: CountTokens) -> Passage | None:
-    """The beginning of a passage, up to the end of a line or sentence, within `budget` tokens; None if little is left."""
+    """The beginning of a passage, up to the end of a line or sentence, within `budget` tokens; None
+    if little is left.
+    """
     length = len(passage.text)
     while budget >= _LEAST_CUT:
         length = int(length * min(0.95, budget / cost))
@@ -164,7 +188,9 @@ def _expand(
 
 
 def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
-    """Why a passage is not shown beside the chosen ones; turns of a chat repeat each other if their texts are equal."""
+    """Why a passage is not shown beside the chosen ones; turns of a chat repeat each other if their
+    texts are equal.
+    """
     text, start, end = passage.shown
     for number, other in enumerate(chosen, start=1):
         if (
@@ -191,14 +217,19 @@ def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
 
 
 def manifest(compilation: CompiledBlock, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The origin of a compiled block: `facts` (index version, model, settings, budget, question) and every passage."""
+    """The origin of a compiled block: `facts` (index version, model, settings, budget, question)
+    and every passage.
+    """
     return {
-        "manifest": VERSION,
+        "manifest": FORMAT,
         **facts,
         "block_sha256": bytes_sha256(compilation.block.encode()),
         "block_tokens": compilation.tokens,
         "stopped": compilation.stopped,
-        "chosen": [_manifest_entry(p) for p in compilation.chosen],
+        "chosen": [
+            {**_manifest_entry(p), "text_sha256": bytes_sha256(p.shown[0].encode())}
+            for p in compilation.chosen
+        ],
         "dropped": [
             {**_manifest_entry(d.passage), "reason": d.reason} for d in compilation.dropped
         ],
@@ -206,7 +237,7 @@ def manifest(compilation: CompiledBlock, facts: Mapping[str, Any]) -> dict[str, 
 
 
 def _manifest_entry(passage: Passage) -> dict[str, Any]:
-    text, start, end = passage.shown
+    _, start, end = passage.shown
     return {
         "chunk_id": passage.chunk_id,
         "doc_id": passage.doc_id,
@@ -216,7 +247,6 @@ def _manifest_entry(passage: Passage) -> dict[str, Any]:
         "lines": list(passage.shown_lines),
         "expanded": passage.expanded,
         "cut": passage.cut,
-        "text_sha256": bytes_sha256(text.encode()),
         "similarity": passage.similarity
         if passage.similarity is None
         else round(passage.similarity, 6),
@@ -254,7 +284,9 @@ def as_shown(passage: Passage, entry: Mapping[str, Any]) -> Passage:
 def difference(
     first: Mapping[str, Any], second: Mapping[str, Any]
 ) -> dict[str, list[dict[str, Any]]]:
-    """The changes from one manifest to the other: passages `added`, `removed`, `moved` and `resized`."""
+    """The changes from one manifest to the other: passages `added`, `removed`, `moved` and
+    `resized`.
+    """
     old = {e["chunk_id"]: (n, e) for n, e in enumerate(first["chosen"], start=1)}
     new = {e["chunk_id"]: (n, e) for n, e in enumerate(second["chosen"], start=1)}
     stays = [c for c in new if c in old]

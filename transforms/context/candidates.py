@@ -1,11 +1,14 @@
-"""The parts of a text that are asked, and the results of one window as one list without repetitions: dedup, order.
+"""The parts of a text that are asked, and the results of one window as one list without
+repetitions: dedup, order.
 
 Frames of candidates have one row per window, query and chunk: `window_id`, `query` (number in the
 window), `chunk_id`, `document_id`, `similarity` (cosine), `score` (for the rank).
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,21 +17,32 @@ from transforms.settings.conversations import ContextSettings
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text.terms import counted_terms, stems
 
-VERSION = "7"
 _ADAPTIVE_MESSAGES = 100
 """Messages up to which, with strategy = "adaptive", a window is one query (egregora)."""
 _ADAPTIVE_TOKENS = 1_800
-"""Tokens up to which, with strategy = "adaptive_tokens", a window is one query: as many as a query chunk may have."""
+"""Tokens up to which, with strategy = "adaptive_tokens", a window is one query: as many as a query
+chunk may have.
+"""
 _SHARPNESS = 4
-_NEAR_TURNS = 6
-"""Turns before and behind one of a chat to which its score gives a share, the nearer the more."""
+_NEAR_TURNS, _NEAR_BYTES = 6, 1_000
+"""Turns before and behind one of a chat, and bytes between the two, to which its score gives a share,
+the nearer the more: six turns of people have so many bytes, of an assistant a paragraph has.
+"""
 _FEW, _DECADES, _MANY, _OF_MANY = 200, 2.5, 10, 0.9
-"""Evidence that opens a query: of WEAK among so few chunks, of PASS among so many powers of ten more, or this share of it in
-the mean of so many. By chance more chunks hold words of a text about other matters (`benchmarks/off_topic.py`)."""
+"""Evidence that opens a query: of WEAK among so few chunks, of PASS among so many powers of ten
+more, or this share of it in the mean of so many. By chance more chunks hold words of a text about
+other matters (`benchmarks/off_topic.py`).
+"""
+_LONG_BYTES = 2_400
+"""Bytes of a passage from which its score counts by token: it must be worth the several that its
+tokens would show.
+"""
 _BEHIND = 0.5
 """The share of the score of a candidate that counts if it fills the rest of a budget."""
 _SHORT = 2_000
-"""Characters of a window up to which parts are asked by themselves, too: in longer ones they add chance finds."""
+"""Characters of a window up to which parts are asked by themselves, too: in longer ones they add
+chance finds.
+"""
 
 
 def strategy_queries(
@@ -64,7 +78,9 @@ def strategy_queries(
 
 
 def _parts_of_short(queries: pl.DataFrame) -> pl.DataFrame:
-    """The parts of the queries of short windows that have several, numbered on behind the last query of their window."""
+    """The parts of the queries of short windows that have several, numbered on behind the last
+    query of their window.
+    """
     is_short = pl.col("text").str.len_chars().sum().over("window_id") <= _SHORT
     short = queries.filter(is_short).with_columns(
         text=pl.col("text").map_elements(_asked_parts, return_dtype=pl.List(pl.String))
@@ -87,10 +103,12 @@ def _asked_parts(text: str) -> list[str]:
 
 
 def _halves(part: str) -> list[str]:
-    """The texts before and behind each "and" or "or" with enough words on both sides; empty without one.
+    """The texts before and behind each "and" or "or" with enough words on both sides; empty without
+    one.
 
-    The halves of a question ("How long have Ann and her husband …") ask nothing: `parts` knows those of several questions.
-    Nor do those of several sentences, such as turns of a chat ("and it was loud").
+    The halves of a question ("How long have Ann and her husband …") ask nothing: `parts` knows
+    those of several questions. Nor do those of several sentences, such as turns of a chat ("and it
+    was loud").
 
     >>> _halves("Add two-phase commit and allow scans of the index alone")
     ['Add two-phase commit', 'and allow scans of the index alone']
@@ -134,9 +152,9 @@ def telling_terms(
 def borne_out(
     candidates: pl.DataFrame, searched: Sequence[int], settings: SearchSettings
 ) -> pl.DataFrame:
-    """`candidates` (row, evidence) with `near`, the share of its score that counts: 1 for one that bears out its query, less
-    for one that may fill the budget, 0 for the others and for all of a query that nothing opens. A query of row n was asked
-    of `searched[n]` chunks.
+    """`candidates` (row, evidence) with `near`, the share of its score that counts: 1 for one that
+    bears out its query, less for one that may fill the budget, 0 for the others and for all of a
+    query that nothing opens. A query of row n was asked of `searched[n]` chunks.
     """
     evidence, weak = pl.col("evidence"), settings.label_weak
     way = np.clip(np.log10(np.maximum(searched, 1) / _FEW) / _DECADES, 0.0, 1.0)
@@ -150,17 +168,27 @@ def borne_out(
     return candidates.with_columns(near=near * is_open)
 
 
-def in_stretches(candidates: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
-    """The candidates with, in place of single turns of chats, the stretches around them: turns by the near ones.
+def worth(candidates: pl.DataFrame) -> pl.DataFrame:
+    """The candidates (score, near, byte_start, byte_end) with the scores by which they compete for
+    the budget: as much as is `near`, of a long passage by token.
+    """
+    size = (pl.col("byte_end") - pl.col("byte_start")).clip(_LONG_BYTES).fill_null(_LONG_BYTES)
+    return candidates.with_columns(score=pl.col("score") * pl.col("near") * _LONG_BYTES / size)
 
-    They have row, chunk_no, document_id, score, byte_start, byte_end, `near` (`borne_out`), `is_segment` (of a chat) and
-    `turn` (its number in the document, else null). A turn's score is its own or a power mean of those of the found turns
-    around it, scaled to the best: turns that answer together are as high as the best one; so much of it counts as `near`.
-    `turns` (document_id, turn, chunk_no and further columns) are the turns that may be shown. Those around one that is near
-    stay, as near as that; a segment that is near speaks for the turns that it holds, and is not shown beside them.
+
+def in_stretches(candidates: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
+    """The candidates with, in place of single turns of chats, the stretches around them: turns by
+    the near ones.
+
+    They have row, chunk_no, document_id, score, byte_start, byte_end, `near` (`borne_out`),
+    `is_segment` (of a chat) and `turn` (its number in the document, else null). A turn's score is
+    its own or a power mean of those of the found turns around it, scaled to the best: turns that
+    answer together are as high as the best one; so much of it counts as `near`. `turns`
+    (document_id, turn, chunk_no and further columns) are the turns that may be shown. Those around
+    one that is near stay, as near as that; a segment that is near speaks for the turns that it
+    holds, and is not shown beside them.
     """
     steps = pl.DataFrame({"step": range(-_NEAR_TURNS, _NEAR_TURNS + 1)}, schema={"step": pl.Int64})
-    share = (1 - pl.col("step").abs() / (_NEAR_TURNS + 1)) * pl.col("score").clip(0.0) ** _SHARPNESS
     segments = candidates.filter("is_segment").join(turns, on="document_id", how="semi")
     holding = segments.select(
         "row", "document_id", first="byte_start", last="byte_end", held="near"
@@ -173,9 +201,19 @@ def in_stretches(candidates: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
         .group_by("row", "chunk_no", maintain_order=True)
         .agg(pl.exclude("near", "first", "last", "held").first(), pl.col("near").max())
     )
+    gap = pl.max_horizontal(
+        pl.col("byte_start") - pl.col("end"), pl.col("start") - pl.col("byte_end"), 0
+    )
+    share = (1 - gap / _NEAR_BYTES) * pl.col("score").clip(0.0) ** _SHARPNESS
     near = (
-        chats.join(steps, how="cross")
-        .with_columns(turn=pl.col("turn") + pl.col("step"), share=share)
+        chats.select(
+            "row", "document_id", "turn", "score", "near", start="byte_start", end="byte_end"
+        )
+        .join(steps, how="cross")
+        .with_columns(turn=pl.col("turn") + pl.col("step"))
+        .join(turns, on=("document_id", "turn"))
+        .filter(gap < _NEAR_BYTES)
+        .with_columns(share=share)
         .group_by("row", "document_id", "turn")
         .agg(pl.col("share").sum(), pl.col("near").max())
         .filter(pl.col("near") > 0)
@@ -212,7 +250,9 @@ def deduplicate(candidates: pl.DataFrame, n: int = 1) -> pl.DataFrame:
 def drop_similar(
     documents: pl.DataFrame, vectors: Mapping[str, np.ndarray], similarity: float
 ) -> pl.DataFrame:
-    """The chunks of each window that are less like every better one than `similarity`, in their order."""
+    """The chunks of each window that are less like every better one than `similarity`, in their
+    order.
+    """
     selected: list[int] = []
     order_documents = documents.with_row_index("_row").sort(
         "window_id", "score", "chunk_id", descending=[False, True, False]
@@ -229,7 +269,9 @@ def drop_similar(
 def order_documents(
     candidates: pl.DataFrame, documents: pl.DataFrame, settings: ContextSettings
 ) -> pl.DataFrame:
-    """`documents` with the column `place`: 1 for the best of a window; the order of `settings.pick`, ties by chunk."""
+    """`documents` with the column `place`: 1 for the best of a window; the order of
+    `settings.pick`, ties by chunk.
+    """
     frames = []
     for (window,), rows in documents.sort(
         "window_id", "score", "chunk_id", descending=[False, True, False]
@@ -241,11 +283,13 @@ def order_documents(
 
 
 def _coverage(rows: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
-    """The documents that add most to the sum, over queries, of the best score among those chosen, greedily.
+    """The documents that add most to the sum, over queries, of the best score among those chosen,
+    greedily.
 
-    Facility location (Lin and Bilmes 2011) over the scores of the candidates, so that every part
-    of a conversation pulls towards its own documents. Scores count with their fourth power, so that
-    one good match is worth more than many middling ones. Documents that add nothing follow by score.
+    Facility location (Lin and Bilmes 2011) over the scores of the candidates, so that every part of
+    a conversation pulls towards its own documents. Scores count with their fourth power, so that
+    one good match is worth more than many middling ones. Documents that add nothing follow by
+    score.
     """
     unit = pl.coalesce("document_id", pl.format("\x00{}", "chunk_id")).alias("unit")
     most = candidates.group_by("query", unit).agg(pl.col("score").max()).sort("query")
@@ -279,7 +323,8 @@ _MOST = 16
 
 
 def query_parts(text: str) -> list[str]:
-    """The parts of a text in order: questions, and paragraphs, small ones together; at most 16, longer in a long text.
+    """The parts of a text in order: questions, and paragraphs, small ones together; at most 16,
+    longer in a long text.
 
     >>> query_parts("We moved to a new host. Why is the index bloated? And which lock does a vacuum take?")
     ['We moved to a new host. Why is the index bloated?', 'And which lock does a vacuum take?']
@@ -299,3 +344,50 @@ def query_parts(text: str) -> list[str]:
         last = parts.pop()
         parts[-1] = f"{parts[-1]}\n{last}"
     return parts
+
+
+_DAYS_APART = 7
+"""Days within which texts may be on one matter, such as a chat and the mails of that week."""
+
+
+def strangers(
+    facts: Sequence[Mapping[str, Any]], linked: Collection[tuple[str, str]]
+) -> list[np.ndarray]:
+    """Two choices of pairs of chunks that tell little of each other, above the diagonal of a square.
+
+    The first are of no conversation, which asks for what others answer, of documents without a link
+    between them, and more than a week apart where both have a time; the second are any. Both are of
+    two sources, else of two documents. A choice without pairs is left out. The more true answers
+    are among them, the nearer pairs are: the choice with the lower cosines is the better one.
+    """
+
+    def column(name: str) -> np.ndarray:
+        return np.array([fact[name] or "" for fact in facts], dtype=object)
+
+    def differ(values: np.ndarray) -> np.ndarray:
+        return np.triu(values[:, np.newaxis] != values, 1)
+
+    documents = column("doc_id")
+    is_text = column("source_kind") != "conversation"
+    apart = np.logical_and.outer(is_text, is_text) & ~_joined(documents, linked)
+    days = np.array([_day(fact["effective_at"]) for fact in facts])
+    apart &= ~(np.abs(days[:, np.newaxis] - days) <= _DAYS_APART)
+    sources, others = differ(column("source")), differ(documents)
+    choices = ((sources & apart, others & apart), (sources, others))
+    chosen = (next((pairs for pairs in tries if pairs.any()), None) for tries in choices)
+    return [pairs for pairs in chosen if pairs is not None]
+
+
+def _joined(documents: np.ndarray, linked: Collection[tuple[str, str]]) -> np.ndarray:
+    """The pairs of chunks with a link between their documents, in either direction."""
+    rows = {name: np.flatnonzero(documents == name) for name in set(documents)}
+    joined = np.zeros((len(documents), len(documents)), dtype=bool)
+    for one, other in linked:
+        if one in rows and other in rows:
+            joined[np.ix_(rows[one], rows[other])] = True
+    return joined | joined.T
+
+
+def _day(time: datetime | None) -> float:
+    """The day of a time as a number; NaN, which is near no other, if there is none."""
+    return time.timestamp() / 86_400 if time else np.nan

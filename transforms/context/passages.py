@@ -1,10 +1,13 @@
-"""Passages, and how they are written: as related posts of the egregora design, as a block of context, as a thread."""
+"""Passages, and how they are written: as related posts of the egregora design, as a block of
+context, as a thread.
+"""
 
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from transforms.documents.markdown import closing_fence
@@ -18,9 +21,15 @@ _ESCAPED = re.compile(
     r"^(?= {0,3}(?:#{1,6}(?:\s|$)|(?:=+|-+)[ \t]*$|<(?:[!?]|(?:script|pre|style|textarea)\b)))",
     re.I | re.M,
 )
-"""Where a line begins a heading, makes one of the line before it, or begins raw HTML that no empty line ends."""
+"""Where a line begins a heading, makes one of the line before it, or begins raw HTML that no empty
+line ends.
+"""
+_QUOTED_BLANK = re.compile(r"^[ \t]*>[> \t]*\n", re.MULTILINE)
+_BLANK_LINES = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
 _LINE_ENDS = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-"""Characters that some reader takes for the end of a line; text behind them would be on its own line, not quoted."""
+"""Characters that some reader takes for the end of a line; text behind them would be on its own
+line, not quoted.
+"""
 _BRACKET = re.compile("[\u27e8\u27e9]")
 _NOISE = re.compile(r"\{[^{}]*\}|\b(?:ok(?:ay)?|mm|mhm|hmm?|uh|huh|um|oh|ah)\b|[\W_]", re.I)
 """Text that says nothing in a turn of a chat."""
@@ -32,11 +41,12 @@ _APART = 3
 class Passage:
     """A chunk as it is displayed: its text and position.
 
-    `start` and `end` are bytes of the document `doc_id`; `around` is the section or mail it is in, with the bytes of
-    that, where there is one. `tags` are the document's, `page_starts` the bytes at which its pages begin. `turn` is the
-    number of a turn of a chat in its window, whose text begins with a line that names speaker and time. `lines` and
-    `around_lines` are the first and last line that these bytes touch, from 1. `cut` are the characters that are shown of a
-    text that does not fit as a whole.
+    `start` and `end` are bytes of the document `doc_id`; `around` is the section or mail it is in,
+    with the bytes of that, where there is one. `tags` are the document's, `page_starts` the bytes
+    at which its pages begin. `turn` is the number of a turn of a chat in its window, whose text
+    begins with a line that names speaker and time. `lines` and `around_lines` are the first and
+    last line that these bytes touch, from 1. `cut` are the characters that are shown of a text that
+    does not fit as a whole.
     """
 
     chunk_id: str
@@ -61,13 +71,29 @@ class Passage:
     cut: int | None = None
     turn: int | None = None
 
-    @property
+    @cached_property
+    def alone(self) -> str:
+        """The passage as a block writes it by itself, without the heading above."""
+        return render_stretch([self], is_first=False)
+
+    @cached_property
+    def heading(self) -> str:
+        """The heading under which the passage is in a block."""
+        date = f" ({self.date:%Y-%m-%d})" if self.date else ""
+        return f"## {_name(self.title)}{date}\n\n"
+
+    @cached_property
     def shown(self) -> tuple[str, int, int]:
         """Text and bytes: of the passage, or of its surroundings if it is expanded."""
         if self.expanded and self.around is not None:
             return self.around, self.around_start, self.around_end
         text = self.text[: self.cut]
         return text, self.start, self.start + len(text.encode()) if self.is_exact else self.end
+
+    @property
+    def is_cut(self) -> bool:
+        """True if the text goes on behind what is shown."""
+        return not self.expanded and self.cut is not None
 
     @property
     def shown_lines(self) -> tuple[int, int]:
@@ -78,17 +104,19 @@ class Passage:
             return self.lines
         return self.lines[0], self.lines[0] + self.text[: self.cut].rstrip("\n").count("\n")
 
-    @property
+    @cached_property
     def is_exact(self) -> bool:
-        """True if the text is these bytes of the document, and neither parts of them nor text around them."""
+        """True if the text is these bytes of the document, and neither parts of them nor text
+        around them.
+        """
         return not self.expanded and len(self.text.encode()) == self.end - self.start
 
 
 def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
     """The block of related posts of the egregora design; empty without passages.
 
-    Lines of a text that begin a heading, or HTML without an end, get a backslash, and code that is cut off is
-    closed, so that no text can pass for a post of its own or hide the next one.
+    Lines of a text that begin a heading, or HTML without an end, get a backslash, and code that is
+    cut off is closed, so that no text can pass for a post of its own or hide the next one.
     """
     if not passages:
         return ""
@@ -107,14 +135,10 @@ def related_posts(passages: Sequence[Passage], passage_chars: int = 400) -> str:
     return "".join(texts)
 
 
-def title_line(passage: Passage) -> str:
-    """The heading under which a passage is in a block."""
-    date = f" ({passage.date:%Y-%m-%d})" if passage.date else ""
-    return f"## {_name(passage.title)}{date}\n\n"
-
-
 def edges(passage: Passage) -> set[tuple[str, int]]:
-    """The edges where another passage joins this one: its number as a turn, else the bytes of both ends of its text."""
+    """The edges where another passage joins this one: its number as a turn, else the bytes of both
+    ends of its text.
+    """
     if passage.turn is not None:
         return {(passage.doc_id, passage.turn)}
     _, start, end = passage.shown
@@ -122,17 +146,20 @@ def edges(passage: Passage) -> set[tuple[str, int]]:
 
 
 def joins(passage: Passage, others: Set[tuple[str, int]]) -> bool:
-    """True if a passage is a turn near one of the `edges` of others, or if its text goes on where one of theirs ends."""
+    """True if a passage is a turn near one of the `edges` of others, or if its text goes on where
+    one of theirs ends.
+    """
     if (turn := passage.turn) is None:
         return not others.isdisjoint(edges(passage))
     return any((passage.doc_id, near) in others for near in range(turn - _APART, turn + _APART + 1))
 
 
 def stretches(chosen: Sequence[Passage]) -> list[list[Passage]]:
-    """The passages as a block shows them: those under one heading together, where the first of them was, in the order of
-    their document; turns of a chat that are near each other, and texts that touch, are one stretch.
+    """The passages as a block shows them: those under one heading together, where the first of them
+    was, in the order of their document; turns of a chat that are near each other, and texts that
+    touch, are one stretch.
     """
-    keys = [(passage.doc_id, title_line(passage)) for passage in chosen]
+    keys = [(passage.doc_id, passage.heading) for passage in chosen]
     places = {key: number for number, key in reversed(list(enumerate(keys)))}
     order = sorted(range(len(chosen)), key=lambda n: (places[keys[n]], chosen[n].shown[1]))
     groups: list[list[Passage]] = []
@@ -147,25 +174,29 @@ def stretches(chosen: Sequence[Passage]) -> list[list[Passage]]:
 def render_block(chosen: Sequence[Passage]) -> str:
     """The block of these passages; none of their text can pass for a line of Weft's.
 
-    Passages under one heading follow each other, and the first has it. Every line of theirs begins with `> `, whichever
-    sign ends it, and their brackets of citations get a backslash: those without are Weft's.
+    Passages under one heading follow each other, and the first has it. Every line of theirs begins
+    with `> `, whichever sign ends it, and their brackets of citations get a backslash: those
+    without are Weft's.
     """
     ordered = stretches(chosen)
-    before = [None, *((stretch[0].doc_id, title_line(stretch[0])) for stretch in ordered)]
+    before = [None, *((stretch[0].doc_id, stretch[0].heading) for stretch in ordered)]
     rendered = (
-        render_stretch(stretch, is_first=(stretch[0].doc_id, title_line(stretch[0])) != last)
+        render_stretch(stretch, is_first=(stretch[0].doc_id, stretch[0].heading) != last)
         for stretch, last in zip(ordered, before, strict=False)
     )
     return "\n".join([HEAD, *rendered]) if chosen else ""
 
 
 def render_stretch(stretch: Sequence[Passage], *, is_first: bool = True) -> str:
-    """A passage, or several that are read together, with the citation below, and the heading above the first."""
+    """A passage, or several that are read together, with the citation below, and the heading above
+    the first.
+    """
     first, start, end = stretch[0], stretch[0].shown[1], stretch[-1].shown[2]
     page = f" page {bisect_right(first.page_starts, start)}" if first.page_starts else ""
     is_chat = first.turn is not None
-    text = as_quote(_conversation(stretch) if is_chat else "".join(p.shown[0] for p in stretch))
-    return f"{title_line(first) if is_first else ''}{text}\n\n\u27e8{_name(first.place)}{page} bytes {start}-{end}\u27e9\n"
+    text = _conversation(stretch) if is_chat else "".join(p.shown[0] for p in stretch)
+    text = as_quote(text.rstrip() + " …" if stretch[-1].is_cut else text)
+    return f"{first.heading if is_first else ''}{text}\n\n\u27e8{_name(first.place)}{page} bytes {start}-{end}\u27e9\n"
 
 
 def _conversation(turns: Sequence[Passage]) -> str:
@@ -179,7 +210,8 @@ def _conversation(turns: Sequence[Passage]) -> str:
 
 
 def turn_line(turn: Passage, before: str) -> str:
-    """A turn with its speaker, and with its time if that differs from `before`, the time of the turn above.
+    """A turn with its speaker, and with its time if that differs from `before`, the time of the
+    turn above.
 
     Further lines are set in, so that none of them can pass for a turn.
     """
@@ -201,10 +233,11 @@ def is_noise(passage: Passage) -> bool:
 
 
 def render_thread(mails: Iterable[Mapping[str, Any]]) -> str:
-    """The mails of a thread below their headers; no text of theirs can pass for a header, or for a mail, of another.
+    """The mails of a thread below their headers; no text of theirs can pass for a header, or for a
+    mail, of another.
 
-    `mails` have message_id, author, effective_at, subject and body, where all but the first may be None. Bodies are
-    quoted as passages of a block are.
+    `mails` have message_id, author, effective_at, subject and body, where all but the first may be
+    None. Bodies are quoted as passages of a block are.
     """
     return "\n".join(map(_render_mail, mails))
 
@@ -221,9 +254,18 @@ def _render_mail(mail: Mapping[str, Any]) -> str:
 
 
 def as_quote(text: str) -> str:
-    """`text` with `> ` before each line, whichever sign ends it, and a backslash before brackets of citations."""
-    lines = _escape_brackets(_LINE_ENDS.sub("\n", text)).strip("\n").split("\n")
-    return "\n".join(f"> {line}".rstrip() for line in lines)
+    """`text` with `> ` before each line, whichever sign ends it, and a backslash before brackets of
+    citations; without quoted blank lines, and with one blank line for several.
+
+    >>> print(as_quote("> Is it set?\\n>\\n> Or not?\\n\\n\\nIt is."))
+    > > Is it set?
+    > > Or not?
+    >
+    > It is.
+    """
+    filled = _BLANK_LINES.sub("\n\n", _QUOTED_BLANK.sub("", _LINE_ENDS.sub("\n", text)))
+    lines = _escape_brackets(filled).strip("\n").split("\n")
+    return "\n".join([f"> {line}".rstrip() for line in lines])
 
 
 def _name(text: str) -> str:

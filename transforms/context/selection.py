@@ -1,4 +1,6 @@
-"""From the candidates of conversations to their context: the tables behind the last two assets, and one block."""
+"""From the candidates of conversations to their context: the tables behind the last two assets, and
+one block.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -20,15 +22,17 @@ from transforms.text.passages import CountTokens
 
 _EQUAL_SIMILARITY = 0.95
 """Cosine from which, with dedup_strategy = "semantic", texts are equal."""
+_FURTHER = 0.5
+"""Share of its score that counts of a further passage of a mail, and again of each behind it."""
 _PASSAGE_TOKENS = 10
 """Tokens of a small passage, such as a turn in a stretch of a chat."""
 _PASSAGE_CHARS = 400
 """Characters of a passage in the block of related posts (egregora)."""
-VERSION = f"1.{steps.VERSION}.{block.VERSION}"
 NO_HITS, CONTEXT = "NO_HITS", "CONTEXT"
 WEAK, BEHIND = "evidence", "dedup"
-"""Why the first candidate of a query is in no block, if the block did not decide: too little bears it out, or another of
-its document replaces it."""
+"""Why the first candidate of a query is in no block, if the block did not decide: too little bears
+it out, or another of its document replaces it.
+"""
 
 Vectors = Callable[[Sequence[str]], Mapping[str, np.ndarray]]
 
@@ -36,7 +40,9 @@ Vectors = Callable[[Sequence[str]], Mapping[str, np.ndarray]]
 def window_queries(
     windows: pl.DataFrame, chunks: pl.DataFrame, settings: ContextSettings
 ) -> pl.DataFrame:
-    """The queries of all windows (`window_id`, `query`, `text`) from `conversation_markdown` and the query chunks."""
+    """The queries of all windows (`window_id`, `query`, `text`) from `conversation_markdown` and
+    the query chunks.
+    """
     plain = settings.ask_with == "said"
     window_texts = windows.select("doc_id", "message_count", text="markdown")
     if plain:
@@ -57,34 +63,22 @@ def most_passages(settings: ContextSettings) -> int:
 def window_documents(
     candidates: pl.DataFrame, settings: ContextSettings, vectors: Vectors
 ) -> pl.DataFrame:
-    """The table `conversation_documents` of candidates that may be shown: dedup, then the order of the context.
+    """The table `conversation_documents` of candidates that may be shown: dedup, then the order of
+    the context.
 
-    Documents that only fill come behind those that cover a query. If the settings fill the budget, each turn of a chat is
-    a document of its own, and further chunks follow the documents, best first, as many as a block may hold. `vectors` gets
-    only the chunks whose likeness the settings want to know.
+    Documents that only fill come behind those that cover a query. If the settings fill the budget,
+    chunks compete in place of documents, as many as a block may hold. `vectors` gets only the chunks
+    whose likeness the settings want to know.
     """
     candidates = shown_candidates(candidates)
-    of_chat = pl.lit(settings.fills_budget) & (pl.col("source_kind") == "conversation")
-    units = candidates.with_columns(document_id=pl.when(~of_chat).then("document_id"))
-    if settings.dedup_strategy == "none":
-        selected = steps.deduplicate(units.with_columns(document_id=pl.lit(None, pl.String)))
-    elif settings.dedup_strategy == "semantic":
-        selected = steps.deduplicate(units, n=len(units) or 1)
-        selected = steps.drop_similar(
-            selected, vectors(selected.get_column("chunk_id").to_list()), _EQUAL_SIMILARITY
-        )
-    else:
-        selected = steps.deduplicate(units, settings.dedup_max_per_doc or 1)
-    ordered = steps.order_documents(units.filter(~pl.col("fills")), selected, settings)
     if settings.fills_budget:
-        every = steps.deduplicate(units.with_columns(document_id=pl.lit(None, pl.String)))
-        further = every.join(ordered, on=["window_id", "chunk_id"], how="anti")
-        further = further.sort("score", "chunk_id", descending=[True, False]).with_columns(
-            place=None
+        ordered = _competing(candidates, settings)
+    else:
+        ordered = steps.order_documents(
+            candidates.filter(~pl.col("fills")),
+            _of_documents(candidates, settings, vectors),
+            settings,
         )
-        ordered = pl.concat([ordered, further.select(ordered.columns)], how="vertical_relaxed")
-        ordered = ordered.with_columns(place=pl.int_range(1, pl.len() + 1).over("window_id"))
-        ordered = ordered.filter(pl.col("place") <= most_passages(settings))
     documents = candidates.select("chunk_id", "document_id").unique("chunk_id")
     query_counts = candidates.group_by(
         "window_id", pl.coalesce("document_id", "chunk_id").alias("_document")
@@ -99,6 +93,41 @@ def window_documents(
     )
 
 
+def _competing(candidates: pl.DataFrame, settings: ContextSettings) -> pl.DataFrame:
+    """Every chunk for itself, as many as a block may hold; further ones of a mail count half as much
+    each, as one says what the mail is about.
+    """
+    units = candidates.with_columns(document_id=pl.lit(None, pl.String))
+    of_mail = pl.int_range(pl.len()).over("window_id", "document_id")
+    is_mail = pl.col("source_kind").is_in(["message", "attachment"])
+    shares = (
+        candidates.sort("score", "chunk_id", descending=[True, False])
+        .unique(["window_id", "chunk_id"], keep="first", maintain_order=True)
+        .select(
+            "window_id", "chunk_id", share=pl.when(is_mail).then(_FURTHER**of_mail).otherwise(1.0)
+        )
+    )
+    units = units.join(shares, on=["window_id", "chunk_id"], maintain_order="left")
+    units = units.with_columns(score=pl.col("score") * pl.col("share")).drop("share")
+    ordered = steps.order_documents(
+        units.filter(~pl.col("fills")), steps.deduplicate(units), settings
+    )
+    return ordered.filter(pl.col("place") <= most_passages(settings))
+
+
+def _of_documents(
+    candidates: pl.DataFrame, settings: ContextSettings, vectors: Vectors
+) -> pl.DataFrame:
+    """The chunks of each document that `dedup_strategy` leaves (egregora)."""
+    if settings.dedup_strategy == "none":
+        return steps.deduplicate(candidates.with_columns(document_id=pl.lit(None, pl.String)))
+    if settings.dedup_strategy == "document":
+        return steps.deduplicate(candidates, settings.dedup_max_per_doc or 1)
+    selected = steps.deduplicate(candidates, n=len(candidates) or 1)
+    likeness = vectors(selected.get_column("chunk_id").to_list())
+    return steps.drop_similar(selected, likeness, _EQUAL_SIMILARITY)
+
+
 def shown_candidates(candidates: pl.DataFrame) -> pl.DataFrame:
     """The candidates that may be shown: those with rank 0 are there to say why they are not."""
     return candidates.filter(pl.col("rank") > 0)
@@ -107,8 +136,8 @@ def shown_candidates(candidates: pl.DataFrame) -> pl.DataFrame:
 class Retrieval(NamedTuple):
     """The results of the queries of windows.
 
-    queries: window_id, query and text; candidates and documents: `schemas.CONVERSATION_CANDIDATES` and
-    `schemas.CONVERSATION_DOCUMENTS`; passages: by chunk_id those of the documents.
+    queries: window_id, query and text; candidates and documents: `schemas.CONVERSATION_CANDIDATES`
+    and `schemas.CONVERSATION_DOCUMENTS`; passages: by chunk_id those of the documents.
     """
 
     queries: pl.DataFrame
@@ -188,7 +217,8 @@ def context_manifest(
 def query_coverage(
     queries: pl.DataFrame, candidates: pl.DataFrame, compilation: block.CompiledBlock
 ) -> list[dict[str, Any]]:
-    """A record of each query of one window: the hash of its text, the numbers of its passages, and their best evidence.
+    """A record of each query of one window: the hash of its text, the numbers of its passages, and
+    their best evidence.
 
     With its `first` candidate, and the reason if the block does not show that.
     """

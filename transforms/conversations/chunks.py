@@ -1,4 +1,6 @@
-"""Conversations to chunks, so that search finds them like mail: turns, segments of windows, and files that they name."""
+"""Conversations to chunks, so that search finds them like mail: turns, segments of windows, and
+files that they name.
+"""
 
 import re
 from bisect import bisect_left
@@ -11,7 +13,7 @@ import pyarrow as pa
 from transforms.chunks.table import ChunkTables, chunks_from_rows
 from transforms.conversations.exports import Chat, NamedFile
 from transforms.conversations.pseudonyms import is_pseudonym
-from transforms.conversations.query_chunks import OVERLAP_TOKENS, TokenSegment, token_segments
+from transforms.conversations.query_chunks import TokenSegment, token_segments
 from transforms.conversations.windows import Window, consolidate, window_id, without_headers
 from transforms.hashing import parts_hash
 from transforms.schemas.chunks import EXCLUSIONS, PICTURE
@@ -29,7 +31,9 @@ _UNKNOWN_TYPE = "application/octet-stream"
 
 
 class FileText(NamedTuple):
-    """The text of a file or the reason for none, where its pages begin in the text, its bytes, and the picture itself."""
+    """The text of a file or the reason for none, where its pages begin in the text, its bytes, and
+    the picture itself.
+    """
 
     text: str | None
     reason: str | None
@@ -47,8 +51,8 @@ def conversation_attachments(
 ) -> pa.Table:
     """The table `conversation_attachments`: the files that messages of a window name, in order.
 
-    A file that the export does not hold has the reason `missing`. Names of people are masked as in messages,
-    and a picture with a vector has no name of its own then.
+    A file that the export does not hold has the reason `missing`. Names of people are masked as in
+    messages, and a picture with a vector has no name of its own then.
     """
     owner = window_id(f"{source}:{chat.name}", window.key)
     rows: list[dict[str, Any]] = []
@@ -56,7 +60,7 @@ def conversation_attachments(
     for entry in window.entries:
         for file in entry.files:
             file_text = text_of(file)
-            text, page_starts = _masked(file_text, chat)
+            text, page_starts = masked_pages(file_text.text, file_text.page_starts, chat.mask)
             (name,) = chat.mask([file.name])
             if file_text.picture and chat.mask is not list:  # a part of a name is not masked
                 name = f"picture.{name.rpartition('.')[2]}"
@@ -86,13 +90,15 @@ def conversation_attachments(
     return ATTACHMENTS.from_rows(rows)
 
 
-def _masked(file: FileText, chat: Chat) -> tuple[str | None, list[int] | None]:
-    """The text of a file without the names of a chat's people, and where its pages begin now."""
-    if file.text is None or not file.page_starts:
-        return file.text and chat.mask([file.text])[0], file.page_starts
-    stored = file.text.encode()
-    cuts = [0, *file.page_starts[1:], len(stored)]
-    pages = chat.mask([stored[a:b].decode() for a, b in pairwise(cuts)])
+def masked_pages(
+    text: str | None, page_starts: Sequence[int] | None, mask: Callable[[list[str]], list[str]]
+) -> tuple[str | None, Sequence[int] | None]:
+    """The text of a file without the names of a chat's people, and where its pages begin then."""
+    if text is None or not page_starts:
+        return text and mask([text])[0], page_starts
+    stored = text.encode()
+    cuts = [0, *page_starts[1:], len(stored)]
+    pages = mask([stored[a:b].decode() for a, b in pairwise(cuts)])
     starts, at = [], 0
     for page in pages:
         starts.append(at)
@@ -100,7 +106,6 @@ def _masked(file: FileText, chat: Chat) -> tuple[str | None, list[int] | None]:
     return "".join(pages), starts
 
 
-VERSION = "4"
 _NEIGHBOUR_TURNS = 2
 """Turns before and behind a turn that the lexical index reads with it: alone it has few words."""
 _WORD = re.compile(r"[^\W_]")
@@ -109,51 +114,21 @@ _WORD = re.compile(r"[^\W_]")
 def conversation_chunks(
     messages: pa.Table, attachments: pa.Table, settings: ConversationSettings, count: CountTokens
 ) -> ChunkTables:
-    """Chunks of the tables `conversations` and `conversation_attachments`, and the texts without a chunk.
+    """Chunks of the tables `conversations` and `conversation_attachments`, and the texts without a
+    chunk.
 
     A chunk of the kind `turn` is one message: the vector is of its date, speaker and text, the
-    lexical index reads `neighbour_turns` turns around it as well, and the turn of the window that it answers
-    or whose thread it is in. A chunk of the kind
-    `window_segment` is a segment of the window, as its queries are. Pseudonyms are shown and not
-    indexed. Spans are bytes of the window's Markdown, of a file those of its text.
+    lexical index reads `neighbour_turns` turns around it as well, and the turn of the window that
+    it answers or whose thread it is in. A chunk of the kind `window_segment` is a segment of the
+    window, as its queries are. Pseudonyms are shown and not indexed. Spans are bytes of the
+    window's Markdown, of a file those of its text.
     """
     rows: list[dict[str, Any]] = []
     excluded: list[dict[str, Any]] = []
     counts: dict[str, int] = {}
     for _, turns in groupby(messages.to_pylist(), key=lambda r: r["doc_id"]):
         spoken_turns = [t for t in turns if t["kind"] == "message"]
-        window_text = consolidate(
-            *([t[n] for t in spoken_turns] for n in ("author", "sent_at", "text"))
-        )
-        offsets = Offsets(window_text.markdown)
-        starts, ends = (offsets.bytes([r[side] for r in window_text.ranges]) for side in (0, 1))
-        window_rows: list[dict[str, Any]] = []
-        numbers = {
-            turn["message_key"]: n for n, turn in enumerate(spoken_turns) if turn["message_key"]
-        }
-        for number, turn in enumerate(spoken_turns):
-            span = (starts[number], ends[number])
-            if not _WORD.search(turn["text"]):
-                places = {name: turn[name] for name in ("doc_id", "source", "partition")}
-                row = {"attachment_id": None, "byte_start": span[0], "byte_end": span[1]}
-                excluded.append(places | row | {"reason": "too_little_text"})
-            elif settings.index in ("both", "turns"):
-                window_rows.append(
-                    _turn(spoken_turns, number, numbers.get(turn["answers_key"]), span)
-                )
-        if settings.index in ("both", "windows"):
-            segments = token_segments(
-                window_text.markdown, settings.query_tokens, OVERLAP_TOKENS, count
-            )
-            begins = [r[0] for r in window_text.ranges]
-            for segment in segments:
-                first = (
-                    spoken_turns[max(0, bisect_left(begins, segment.start + 1) - 1)]
-                    if spoken_turns
-                    else None
-                )
-                if first and (row := _segment(first, window_text.markdown, segment, offsets)):
-                    window_rows.append(row)
+        window_rows, without_words = _of_window(spoken_turns, settings, count)
         for number, row in enumerate(window_rows):
             base = parts_hash(
                 ("conversation", row["doc_id"], row["chunk_kind"], row["text_display"])
@@ -162,6 +137,7 @@ def conversation_chunks(
             row["chunk_id"] = base if counts[base] == 1 else parts_hash((base, str(counts[base])))
             row |= {"chunk_index": number, "chunk_count": len(window_rows)}
         rows += window_rows
+        excluded += without_words
     if settings.index != "none":
         titles = dict(rows_of(messages, "doc_id", "title"))
         for attachment in attachments.to_pylist():
@@ -169,6 +145,35 @@ def conversation_chunks(
             rows += own
             excluded += [] if own else [_without_chunk(attachment)]
     return ChunkTables(chunks_from_rows(rows), EXCLUSIONS.from_rows(excluded))
+
+
+def _of_window(
+    turns: Sequence[Mapping[str, Any]], settings: ConversationSettings, count: CountTokens
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of the chunks of a window, without their numbers, and those of `exclusions` of its
+    turns without a word.
+    """
+    window_text = consolidate(*([t[n] for t in turns] for n in ("author", "sent_at", "text")))
+    offsets = Offsets(window_text.markdown)
+    starts, ends = (offsets.bytes([r[side] for r in window_text.ranges]) for side in (0, 1))
+    rows: list[dict[str, Any]] = []
+    excluded: list[dict[str, Any]] = []
+    numbers = {turn["message_key"]: n for n, turn in enumerate(turns) if turn["message_key"]}
+    for number, (turn, *span) in enumerate(zip(turns, starts, ends, strict=True)):
+        if not _WORD.search(turn["text"]):
+            places = {name: turn[name] for name in ("doc_id", "source", "partition")}
+            row = {"attachment_id": None, "byte_start": span[0], "byte_end": span[1]}
+            excluded.append(places | row | {"reason": "too_little_text"})
+        elif settings.index in ("both", "turns"):
+            rows.append(_turn(turns, number, numbers.get(turn["answers_key"]), span))
+    if turns and settings.index in ("both", "windows"):
+        begins = [r[0] for r in window_text.ranges]
+        for segment in token_segments(
+            window_text.markdown, settings.query_tokens, settings.query_overlap_tokens, count
+        ):
+            first = turns[max(0, bisect_left(begins, segment.start + 1) - 1)]
+            rows += _segments(first, window_text.markdown, segment, offsets)
+    return rows, excluded
 
 
 def _of_attachment(attachment: Mapping[str, Any], chat_title: str) -> list[dict[str, Any]]:
@@ -207,7 +212,7 @@ def _of_attachment(attachment: Mapping[str, Any], chat_title: str) -> list[dict[
                     ],
                     "chunk_id": parts_hash(key),
                     "chunk_index": len(rows),
-                    "chunker": f"conversations-{VERSION}",
+                    "chunker": "conversations",
                 }
             )
     return [{**row, "chunk_count": len(rows)} for row in rows]
@@ -235,12 +240,12 @@ def _common(turn: Mapping[str, Any]) -> dict[str, Any]:
         "doc_id": turn["doc_id"],
         "attachment_id": None,
         "parent_id": turn["doc_id"],
-        "chunker": f"conversations-{VERSION}",
+        "chunker": "conversations",
     }
 
 
 def _turn(
-    turns: Sequence[Mapping[str, Any]], number: int, answered: int | None, span: tuple[int, int]
+    turns: Sequence[Mapping[str, Any]], number: int, answered: int | None, span: Sequence[int]
 ) -> dict[str, Any]:
     turn = turns[number]
     near = range(max(0, number - _NEIGHBOUR_TURNS), min(len(turns), number + _NEIGHBOUR_TURNS + 1))
@@ -265,20 +270,20 @@ def _turn(
     }
 
 
-def _segment(
+def _segments(
     first: Mapping[str, Any], markdown: str, segment: TokenSegment, offsets: Offsets
-) -> dict[str, Any] | None:
-    """The row of a segment of a window that begins at the turn `first`; None if it has no words."""
+) -> list[dict[str, Any]]:
+    """The row of a segment of a window that begins at the turn `first`; none if it has no words."""
     text = markdown[segment.start : segment.end]
     speech = without_headers(text)
     if not _WORD.search(speech):
-        return None
+        return []
     overlap, start, end = offsets.bytes([segment.start, segment.own, segment.end])
     spans = (
         [{"byte_start": overlap, "byte_end": start, "role": "overlap"}] if overlap < start else []
     )
     span = f"{first['sent_at']:%d %B %Y}"
-    return {
+    row = {
         **_common(first),
         "chunk_kind": "window_segment",
         "title": first["title"],
@@ -288,3 +293,4 @@ def _segment(
         "text_lex": speech,
         "spans": [*spans, {"byte_start": start, "byte_end": end, "role": "own"}],
     }
+    return [row]

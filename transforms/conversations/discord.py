@@ -1,4 +1,6 @@
-"""Exports in JSON: a channel as DiscordChatExporter writes it, and the chats of Telegram Desktop's `result.json`."""
+"""Exports in JSON: a channel as DiscordChatExporter writes it, and the chats of Telegram Desktop's
+`result.json`.
+"""
 
 import json
 import re
@@ -47,7 +49,8 @@ def looks_like_discord(head: bytes) -> bool:
 def read_discord(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
     """The chat of one channel as DiscordChatExporter writes it in JSON (`channel`, `messages`).
 
-    The text of a message has that of its embeds, forwards and polls behind it, and the names of its files.
+    The text of a message has that of its embeds, forwards and polls behind it, and the names of its
+    files.
     """
     export, rows = json_rows(
         data, "messages", "no_discord: the file is no JSON export of a Discord channel"
@@ -110,7 +113,9 @@ def _texts(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _files(row: Mapping[str, Any]) -> Iterator[NamedFile]:
-    """The files of a message and of a forwarded one; those that were exported too have a place for an address."""
+    """The files of a message and of a forwarded one; those that were exported too have a place for
+    an address.
+    """
     for file in map(fields, list_of(row.get("attachments"))):
         if name := str(file.get("fileName") or ""):
             place = _ENCODED.sub(
@@ -137,21 +142,25 @@ def _name(person: Mapping[str, Any]) -> str:
 
 
 _OF_TELEGRAM = re.compile(
-    rb'"type": "(?:personal|private|public|saved|bot|message)|"personal_information"|"chats"'
+    rb'"type":\s*"(?:personal|private|public|saved|bot|message)|"personal_information"|"chats"'
 )
 
 
 def looks_like_telegram(data: bytes) -> bool:
-    """True if a JSON file begins as Telegram's: a chat with its kind, or the account with its chats."""
+    """True if a JSON file begins as Telegram's: a chat with its kind, or the account with its
+    chats.
+    """
     head = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     has_chats = any(name in head for name in (b'"messages"', b'"chats"', b'"about"'))
     return head.startswith(b"{") and has_chats and _OF_TELEGRAM.search(head) is not None
 
 
 def read_telegram(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
-    """The chats of an export, of one chat or of an account; those of an account are called `name/title`.
+    """The chats of an export, of one chat or of an account; those of an account are called
+    `name/title`.
 
-    Dates are seconds since 1970 where the export has them, else in `timezone`. ChatFormatError if it is not an export.
+    Dates are seconds since 1970 where the export has them, else in `timezone`. ChatFormatError if
+    it is not an export.
     """
     try:
         export = json.loads(data)
@@ -233,7 +242,9 @@ def _telegram_texts(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _telegram_files(row: Mapping[str, Any]) -> Iterator[NamedFile]:
-    """The file or picture of a message; of one that was not exported the export says so in place of its place."""
+    """The file or picture of a message; of one that was not exported the export says so in place of
+    its place.
+    """
     for key in ("file", "photo"):
         if place := str(row.get(key) or ""):
             is_there = not place.startswith("(")

@@ -19,8 +19,8 @@ TEXT_NAMES = ("message", "text", "content", "body")
 class NamedFile(NamedTuple):
     """A file that a message names, with the type that the export declares; empty if none.
 
-    `places` are where it may lie, below the folder of the export; `place` is where it was found, empty if nowhere, and
-    `digest` a hash of its bytes, of files whose text is read.
+    `places` are where it may lie, below the folder of the export; `place` is where it was found,
+    empty if nowhere, and `digest` a hash of its bytes, of files whose text is read.
     """
 
     name: str
@@ -33,7 +33,8 @@ class NamedFile(NamedTuple):
 class Entry(NamedTuple):
     """One entry of a chat: `kind` is message, media (no text), deleted or system (no author).
 
-    `key` is its id in its program, `answers` that of the message it answers or whose thread it is in; empty if none.
+    `key` is its id in its program, `answers` that of the message it answers or whose thread it is
+    in; empty if none.
     """
 
     at: datetime
@@ -59,8 +60,8 @@ class Fault(NamedTuple):
 class Chat:
     """A chat in the order of its source; `names` are people it mentions who may never have written.
 
-    `name` identifies it among the chats of a source; `title` is the name in its program, if different. `mask` takes
-    the names of its people out of the texts of its files.
+    `name` identifies it among the chats of a source; `title` is the name in its program, if
+    different. `mask` takes the names of its people out of the texts of its files.
     """
 
     name: str
@@ -82,7 +83,8 @@ def in_utc(at: datetime, timezone: str) -> datetime:
 
 
 def chat_columns(names: Sequence[str]) -> list[str]:
-    """The columns of the time, the author and the text among those of a table; ChatFormatError if one is missing.
+    """The columns of the time, the author and the text among those of a table; ChatFormatError if
+    one is missing.
 
     >>> chat_columns(["id", "Sender", "sent_at", "body"])
     ['sent_at', 'Sender', 'body']
@@ -159,7 +161,9 @@ def no_time(place: str, row: object) -> Fault:
 
 
 def milliseconds(value: object) -> datetime | None:
-    """The time so many milliseconds after 1970; None if it is not a number, or outside the years that zones cover."""
+    """The time so many milliseconds after 1970; None if it is not a number, or outside the years
+    that zones cover.
+    """
     try:
         return moment(float(value) / 1000)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -199,7 +203,9 @@ def json_list(data: bytes, file: str, faults: list[Fault]) -> list[Any]:
 
 
 def moment(value: object) -> datetime | None:
-    """A time as tables and exports write it; None if it is not a time, or outside the years that zones cover."""
+    """A time as tables and exports write it; None if it is not a time, or outside the years that
+    zones cover.
+    """
     at = _any_moment(value)
     return at if at and MINYEAR < at.year < MAXYEAR else None
 
@@ -223,7 +229,9 @@ def _any_moment(value: object) -> datetime | None:
 def json_lines(
     data: bytes, name: str, faults: list[Fault]
 ) -> Iterator[tuple[str, bytes, Mapping[str, Any]]]:
-    """The objects of JSON lines, each with its place `name:n` and its bytes; a line that is none is added to `faults`."""
+    """The objects of JSON lines, each with its place `name:n` and its bytes; a line that is none is
+    added to `faults`.
+    """
     for number, line in enumerate(data.split(b"\n")):
         if not line.strip():
             continue

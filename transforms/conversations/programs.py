@@ -1,4 +1,6 @@
-"""The chat programs whose exports are files that a look tells apart: how an export is recognised, and read."""
+"""The chat programs whose exports are files that a look tells apart: how an export is recognised,
+and read.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -8,11 +10,12 @@ from transforms.conversations.exports import Chat
 
 
 class Program(NamedTuple):
-    """A program whose export is one file; `looks_like` is asked of the first bytes of a file with one of the suffixes.
+    """A program whose export is one file; `looks_like` is asked of the first bytes of a file with
+    one of the suffixes.
 
-    `read` gives the chats of its bytes, whose names are or begin with the name given; times that name no zone are in the
-    zone given. It raises ChatFormatError if the file is another one. Beside a file of the name `mark` the files and folders
-    `beside` are not chats.
+    `read` gives the chats of its bytes, whose names are or begin with the name given; times that
+    name no zone are in the zone given. It raises ChatFormatError if the file is another one. Beside
+    a file of the name `mark` the files and folders `beside` are not chats.
     """
 
     suffixes: tuple[str, ...]
@@ -24,9 +27,11 @@ class Program(NamedTuple):
 
 
 class ProgramOfFolders(NamedTuple):
-    """A program whose export is a folder with the file `mark` and those whose whole names match the expression `others`.
+    """A program whose export is a folder with the file `mark` and those whose whole names match the
+    expression `others`.
 
-    `read` gives the chats of the bytes of `mark`, the names and bytes of the others, and a name as for `Program`.
+    `read` gives the chats of the bytes of `mark`, the names and bytes of the others, and a name as
+    for `Program`.
     """
 
     mark: str
@@ -49,7 +54,9 @@ PROGRAMS = {
 
 
 def program_of(programs: Mapping[str, Program], head: bytes, suffix: str) -> str | None:
-    """The name of the first program that recognises a file which begins like this; None if none does."""
+    """The name of the first program that recognises a file which begins like this; None if none
+    does.
+    """
     return next(
         (name for name, p in programs.items() if suffix in p.suffixes and p.looks_like(head)), None
     )

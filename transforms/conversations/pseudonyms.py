@@ -1,4 +1,6 @@
-"""Names of people to stable pseudonyms: keyed, in the form of UUIDs, in author columns and inside texts."""
+"""Names of people to stable pseudonyms: keyed, in the form of UUIDs, in author columns and inside
+texts.
+"""
 
 import hmac
 import re
@@ -13,13 +15,15 @@ _WORD = re.compile(r"\w+")
 _MENTIONED = re.compile(r"@\W?(\w+)")
 _NUMBER = 6
 _LETTERS = 3
-"""Names with fewer letters or digits are replaced only after an @, as they are often other words."""
+"""Names with fewer letters or digits are replaced only after an @, as they are often other words.
+"""
 
 Pseudonym = Callable[[str], str]
 
 
 def keyed_pseudonym(key: bytes) -> Pseudonym:
-    """A function from a name to its pseudonym: the first 16 bytes of HMAC-SHA-256 in the form of a UUID.
+    """A function from a name to its pseudonym: the first 16 bytes of HMAC-SHA-256 in the form of a
+    UUID.
 
     Names that differ in case, invisible marks, blanks or Unicode form alone are one name.
     """
@@ -58,9 +62,9 @@ def masked_texts(texts: Iterable[str], names: Iterable[str], pseudonym: Pseudony
     """`texts` with the names of people replaced by their pseudonyms.
 
     Replaced are full names of `names` (those of two and more words, and addresses, whatever their
-    case, single words as written), a name or an unambiguous first name behind an `@`, a telephone number behind
-    an `@`, and whatever is between the marks that WhatsApp puts around a mention. First names
-    without an `@` stay: they are too often other words.
+    case, single words as written), a name or an unambiguous first name behind an `@`, a telephone
+    number behind an `@`, and whatever is between the marks that WhatsApp puts around a mention.
+    First names without an `@` stay: they are too often other words.
     """
     originals = list(texts)
     joined = "\n".join(originals)
@@ -85,7 +89,9 @@ def masked_texts(texts: Iterable[str], names: Iterable[str], pseudonym: Pseudony
 
 
 def _mentions(names: set[str]) -> dict[str, str]:
-    """The person named by each text behind an `@`, in lower case: a name, a first name of one alone, a number."""
+    """The person named by each text behind an `@`, in lower case: a name, a first name of one
+    alone, a number.
+    """
     firsts: dict[str, set[str]] = {}
     for name in sorted(names):
         # The first segment may not be a name: `~ Bob` is a contact that the phone does not know.
@@ -104,7 +110,8 @@ def _first(name: str) -> str:
 
 
 def _by_first_word(names: list[str]) -> dict[str, list[tuple[int, re.Pattern[str]]]]:
-    """For each first word the names that begin with it, longest first: the offset of the word, and a pattern.
+    """For each first word the names that begin with it, longest first: the offset of the word, and
+    a pattern.
 
     Names of several words and addresses are found whatever their case, single words as they are.
     """
@@ -122,7 +129,9 @@ def _by_first_word(names: list[str]) -> dict[str, list[tuple[int, re.Pattern[str
 def _replaced(
     text: str, names: dict[str, list[tuple[int, re.Pattern[str]]]], pseudonym: Pseudonym
 ) -> str:
-    """`text` with names replaced: one look-up per word, so that the work does not grow with the names."""
+    """`text` with names replaced: one look-up per word, so that the work does not grow with the
+    names.
+    """
     texts: list[str] = []
     end = 0
     for word in _WORD.finditer(text):

@@ -1,4 +1,6 @@
-"""Markdown to segments within a limit of tokens: the queries of windows, and the table that stores them."""
+"""Markdown to segments within a limit of tokens: the queries of windows, and the table that stores
+them.
+"""
 
 import re
 from collections.abc import Sequence
@@ -15,16 +17,15 @@ from transforms.text.passages import CountTokens
 from transforms.text.segments import splits
 from transforms.text.spans import Offsets
 
-VERSION = "1"
-OVERLAP_TOKENS = 150
-"""Tokens that neighbours repeat of each other, in whole paragraphs (egregora)."""
 _PARAGRAPH = re.compile(r"\n{2,}")
 _JOIN_TOKENS = 2
 _SHRINK = 0.95
 
 
 class TokenSegment(NamedTuple):
-    """Characters `start` to `end` of a text; those before `own` repeat the end of the previous segment."""
+    """Characters `start` to `end` of a text; those before `own` repeat the end of the previous
+    segment.
+    """
 
     start: int
     own: int
@@ -116,7 +117,7 @@ def conversation_query_chunks(
     counts: dict[str, int] = {}
     for window in windows.to_pylist():
         text = window["markdown"]
-        segments = token_segments(text, settings.query_tokens, OVERLAP_TOKENS, count)
+        segments = token_segments(text, settings.query_tokens, settings.query_overlap_tokens, count)
         offsets = Offsets(text)
         for number, segment in enumerate(segments):
             segment_text = text[segment.start : segment.end]

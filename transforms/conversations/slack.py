@@ -1,4 +1,6 @@
-"""Slack exports: one channel from its daily files, with the texts of bots in attachments and blocks."""
+"""Slack exports: one channel from its daily files, with the texts of bots in attachments and
+blocks.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,8 +38,9 @@ def read_slack(
 ) -> Chat:
     """The chat of one channel of a Slack export: its daily JSON files by name, and `users.json`.
 
-    The text of a message has that of its attachments and blocks behind it where they say more, and the titles of its
-    files. A message without any text is a row of the faults, counted by its subtype.
+    The text of a message has that of its attachments and blocks behind it where they say more, and
+    the titles of its files. A message without any text is a row of the faults, counted by its
+    subtype.
     """
     listed = [u for u in users if isinstance(u, Mapping) and u.get("id")]
     people, channel = {str(u["id"]): _name(u) for u in listed}, name.rpartition("/")[2]
@@ -88,7 +91,9 @@ def _entry(row: Mapping[str, Any], at: datetime, people: Mapping[str, str], chan
 
 
 def _texts(row: Mapping[str, Any]) -> Iterator[str]:
-    """The text of a message, further texts of its blocks and attachments, and the titles of its files."""
+    """The text of a message, further texts of its blocks and attachments, and the titles of its
+    files.
+    """
     text = str(row.get("text") or "")
     yield from [text] if text.strip() else []
     for more in (
@@ -110,7 +115,9 @@ def _file_rows(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _files(row: Mapping[str, Any], channel: str) -> Iterator[NamedFile]:
-    """The files of a message, which programs that fetch them put into folders beside the days or the channels."""
+    """The files of a message, which programs that fetch them put into folders beside the days or
+    the channels.
+    """
     for file in _file_rows(row):
         name, key = str(file.get("name") or file.get("title") or ""), str(file.get("id") or "")
         if name and file.get("mode") != "tombstone":

@@ -1,4 +1,6 @@
-"""WhatsApp chat exports to entries: the line forms of Android and iOS, and the lines of WhatsApp itself."""
+"""WhatsApp chat exports to entries: the line forms of Android and iOS, and the lines of WhatsApp
+itself.
+"""
 
 import re
 from bisect import bisect_right
@@ -30,7 +32,8 @@ _END = rf"(?P<close>\]?){_BLANK}(?P<dash>[-\u2013]{_BLANK})?"
 _HEADS = tuple(
     re.compile(rf"^[{_MARKS}]*(?P<open>\[?){form}", re.M)
     for form in (
-        # `27.03.25, 18:02 - ` (Android) or `[27/03/2025, 6:02:33 PM] ` (iOS), direction marks before it.
+        # `27.03.25, 18:02 - ` (Android) or `[27/03/2025, 6:02:33 PM] ` (iOS), direction marks
+        # before it.
         rf"{_DATE}[,.\u060c]?{_BLANK}+{_CLOCK}{_END}",
         # `18:02, 27/3/2025 - ` (Vietnamese)
         rf"{_CLOCK},?{_BLANK}+{_DATE}{_END}",
@@ -40,7 +43,7 @@ _HEADS = tuple(
 )
 _LOOK_CHARS = 1 << 16
 """Characters by which the form of the lines is chosen."""
-_AUTHOR = re.compile(rf"[{_MARKS}]*(?P<author>[^\n]{{1,120}}?)[{_MARKS}]*:(?:{_BLANK}|(?=\n|\Z))")
+_AUTHOR = re.compile(rf"[{_MARKS}]*+(?P<author>[^\n]{{1,120}}?)[{_MARKS}]*+:(?:{_BLANK}|(?=\n|\Z))")
 _LINE_MARK = re.compile(r"^\u200e", re.M)
 _ODD_DATES = 0.05
 _OUT_OF_ORDER = timedelta(days=1)
@@ -66,11 +69,12 @@ def looks_like_whatsapp(text: str) -> bool:
 def read_whatsapp(text: str, name: str, timezone: str, order: DateOrder = "auto") -> Chat:
     """The chat that an export holds.
 
-    A message runs to the next beginning of one, blank lines included. The date order is the one that the numbers of the
-    whole file allow, else the one in which time runs forward, else day first (month first where the clock has AM and
-    PM). A line that looks like a beginning and is out of the order of time is text, as somebody may type one.
-    `timezone` is the zone of the phone that exported, as exports name none. ChatFormatError if no line begins a
-    message, or if two date orders are mixed.
+    A message runs to the next beginning of one, blank lines included. The date order is the one
+    that the numbers of the whole file allow, else the one in which time runs forward, else day
+    first (month first where the clock has AM and PM). A line that looks like a beginning and is out
+    of the order of time is text, as somebody may type one. `timezone` is the zone of the phone that
+    exported, as exports name none. ChatFormatError if no line begins a message, or if two date
+    orders are mixed.
     """
     text = text.replace("\r\n", "\n").removeprefix("\ufeff")
     heads = _heads(text)
@@ -97,11 +101,8 @@ def read_whatsapp(text: str, name: str, timezone: str, order: DateOrder = "auto"
     ):
         body = text[head.end : following].removesuffix("\n")
         entries.append(_entry(in_utc(at, timezone), body, names))
-    patterns = (*_PEOPLE_ADD, _WITH, _NOTICE, ACTION)
     lines = [entry.text for entry in entries if entry.kind == "system"]
-    unknown = [
-        line for line in lines if not any(p.search(line.strip(_MARKS_ALONE)) for p in patterns)
-    ]
+    unknown = [line for line in lines if not _is_understood(line.strip(_MARKS_ALONE))]
     if unknown:
         why = f"not_understood: {len(unknown)} lines of the program, kept as they are; names in them may stay"
         faults.append(Fault(f"{name}:system", why, "\n".join(unknown).encode()))
@@ -199,8 +200,10 @@ def _entry(at: datetime, body: str, names: set[str]) -> Entry:
     if match is None or ACTION.search(match["author"]):
         names.update(_members(body))
         return Entry(at, "", body, "system")
-    author, text = match["author"].strip(), EDITED.sub("", body[match.end() :])
-    first, below = text.split("\n", 1)[0], ATTACHED_BELOW.search(text)
+    author, text = match["author"].strip(), body[match.end() :]
+    if edited := _end_mark(EDITED, text):
+        text = text[: _start_of_mark(text, edited)]
+    first, below = text.split("\n", 1)[0], _end_mark(ATTACHED_BELOW, text)
     media = MEDIA.fullmatch(first)
     name = attached_file(first if media else text) if media or below else None
     files = (NamedFile(name, (name,)),) if name else ()
@@ -215,10 +218,11 @@ def _entry(at: datetime, body: str, names: set[str]) -> Entry:
         # iOS writes lines of the program so, and before them the actor, or the name of the group.
         names.update(_members(text))
         return Entry(at, "", text.lstrip("\u200e\u200f"), "system")
-    is_edited = len(text) < len(body) - match.end()
-    text = text[: below.start()] if below else text
+    text = text[: _start_of_mark(text, below)] if below else text
     # iOS writes the mark before each line of a poll and before places and cards.
-    return Entry(at, author, _LINE_MARK.sub("", text), "message", is_edited=is_edited, files=files)
+    return Entry(
+        at, author, _LINE_MARK.sub("", text), "message", is_edited=bool(edited), files=files
+    )
 
 
 _TABLE = toml_file(__name__, "whatsapp.toml")
@@ -234,37 +238,39 @@ def _any(field: str) -> str:
     return "|".join(_lines(field))
 
 
-# `<Media omitted>` and `<attached: 1.jpg>` have two words or letters outside ASCII, as tags that people type have not.
+# `<Media omitted>` and `<attached: 1.jpg>` have two words or letters outside ASCII, as tags that
+# people type have not.
 MEDIA = re.compile(
     rf"[{_MARKS}]*(?:<[^<>\n/=]{{1,40}} [^<>\n/=]{{1,40}}>|<[^<>\n\x00-\x7f]{{2,40}}>"
     r"|<[^<>:\n]{2,24} ?: [^<>\n]+\.\w{2,5}>"
     r"|[^\n]{1,200}\.\w{2,5} \([^()\n]{4,40}\)|null"
     rf"|{_any('media')})[ \t]*"
 )
-ATTACHED_BELOW = re.compile(rf"[{_MARKS} ]*<[^<>:\n]{{2,24}} ?: [^<>\n]+\.\w{{2,5}}>[ \t]*\Z")
-_FILE = re.compile(
-    rf"[{_MARKS} ]*(?:<[^<>:\n]{{2,24}} ?: (?P<a>[^<>\n/]+\.\w{{2,5}})>"
-    r"|(?P<b>[^\n/]{1,200}\.\w{2,5}) \([^()\n]{4,40}\))[ \t]*\Z"
-)
+ATTACHED_BELOW = re.compile(r"<[^<>:\n]{2,24} ?: (?P<file>[^<>\n]+\.\w{2,5})>[ \t]*")
+_FILE = re.compile(rf"[{_MARKS} ]*+(?P<file>[^\n/]{{1,200}}\.\w{{2,5}}) \([^()\n]{{4,40}}\)[ \t]*")
 DELETED = re.compile(rf"[{_MARKS}]*(?:{_any('deleted')})\.?[ \t]*")
-EDITED = re.compile(rf"[{_MARKS} ]*<[^<>\n]{{0,40}}(?:{_WORDS['edited']})[^<>\n]{{0,20}}>[ \t]*\Z")
+EDITED = re.compile(rf"<[^<>\n]{{0,40}}(?:{_WORDS['edited']})[^<>\n]{{0,20}}>[ \t]*")
 # Polls and places that a user shares are messages, though iOS marks them as its own words.
 SHARED = re.compile(rf"[{_MARKS}]*(?:\w{{3,12}} ?:\n|[^\n:]{{3,24}} ?: https?://)")
 
-_WITH = re.compile(
-    rf"(?:{_WORDS['before_name']}) (?P<b>[^\n]+?)(?: (?:{_WORDS['behind_name']})\b|[.,]|$)"
-)
 _NOTICE = re.compile(rf"(?i:{_WORDS['notices']})")
 _PEOPLE_DO = [
     re.compile(rf"(?P<a>[^\n\"„“«]{{1,80}}?),? (?:{verbs})(?![a-z])") for verbs in _lines("does")
 ]
-_PEOPLE_ADD = [
-    re.compile(rf"(?:(?P<a>[^\n\"„“«]{{1,80}}?),? )?{verbs}") for verbs in _lines("adds")
+_ADDED = [[re.compile(part) for part in verbs.split("PEOPLE")] for verbs in _lines("adds")]
+"""The words before and behind the people whom somebody adds, by language."""
+_WITH = [
+    re.compile(part)
+    for part in (rf"(?:{_WORDS['before_name']}) ", rf" (?:{_WORDS['behind_name']})\b|[.,]|$")
 ]
+_ADDER = re.compile(r"(?P<a>[^\n\"„“«]{1,80}?),? $")
+_ADDER_CHARS = 82
 ACTION = re.compile(
     "|".join([r"[\"„“«]", *(rf"\b(?:{verbs})(?![a-z])" for verbs in _lines("does"))])
 )
-"""The beginning of a line of the program before a colon, as in `Maud changed the subject to "Gauges: new"`."""
+"""The beginning of a line of the program before a colon, as in `Maud changed the subject to
+"Gauges: new"`.
+"""
 _AND = re.compile(r", | (?:and|und|y|e|et|en|ve|i|и|dan|och|&) ")
 _GROUP = re.compile(rf" (?:{_WORDS['before_group']}) ?(?:[\w']+ )?(?:{_WORDS['group']})\w*.*$")
 _NOBODY = re.compile(rf"(?:{_WORDS['nobody']})\b.*", re.I)
@@ -279,14 +285,42 @@ def _members(line: str) -> Iterator[str]:
     """
     text = line.strip(_MARKS_ALONE)
     yield from _PHONE.findall(text)
-    for pattern in (*_PEOPLE_ADD, _WITH):
-        if match := pattern.search(text):
-            yield from (name for group in match.groups() if group for name in _people(group))
-            return
+    if groups := _named(text):
+        yield from (name for group in groups for name in _people(group))
+        return
     for pattern in _PEOPLE_DO:
         if match := pattern.match(text):
             yield from _people(match["a"])
             return
+
+
+def _is_understood(text: str) -> bool:
+    """True if a line of the program has a known form, so that the names in it are known, too."""
+    return bool(_NOTICE.search(text) or ACTION.search(text) or _named(text))
+
+
+def _named(text: str) -> list[str]:
+    """The places of names in the first line of the program that says who adds whom, or with whom a
+    code changes; empty if none does.
+
+    Each line is searched once for each end of a form: an expression over the whole form tries each
+    end with each beginning.
+    """
+    lines = text.split("\n")
+    for before, behind in (*_ADDED, _WITH):
+        for line in lines:
+            head = before.search(line)
+            tail = head and behind.search(line, head.end() + 1)
+            if head and tail:
+                return _places(line, head, tail)
+    return []
+
+
+def _places(line: str, head: re.Match[str], tail: re.Match[str]) -> list[str]:
+    """The places of names before the form `head`, and between it and `tail`."""
+    people = line[head.end() : tail.start() if tail[0] else len(line)]
+    adder = _ADDER.search(line, max(0, head.start() - _ADDER_CHARS), head.start())
+    return [adder["a"], people] if adder and head.re is not _WITH[0] else [people]
 
 
 _MARKS_ALONE = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff \t"
@@ -301,11 +335,23 @@ def _people(group: str) -> Iterator[str]:
 
 
 def attached_file(line: str) -> str | None:
-    """The name of the file that a line attaches, as `1.pdf (file attached)` does; None if it names none.
+    """The name of the file that a line attaches, as `1.pdf (file attached)` does; None if it names
+    none.
 
     >>> attached_file("Plan.pdf \u2022 2 pages <attached: 00000012-Plan.pdf>"), attached_file("<Media omitted>")
     ('00000012-Plan.pdf', None)
     """
-    below = ATTACHED_BELOW.search(line)
-    match = _FILE.match(line, below.start() if below else 0)
-    return (match["a"] or match["b"]).strip(_MARKS_ALONE) if match else None
+    match = _end_mark(ATTACHED_BELOW, line) or _FILE.fullmatch(line)
+    name = match["file"].strip(_MARKS_ALONE) if match else ""
+    return None if "/" in name else name or None
+
+
+def _end_mark(form: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """The mark in angle brackets of this form that ends a text."""
+    at = text.rfind("<")
+    return form.fullmatch(text, at) if at >= 0 else None
+
+
+def _start_of_mark(text: str, mark: re.Match[str]) -> int:
+    """Where a mark begins, with the invisible characters and blanks before it."""
+    return len(text[: mark.start()].rstrip(_MARKS_ALONE.replace("\t", "")))

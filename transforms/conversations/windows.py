@@ -1,4 +1,6 @@
-"""Chats to conversations: windows, pseudonyms, the table `conversations` and the consolidated Markdown of a window."""
+"""Chats to conversations: windows, pseudonyms, the table `conversations` and the consolidated
+Markdown of a window.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +19,6 @@ from transforms.schemas.conversations import CONVERSATION_MESSAGES, CONVERSATION
 from transforms.schemas.operations import QUARANTINE
 from transforms.settings.conversations import WindowSettings
 
-VERSION = "10"
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _FORGED = re.compile(r"^(?=\\*## Message )", re.M)
 _HEADER = re.compile(r"^## Message \d+\n\*\*Author:\*\* .*\n\*\*Timestamp:\*\* .*\n\n?", re.M)
@@ -25,7 +26,9 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 class Window(NamedTuple):
-    """Turns of a conversation: its key, the number of its first turn, its entries, and the messages they answer."""
+    """Turns of a conversation: its key, the number of its first turn, its entries, and the messages
+    they answer.
+    """
 
     key: str
     first: int
@@ -49,7 +52,8 @@ class Consolidated(NamedTuple):
 def masked_chat(chat: Chat, pseudonym: Pseudonym | None) -> Chat:
     """`chat` ready for storage: valid text and, with a `pseudonym`, without known names.
 
-    Name and title of the chat itself are treated as texts, as an export between two people carries the name of one.
+    Name and title of the chat itself are treated as texts, as an export between two people carries
+    the name of one.
     """
     entries = [e._replace(author=_one_line(e.author), text=_clean(e.text)) for e in chat.entries]
     if pseudonym is None:
@@ -74,7 +78,8 @@ def masked_chat(chat: Chat, pseudonym: Pseudonym | None) -> Chat:
 
 
 def windows(chat: Chat, settings: WindowSettings, timezone: str) -> list[Window]:
-    """The windows of a chat in order; more entries at its end change the last window alone, or add some.
+    """The windows of a chat in order; more entries at its end change the last window alone, or add
+    some.
 
     `count`: so many entries each, keys 0001 and on. `day`: one per day of `timezone`, keys the day.
     `gap`: cut at silences of `gap_hours`, and at `messages`; keys the UTC time of the first entry.
@@ -152,18 +157,23 @@ def window_id(conversation_id: str, window: str) -> str:
     return f"{conversation_id}@{window}"
 
 
-def last_windows(partitions: Iterable[str]) -> set[str]:
-    """The last of the partitions `<conversation>.<key of a window>` of each conversation: their keys have numbers, by time.
+def windows_behind(partitions: Iterable[str]) -> dict[str, int]:
+    """By partition `<conversation>.<key of a window>` how many of its conversation are behind it:
+    their keys have numbers, by time.
 
-    >>> sorted(last_windows(["chat/a.9999", "chat/a.10000", "chat/b.2025-03-27", "chat/unread"]))
-    ['chat/a.10000', 'chat/b.2025-03-27', 'chat/unread']
+    >>> windows_behind(["chat/a.9999", "chat/a.10000", "chat/b.2025-03-27", "chat/unread"])
+    {'chat/a.10000': 0, 'chat/a.9999': 1, 'chat/b.2025-03-27': 0, 'chat/unread': 0}
     """
-    last: dict[str, tuple[list[int], str]] = {}
+    places: dict[str, list[tuple[list[int], str]]] = {}
     for partition in partitions:
         conversation, _, key = partition.rpartition(".")
         place = [int(number) for number in re.findall(r"\d+", key)], partition
-        last[conversation or partition] = max(place, last.get(conversation or partition, place))
-    return {partition for _, partition in last.values()}
+        places.setdefault(conversation or partition, []).append(place)
+    return {
+        partition: behind
+        for own in places.values()
+        for behind, (_, partition) in enumerate(sorted(own, reverse=True))
+    }
 
 
 def quarantine_rows(faults: Sequence[Fault], source: str, partition: str) -> pa.Table:
@@ -191,9 +201,10 @@ def consolidate(
 ) -> Consolidated:
     """The messages as one Markdown text, in the form of the egregora design.
 
-    Each message is a heading `## Message n`, its author, its UTC time to the minute, a blank line and its text; a blank
-    line is between messages and a line end behind the last. A line of a text that looks like such a heading gets a
-    backslash before it, so that nobody can forge a message. No messages make an empty text.
+    Each message is a heading `## Message n`, its author, its UTC time to the minute, a blank line
+    and its text; a blank line is between messages and a line end behind the last. A line of a text
+    that looks like such a heading gets a backslash before it, so that nobody can forge a message.
+    No messages make an empty text.
     """
     sections: list[str] = []
     ranges = []
@@ -215,7 +226,9 @@ def without_headers(markdown: str) -> str:
 
 
 def conversation_markdown(messages: pa.Table) -> pa.Table:
-    """The table `conversation_markdown`: one row per window of `conversations`, messages with text alone."""
+    """The table `conversation_markdown`: one row per window of `conversations`, messages with text
+    alone.
+    """
     rows = []
     for window, turns in groupby(messages.to_pylist(), key=lambda r: r["doc_id"]):
         window_turns = list(turns)

@@ -1,1 +1,3 @@
-"""Documents: from files of text to Markdown, headings and links; PDF and office files are in `formats`."""
+"""Documents: from files of text to Markdown, headings and links; PDF and office files are in
+`formats`.
+"""

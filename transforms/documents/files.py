@@ -1,11 +1,13 @@
-"""Files of a vault or documentation tree to the tables `documents` and `quarantine`: each file is in one of them.
+"""Files of a vault or documentation tree to the tables `documents` and `quarantine`: each file is
+in one of them.
 
-This module has formats, charsets, titles, tags, aliases and times. It finds no files; heading trees are in
-`transforms.documents.nodes`, links in `transforms.documents.links`.
+This module has formats, charsets, titles, tags, aliases and times. It finds no files; heading trees
+are in `transforms.documents.nodes`, links in `transforms.documents.links`.
 """
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,9 +16,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from transforms.documents.frontmatter import BOM_CHARACTER, Frontmatter, frontmatter
-from transforms.documents.markdown import Markdown, masked, parse
+from transforms.documents.markdown import Markdown, MarkdownBlock, masked, parse
 from transforms.documents.rst_markdown import rst_markdown
-from transforms.formats.converted import VERSION as FORMATS_VERSION
+from transforms.errors import unread_because
 from transforms.formats.converted import Converted, is_section
 from transforms.formats.html_markdown import (
     canvas_markdown,
@@ -28,20 +30,23 @@ from transforms.hashing import bytes_sha256, text_hash
 from transforms.schemas.documents import DOCUMENTS
 from transforms.schemas.operations import QUARANTINE
 from transforms.settings.documents import (
+    CODE_FORMATS,
     CONVERTED_FORMATS,
     DOCUMENT_FORMATS,
     PICTURE_FORMATS,
+    PLAIN_FORMATS,
+    WAYS_OUT,
     DocumentSettings,
 )
 from transforms.text.charsets import decode_text
 
-VERSION = f"7.{FORMATS_VERSION}"
-
 WORD_LIST = "_keywords/words.md"
 """The path of a list of keywords of the folder around it, which search does not read."""
+MAX_TITLE_CHARS = 1000
+"""Characters of a title: every list of results repeats it."""
 _MAX_RST_BYTES = 1 << 20
 """Bytes; a larger reStructuredText file is quarantined, as docutils is slow."""
-_FORMATS = DOCUMENT_FORMATS | PICTURE_FORMATS
+_FORMATS = DOCUMENT_FORMATS | PICTURE_FORMATS | CODE_FORMATS
 _CONVERTERS: dict[str, Callable[[str], Converted | None]] = {
     "html": html_markdown,
     "rst": rst_markdown,
@@ -68,8 +73,12 @@ _DAY = re.compile(r"((?:19|20)\d\d)([-_.]?)(\d\d)\2(\d\d)(?!\d|\2\d)")
 
 _PERMALINKS = " ¶\uf0c1"
 """Signs of a link to a heading, which programs put behind it."""
-_DIVIDERS = " -\u2013\u2014|\u00b7:\u00bb"
-_REST = re.compile(r"\s*(?:$|[-\u2013\u2014|\u00b7:\u00bb(])")
+_DIVIDED = r"\s+(?:[-\u2013\u2014|\u00b7:\u00bb]\s+|(?=\())"
+_REST = re.compile(rf"(?:$|{_DIVIDED})")
+"""The end of a title, or a sign with blanks around it that divides it from the name of its site."""
+_SITE = re.compile(rf"{_DIVIDED}$")
+_FEW_PAGES = 2
+"""Pages up to which a title that most pages of a partition have is not that of their site."""
 _CHAPTER = re.compile(r"^\d[\d.]*\s+")
 _WORD = re.compile(r"\w{3,}")
 
@@ -78,8 +87,8 @@ _WORD = re.compile(r"\w{3,}")
 class RawFile:
     """The bytes of one file and its path below the root of the source, with forward slashes.
 
-    A `fault` (`code: explanation`) says why the source did not take it; it goes to quarantine with it. `converted` is
-    the Markdown of a file of `CONVERTED_FORMATS`.
+    A `fault` (`code: explanation`) says why the source did not take it; it goes to quarantine with
+    it. `converted` is the Markdown of a file of `CONVERTED_FORMATS`.
     """
 
     path: str
@@ -104,11 +113,13 @@ def read_documents(
 ) -> DocumentTables:
     """The documents of one partition in the order of their paths, and the quarantined files.
 
-    The stored text of Markdown and plain text is the file's own, byte order mark and line ends included; that of other
-    formats is the Markdown it was converted to. Files that are not UTF-8 are decoded and say so in `defects`.
-    Quarantined are files with a fault, of unknown format (`unknown_format`), over `max_document_bytes` (`too_large`),
-    `binary`, `empty` or blank ones, a repeated path (`duplicate`), a path that is not Unicode (`bad_path`) and
-    reStructuredText that cannot be read (`unreadable`).
+    The stored text of Markdown and plain text is the file's own, byte order mark and line ends
+    included; that of other formats is the Markdown it was converted to. Files that are not UTF-8
+    are decoded and say so in `defects`. Quarantined are files with a fault, of unknown format
+    (`unknown_format`), over `max_document_bytes` (`too_large`), `binary`, `empty` or blank ones, a
+    repeated path (`duplicate`), a path that is not Unicode (`bad_path`) and reStructuredText that
+    cannot be read (`unreadable`). A title of HTML that most pages of the partition have is the name
+    of their site: a page takes its next one, at last its file's name.
     """
     rows: list[dict[str, Any]] = []
     quarantine: list[dict[str, Any]] = []
@@ -119,18 +130,35 @@ def read_documents(
         try:
             _check(file, printable, paths, settings)
             row = _document(file, source)
-        except _FileFaultError as fault:
+        except Exception as fault:  # noqa: BLE001 - one file never stops the others
+            if not isinstance(fault, _FileFaultError):
+                fault = _FileFaultError(unread_because(fault))
             byte_count, digest = len(file.data), bytes_sha256(file.data)
             row = {"place": printable, "reason": str(fault), "message_id": None}
             quarantine.append(shared | row | {"byte_count": byte_count, "bytes_sha256": digest})
             continue
         paths.add(file.path)
         rows.append(shared | row)
-    return DocumentTables(DOCUMENTS.from_rows(rows), QUARANTINE.from_rows(quarantine))
+    return DocumentTables(DOCUMENTS.from_rows(_with_titles(rows)), QUARANTINE.from_rows(quarantine))
+
+
+def _with_titles(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with the first of their `titles`; of HTML the first that most pages do not have."""
+    pages = [row["titles"] for row in rows if row["format"] == "html"]
+    counts = Counter(title for titles in pages for title in titles)
+    most = max(len(pages) / 2, _FEW_PAGES)
+    for row in rows:
+        titles, is_html = row.pop("titles"), row["format"] == "html"
+        title = next((name for name in titles if not is_html or counts[name] <= most), None)
+        row["title"] = (title or file_name(row["path"]))[:MAX_TITLE_CHARS]
+        row["has_own_title"] = bool(title)
+    return rows
 
 
 def separated(files: Iterable[RawFile]) -> Iterator[RawFile]:
-    """Files whose parts are documents as a file for each, in a folder of the name of theirs; others as they are."""
+    """Files whose parts are documents as a file for each, in a folder of the name of theirs; others
+    as they are.
+    """
     for file in files:
         paths = part_paths(file)
         if file.converted is None or not file.converted.parts or len(paths) < 2:
@@ -149,14 +177,15 @@ def part_paths(file: RawFile) -> list[str]:
 
 
 def file_name(path: str) -> str:
-    """The last segment of a path without the extension of a document format.
+    """The last segment of a path without the extension of a document format; of code with it.
 
-    >>> file_name("notes/Release 2.0.md"), file_name("notes/Release 2.0")
-    ('Release 2.0', 'Release 2.0')
+    >>> file_name("notes/Release 2.0.md"), file_name("notes/Release 2.0"), file_name("a/run.py")
+    ('Release 2.0', 'Release 2.0', 'run.py')
     """
     name = path.rpartition("/")[2]
     stem, dot, extension = name.rpartition(".")
-    return stem if dot and stem and extension.lower() in _FORMATS else name
+    ending = extension.lower()
+    return stem if dot and stem and ending in _FORMATS and ending not in CODE_FORMATS else name
 
 
 def _check(file: RawFile, printable: str, paths: set[str], settings: DocumentSettings) -> None:
@@ -168,7 +197,9 @@ def _check(file: RawFile, printable: str, paths: set[str], settings: DocumentSet
         raise _FileFaultError("duplicate: the path was given twice")
     kind = document_format(file.path)
     if kind is None:
-        raise _FileFaultError(f"unknown_format: known extensions are {', '.join(_FORMATS)}")
+        way_out = WAYS_OUT.get(file.path.rpartition(".")[2].lower())
+        known = f"known extensions are {', '.join(_FORMATS)}"
+        raise _FileFaultError(f"unknown_format: {way_out or known}")
     if len(file.data) > settings.max_document_bytes:
         raise _FileFaultError(
             f"too_large: {len(file.data)} bytes, the cap is {settings.max_document_bytes}"
@@ -189,8 +220,13 @@ def document_format(path: str) -> str | None:
     return _FORMATS.get(extension.lower()) if dot else None
 
 
+def _shown_text(value: str) -> str:
+    """The shown text of a wiki link; any other text as it is."""
+    return value.removeprefix("[[").removesuffix("]]").rpartition("|")[2]
+
+
 def _document(file: RawFile, source: str) -> dict[str, Any]:
-    """The row of one file without the columns of its partition."""
+    """The row of one file with its `titles`, without the columns of its partition."""
     kind = document_format(file.path)
     assert kind is not None
     stored = _stored_text(file, kind)
@@ -199,7 +235,9 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
     mark = len(BOM_CHARACTER.encode()) if stored.text.startswith(BOM_CHARACTER) else 0
     front = frontmatter(stored.text) if kind == "markdown" else Frontmatter({}, mark, None)
     parsed = (
-        None if kind == "text" else parse(stored.text, front.body_start, notes=kind == "markdown")
+        None
+        if kind in PLAIN_FORMATS
+        else parse(stored.text, front.body_start, notes=kind == "markdown")
     )
     faults = (front.defect, parsed.defect if parsed else None)
     defects = [*stored.defects, *(defect for defect in faults if defect)]
@@ -207,19 +245,14 @@ def _document(file: RawFile, source: str) -> dict[str, Any]:
     properties = {"created": stored.created, "modified": stored.modified, **(header or {})}
     fields = {name.lower(): value for name, value in properties.items()}
     created, modified = (_time(fields, names, defects) for names in (_CREATED, _MODIFIED))
-    title = _text_field(fields.get("title")) or _title(parsed, stored, kind, file.path)
-    # The shown text of a wiki link; any other text as it is.
-    types = [
-        t.removeprefix("[[").removesuffix("]]").rpartition("|")[2]
-        for t in _listed(fields.get("type"))
-    ]
+    field = _text_field(fields.get("title"))
+    titles = [field] if field else _titles(parsed, stored, kind, file.path)
     return {
         "doc_id": f"{source}:{file.path}",
         "path": file.path,
-        "title": title or file_name(file.path),
-        "has_own_title": bool(title),
+        "titles": titles,
         "format": kind,
-        "doc_type": ", ".join(types) or None,
+        "doc_type": ", ".join(map(_shown_text, _listed(fields.get("type")))) or None,
         "description": _text_field(fields.get("description")),
         "tags": list(
             _tags(fields, stored.text, front.body_start, parsed if kind == "markdown" else None)
@@ -275,56 +308,69 @@ def _decoded(data: bytes, declared: str | None) -> tuple[str, list[str]]:
     return decoded.text, [f"charset_{decoded.outcome}"]
 
 
-def _title(parsed: Markdown | None, stored: Converted, kind: str, path: str) -> str | None:
-    """The title that the format carries, else the heading of level 1, else the first of page one.
+def _titles(parsed: Markdown | None, stored: Converted, kind: str, path: str) -> list[str]:
+    """The titles that a file has, best first: the one that the format carries, else the heading of
+    level 1, else the first of page one.
 
-    The title element of a page of HTML may name its site, too, and that of a file's properties may be its template's.
+    The title of a file's properties may be its template's.
     """
     blocks = [] if parsed is None else [b for b in parsed.headings if b.text]
     headings = [(b.level, b.text.rstrip(_PERMALINKS)) for b in blocks]
-    top = min(headings, default=(1, ""))[0]
-    names = [name for level, name in headings if level == top]
-    if kind == "html" and stored.title and stored.title != path.rpartition("/")[2]:
-        return _page_title(stored.title, headings)
+    if kind == "html":
+        title = stored.title if stored.title != path.rpartition("/")[2] else None
+        return _page_titles(title, headings)
     if kind in CONVERTED_FORMATS and stored.title and _is_of(stored.title, path, stored.text):
-        return stored.title
+        return [stored.title]
+    top = min(headings, default=(1, ""))[0]
     if stored.page_starts and top > 1:
-        end = stored.page_starts[1] if len(stored.page_starts) > 1 else len(stored.text.encode())
-        names = [b.text for b in blocks if b.start < end and not is_section(blocks[0].text)][:1]
-    elif top > 1 and (len(names) > 1 or kind != "html"):
-        return None
-    return names[0] if names and (len(names) == 1 or not is_section(names[0])) else None
+        names = _names_on_first_page(blocks, stored)
+    else:
+        names = [name for level, name in headings if level == top == 1]
+    return [] if len(names) > 1 and is_section(names[0]) else names[:1]
 
 
-def _page_title(title: str, headings: Sequence[tuple[int, str]]) -> str:
-    """A title element without the name of the site; the only heading of level 1 where all pages of a site have one title.
+def _names_on_first_page(blocks: Sequence[MarkdownBlock], stored: Converted) -> list[str]:
+    """The first heading of page one, unless the first of all is that of a section."""
+    if not blocks or is_section(blocks[0].text):
+        return []
+    starts = stored.page_starts or []
+    end = starts[1] if len(starts) > 1 else len(stored.text.encode())
+    return [block.text for block in blocks if block.start < end][:1]
 
-    That is the heading with which it begins, or the text before the one at its end.
 
-    >>> _page_title("Tests - The Book", [(1, "The Book"), (1, "Tests")]), _page_title("Tests (Book)", [(3, "2 Tests")])
-    ('Tests', 'Tests')
-    >>> _page_title("The Book", [(1, "Chapter 2: Tests")])
-    'Chapter 2: Tests'
+def _page_titles(title: str | None, headings: Sequence[tuple[int, str]]) -> list[str]:
+    """The titles of a page, best first: its only heading of level 1, its title element, both without
+    the name of a site.
+
+    A site's name is a heading of level 1 at an end of the title, or all behind one at its start, or
+    behind the page's first heading in brackets.
+
+    >>> _page_titles("Tests - The Book", [(1, "The Book"), (1, "Tests")])
+    ['Tests']
+    >>> _page_titles("Syntax: alter-table", [(1, "alter-table"), (2, "Syntax")])
+    ['alter-table', 'Syntax: alter-table']
     """
-    folded, first = title.casefold(), [name for level, name in headings if level == 1]
-    names = {
-        (level, text) for level, name in headings for text in (name, _CHAPTER.sub("", name)) if text
-    }
-    places = sorted(
-        (at, -len(name), name)
-        for level, name in names
-        if (at := folded.find(name.casefold())) == 0
-        and _REST.match(title, len(name))
-        or (at >= 0 and level == 1)
-    )
-    if not places:
-        return first[0] if len(first) == 1 and not is_section(first[0]) else title
-    at, _, name = places[0]
-    return title[:at].rstrip(_DIVIDERS) if at and at + len(name) == len(title) else name
+    whole = " ".join((title or "").split())
+    own = [text for level, text in headings if level == 1]
+    first = [_CHAPTER.sub("", text) for _, text in headings[:1]]
+    names = {text for name in own for text in (name, _CHAPTER.sub("", name)) if text}
+    folded = whole.casefold()
+    for name in sorted(names, key=len, reverse=True):
+        if folded.startswith(name.casefold()) and _REST.match(whole, len(name)):
+            return [name if len(name) < len(whole) else whole]
+        before = whole[: -len(name)]
+        if folded.endswith(name.casefold()) and (divider := _SITE.search(before)):
+            return [before[: divider.start()]]
+    if first and folded.startswith(f"{first[0].casefold()} ("):
+        return [whole[: len(first[0])]]
+    one = own if len(own) == 1 and not is_section(own[0]) else []
+    return list(dict.fromkeys([*one, *filter(None, [whole])]))
 
 
 def _is_of(title: str, path: str, text: str) -> bool:
-    """True if a title is not the file's name, and a word of it is in the text, or it has no word of three letters."""
+    """True if a title is not the file's name, and a word of it is in the text, or it has no word of
+    three letters.
+    """
     words = _WORD.findall(title.casefold())
     is_name = title.casefold() == file_name(path).casefold()
     return not is_name and (not words or any(word in f"{path} {text}".casefold() for word in words))

@@ -18,9 +18,10 @@ _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r\n|\n|\r|\Z)", re.MULTILINE)
 class Frontmatter(NamedTuple):
     """The fields of a frontmatter, the first byte behind it, and its defect.
 
-    Scalars are texts as written, but for true, false and null. `body_start` is the first byte behind
-    the closing line, or behind a byte order mark if the frontmatter is missing or malformed; a malformed
-    one is content. `defect` is a short code with a colon and the explanation, or None.
+    Scalars are texts as written, but for true, false and null. `body_start` is the first byte
+    behind the closing line, or behind a byte order mark if the frontmatter is missing or malformed;
+    a malformed one is content, one that is too large is set aside. `defect` is a short code with a
+    colon and the explanation, or None.
     """
 
     fields: dict[str, Any]
@@ -31,9 +32,10 @@ class Frontmatter(NamedTuple):
 def frontmatter(text: str) -> Frontmatter:
     """The YAML frontmatter of a text.
 
-    It is there if the first line, behind a byte order mark, is `---` and a later line `---` or `...`.
-    A defect is `frontmatter_malformed`, `frontmatter_not_a_mapping` or `frontmatter_too_large` (more
-    bytes, values or nesting than the limits above, aliases followed).
+    It is there if the first line, behind a byte order mark, is `---` and a later line `---` or
+    `...`. A defect is `frontmatter_malformed`, `frontmatter_not_a_mapping` or
+    `frontmatter_too_large` (more bytes, values or nesting than the limits above, aliases followed).
+    Lines between two rules that are not `name: value` are content, however many.
     """
     body_start = len(BOM_CHARACTER.encode()) if text.startswith(BOM_CHARACTER) else 0
     opening = _OPENING.match(text)
@@ -41,9 +43,11 @@ def frontmatter(text: str) -> Frontmatter:
     if opening is None or closing is None:
         return Frontmatter({}, body_start, None)
     source = text[opening.end() : closing.start()]
+    behind = len(text[: closing.end()].encode())
     if len(source) > MAX_FRONTMATTER_CHARS:
         limit = f"{len(source)} characters, the limit is {MAX_FRONTMATTER_CHARS}"
-        return Frontmatter({}, body_start, f"frontmatter_too_large: {limit}")
+        start = behind if _is_mapping(source[:MAX_FRONTMATTER_CHARS]) else body_start
+        return Frontmatter({}, start, f"frontmatter_too_large: {limit}")
     try:
         _refuse_depth(source)
         values = yaml.load(source, _Loader)
@@ -54,12 +58,24 @@ def frontmatter(text: str) -> Frontmatter:
         )
     except (_TooLargeError, RecursionError):
         limit = f"over {MAX_FRONTMATTER_VALUES} values or {MAX_FRONTMATTER_DEPTH} levels"
-        return Frontmatter({}, body_start, f"frontmatter_too_large: {limit}")
+        return Frontmatter({}, behind, f"frontmatter_too_large: {limit}")
     if not isinstance(fields, dict):
         return Frontmatter(
             {}, body_start, "frontmatter_not_a_mapping: it has no `name: value` lines"
         )
-    return Frontmatter(fields, len(text[: closing.end()].encode()), None)
+    return Frontmatter(fields, behind, None)
+
+
+def _is_mapping(head: str) -> bool:
+    """True if the lines of the beginning of a frontmatter are `name: value`, and not text between
+    two rules.
+    """
+    lines = head[: head.rfind("\n") + 1] or head
+    try:
+        _refuse_depth(lines)
+        return isinstance(yaml.load(lines, _Loader), dict)
+    except (yaml.YAMLError, ValueError, _TooLargeError, RecursionError):
+        return False
 
 
 class _TooLargeError(Exception):
@@ -80,7 +96,9 @@ _Loader.add_implicit_resolver(
 
 
 def _refuse_depth(source: str) -> None:
-    """Raise `_TooLargeError` before the loader, whose recursion in C no Python limit bounds, sees it."""
+    """Raise `_TooLargeError` before the loader, whose recursion in C no Python limit bounds, sees
+    it.
+    """
     depth = 0
     for event in yaml.parse(source, _Loader):
         if isinstance(event, yaml.CollectionStartEvent):

@@ -1,7 +1,8 @@
-"""Exports of issue trackers to files of Markdown: an issue is a document, its comments are turns below headings.
+"""Exports of issue trackers to files of Markdown: an issue is a document, its comments are turns
+below headings.
 
-It reads the JSON of GitHub's and GitLab's REST interfaces and of `gh issue list --json`. It does not say what an issue
-lacks, nor which issues it repeats.
+It reads the JSON of GitHub's and GitLab's REST interfaces and of `gh issue list --json`. It does
+not say what an issue lacks, nor which issues it repeats.
 """
 
 import json
@@ -41,7 +42,8 @@ class _Issue:
 
 
 def looks_like_issues(head: bytes, suffix: str) -> bool:
-    """True if a file with this ending (`.json`, `.md`) begins as an export of issues, or as an issue with its state.
+    """True if a file with this ending (`.json`, `.md`) begins as an export of issues, or as an
+    issue with its state.
 
     >>> looks_like_issues(b'[{"iid": 3, "project_id": 8, "title": "No wind"}]', ".json")
     True
@@ -65,10 +67,11 @@ def looks_like_issues(head: bytes, suffix: str) -> bool:
 
 
 def issue_files(files: Iterable[RawFile]) -> Iterator[RawFile]:
-    """The issues of exports as files of Markdown, unreadable ones with the reason; other files as they are.
+    """The issues of exports as files of Markdown, unreadable ones with the reason; other files as
+    they are.
 
-    Comments may be in their issue (`comments`, `notes`) or in files of their own, and pages one behind the other in one
-    file. If an issue has several copies, the one changed last is read.
+    Comments may be in their issue (`comments`, `notes`) or in files of their own, and pages one
+    behind the other in one file. If an issue has several copies, the one changed last is read.
     """
     issues: dict[tuple[str, int], _Issue] = {}
     comments: list[tuple[RawFile, Mapping[str, Any]]] = []
@@ -99,7 +102,9 @@ class _Broken(str):
 
 
 def _records(file: RawFile) -> Iterator[Any]:
-    """The values in a file, those of lists one by one; `_Broken` for text that is not JSON, before more JSON lines."""
+    """The values in a file, those of lists one by one; `_Broken` for text that is not JSON, before
+    more JSON lines.
+    """
     text = decode_text(file.data, "utf-8").text
     decoder, at = json.JSONDecoder(), 0
     while at < len(text):
@@ -166,7 +171,9 @@ def _added(issues: dict[tuple[str, int], _Issue], issue: _Issue, file: str) -> I
 def _with_comments(
     issues: Mapping[tuple[str, int], _Issue], comments: Iterable[tuple[RawFile, Mapping[str, Any]]]
 ) -> Iterator[RawFile]:
-    """Add comments that have records of their own to their issues; yields those of issues that are not there."""
+    """Add comments that have records of their own to their issues; yields those of issues that are
+    not there.
+    """
     by_id = {(str(i.record.get("project_id")), number): i for (_, number), i in issues.items()}
     numbers: dict[int, list[_Issue]] = {}
     for issue in issues.values():
@@ -265,7 +272,8 @@ def _markdown(key: tuple[str, int], issue: _Issue) -> RawFile:
 
 
 def _below(text: str | None) -> str:
-    """A text as it may stand below the heading of a turn: nothing in it begins another turn, or hides those behind it.
+    """A text as it may stand below the heading of a turn: nothing in it begins another turn, or
+    hides those behind it.
 
     >>> _below("# Steps\\n```\\n# run")
     '### Steps\\n```\\n# run\\n```'

@@ -20,17 +20,19 @@ from transforms.documents.nodes import slug_base
 from transforms.schemas.documents import DOCUMENT_REFERENCES
 from transforms.schemas.relations import LINKS
 from transforms.schemas.table import rows_of
+from transforms.settings.documents import PLAIN_FORMATS
 from transforms.text.charsets import percent_decoded
-
-VERSION = "2"
 
 INDEX_NAMES = ("index", "readme", "_index")
 """File names that a link to their folder opens."""
 MAX_SUFFIX_PARTS = 8
 """Last segments of a path by which a wiki link may name a document."""
 
-_URL = re.compile(rb"\bhttps?://[^\s<>\"`\\^{|}]+", re.IGNORECASE)
+_NOT_IN_URL = r"\s<>\"`\\^{|}"
+_URL = re.compile(rf"\bhttps?://[^{_NOT_IN_URL}]+".encode(), re.IGNORECASE)
 _URL_END = b".,;:!?'*_~)]"
+URL_PATTERN = rf"(?i)https?://[^{_NOT_IN_URL}]*[^{_NOT_IN_URL}.,;:!?'*_~\]]"
+"""The same for RE2, which cuts no bracket off."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _BLOCK_ID = re.compile(rb"(?:^|(?<=[ \t]))\^([A-Za-z0-9-]+)[ \t]*\r?$", re.MULTILINE)
 _PROPERTY_LINK = re.compile(rb"\[\[([^\[\]|\r\n]+)(?:\|([^\[\]\r\n]*))?\]\]")
@@ -46,8 +48,9 @@ class _Doc(NamedTuple):
 def document_references(documents: pa.Table) -> pa.Table:
     """The references of each document, conforming to `schemas.DOCUMENT_REFERENCES`, in its order.
 
-    References in code and in comments do not count. URLs count that stand bare in the text, as GitHub and
-    Obsidian show them, and wiki links in the frontmatter, which Obsidian calls properties.
+    References in code and in comments do not count. URLs count that stand bare in the text, as
+    GitHub and Obsidian show them, and wiki links in the frontmatter, which Obsidian calls
+    properties.
     """
     columns: dict[str, list[Any]] = {name: [] for name in DOCUMENT_REFERENCES.names}
     names = ("doc_id", "source", "partition", "format", "text", "body_start")
@@ -75,20 +78,22 @@ def document_links(
     nodes: pa.Table,
     message_ids: Collection[str] = frozenset(),
 ) -> pa.Table:
-    """The targets of the references, conforming to `schemas.LINKS`, ordered by `from_id` and `byte_start`.
+    """The targets of the references, conforming to `schemas.LINKS`, ordered by `from_id` and
+    `byte_start`.
 
-    `documents` has `doc_id`, `source`, `path`, `title` and `aliases`, and `nodes` `node_id`, `doc_id`,
-    `position`, `title`, `slug` and `heading_start`, both of all partitions. `from_id` is
+    `documents` has `doc_id`, `source`, `path`, `title` and `aliases`, and `nodes` `node_id`,
+    `doc_id`, `position`, `title`, `slug` and `heading_start`, both of all partitions. `from_id` is
     the node a reference is in. A reference leads to a document of its source, or to the node that
     its fragment names by slug, by the text of the heading or by a block id; a fragment that names
     nothing leads to the document. `to_id` is null without such a document, where a path leaves the
     root of the source, and for a URL, unless a known Message-ID is part of it (`mid:` of RFC 2392,
     and the addresses of mail archives).
 
-    Wiki links are looked up as Obsidian does, whatever the case: by path from the root or from the folder, by the last
-    parts of a path, by file name, and then by title and by alias; of several documents the nearest by folders counts,
-    then the shallowest, then the first by path. Markdown links are paths from the folder, or from the root if they
-    begin with a slash; the extension and the name of a folder's index file may be left out.
+    Wiki links are looked up as Obsidian does, whatever the case: by path from the root or from the
+    folder, by the last parts of a path, by file name, and then by title and by alias; of several
+    documents the nearest by folders counts, then the shallowest, then the first by path. Markdown
+    links are paths from the folder, or from the root if they begin with a slash; the extension and
+    the name of a folder's index file may be left out.
     """
     outlines = _Outlines(nodes, references)
     vaults: dict[str, _Vault] = defaultdict(_Vault)
@@ -119,7 +124,7 @@ def document_links(
 def _references(text: str, body_start: int, kind: str) -> Iterator[Link]:
     data = text.encode()
     hidden_ranges: list[tuple[int, int]] = [(0, body_start)]
-    if kind != "text":
+    if kind not in PLAIN_FORMATS:
         markdown = parse(text, body_start, notes=kind in ("markdown", "canvas", "wikitext"))
         hidden_ranges = sorted([*hidden_ranges, *markdown.opaque, *markdown.comments])
         for link in markdown.links:

@@ -19,7 +19,9 @@ DIALECT = (
     | Options.ENABLE_TASKLISTS
     | Options.ENABLE_WIKILINKS
 )
-"""CommonMark with the additions of GitHub and Obsidian. Metadata blocks stay off: `frontmatter` reads them."""
+"""CommonMark with the additions of GitHub and Obsidian. Metadata blocks stay off: `frontmatter`
+reads them.
+"""
 
 MAX_NESTING = 1000
 """Quotes and lists one line may open; the parser's time grows with lines times depth."""
@@ -48,17 +50,31 @@ _COMMENT = re.compile(
     re.MULTILINE,
 )
 _NOT_NEWLINE = re.compile(rb"[^\r\n]")
+_BADGE = (
+    rb"\[?!\[[^\]\r\n]{0,200}\]\([^)\r\n]{0,300}?(?:badge|shields\.io)[^)\r\n]{0,300}\)"
+    rb"(?:\]\([^)\r\n]{0,300}\))?[ \t]{0,8}"
+)
+_DECORATION = re.compile(
+    rb"`[^`\r\n]{1,200}`|(?P<sign>"
+    rb"<(?P<tag>span|i|svg)\b[^<>]{0,200}\bclass=[\"'][^<>\"']{0,100}\bicon\b[^<>]{0,200}>[^<>]{0,80}</(?P=tag)>"
+    rb"|!\[\[[^\]|\r\n]{1,200}#icon[^\]\r\n]{0,100}\]\]"
+    rb"|^[ \t]{0,3}(?:" + _BADGE + rb"){1,30}(?=\r?$))",
+    re.MULTILINE,
+)
+"""Inline code, or a sign that is not text: an icon of HTML or of a note, a line of badges."""
+_OF_DECORATIONS = ("icon", "badge", "shields.io")
+"""One of these is in each sign."""
 
 
 class MarkdownBlock(NamedTuple):
     """One block of a text.
 
-    `kind` is heading, paragraph, list, item, quote, code, table, html, rule or footnote. The range is
-    half-open. That of a heading, and of every block that is in no other (`depth` 0), covers whole
-    lines, line end included; that of a block inside a list, item, quote or footnote begins behind the
-    marks of those. `depth` counts the blocks around it. `level` is 1 to 6 for headings, else 0.
-    `text` is the plain text of a heading with its code spans, the info string of a code block, the
-    label of a footnote, else empty. `fenced` says how a code block is written.
+    `kind` is heading, paragraph, list, item, quote, code, table, html, rule or footnote. The range
+    is half-open. That of a heading, and of every block that is in no other (`depth` 0), covers
+    whole lines, line end included; that of a block inside a list, item, quote or footnote begins
+    behind the marks of those. `depth` counts the blocks around it. `level` is 1 to 6 for headings,
+    else 0. `text` is the plain text of a heading with its code spans, the info string of a code
+    block, the label of a footnote, else empty. `fenced` says how a code block is written.
     """
 
     kind: str
@@ -73,8 +89,8 @@ class MarkdownBlock(NamedTuple):
 class Link(NamedTuple):
     """One link or image, and the half-open byte range of all of it.
 
-    `kind` is wiki, embed (`![[…]]`), markdown, image or url (an autolink). `target` is the destination
-    as the parser unescapes it, `text` the plain text or alternative text.
+    `kind` is wiki, embed (`![[…]]`), markdown, image or url (an autolink). `target` is the
+    destination as the parser unescapes it, `text` the plain text or alternative text.
     """
 
     kind: str
@@ -88,9 +104,10 @@ class Markdown(NamedTuple):
     """A parsed text.
 
     `blocks` in document order, containers before their content; `links` by where they begin.
-    `opaque` are the ranges of code, HTML, links and images, in which tags and comments do not count;
-    `comments` those of Obsidian's `%%…%%` and of HTML's `<!--…-->`. Headings and links inside comments are left out.
-    `defect` is `nesting_too_deep` for a text that is returned as one paragraph, else None.
+    `opaque` are the ranges of code, HTML, links and images, in which tags and comments do not
+    count; `comments` those of Obsidian's `%%…%%` and of HTML's `<!--…-->`. Headings and links
+    inside comments are left out. `defect` is `nesting_too_deep` for a text that is returned as one
+    paragraph, else None.
     """
 
     blocks: list[MarkdownBlock]
@@ -106,10 +123,12 @@ class Markdown(NamedTuple):
 
 
 def parse(text: str, body_start: int = 0, *, notes: bool = True) -> Markdown:
-    """The blocks, links and comments of `text` from byte `body_start` on; offsets count from byte 0.
+    """The blocks, links and comments of `text` from byte `body_start` on; offsets count from byte
+    0.
 
     Blocks are found by pulldown-cmark (CommonMark 0.31, tables, footnotes, task lists). Without
-    `notes` it looks for no wiki links, embeds and `%%comments%%`, as in text that nobody wrote for Obsidian.
+    `notes` it looks for no wiki links, embeds and `%%comments%%`, as in text that nobody wrote for
+    Obsidian.
     """
     data = text.encode()
     body = data[body_start:]
@@ -140,8 +159,8 @@ class Outline(NamedTuple):
     """The outermost blocks of a text, and its code.
 
     `starts` are the bytes at which the outermost blocks begin, on whole lines, `kinds` their kinds
-    (see `MarkdownBlock`). `code` are the half-open ranges of all code blocks, outermost or not, each with
-    True if it is fenced.
+    (see `MarkdownBlock`). `code` are the half-open ranges of all code blocks, outermost or not,
+    each with True if it is fenced.
     """
 
     starts: list[int]
@@ -149,11 +168,20 @@ class Outline(NamedTuple):
     code: list[tuple[int, int, bool]]
 
 
-def outline(text: str, body_start: int = 0) -> Outline:
-    """The outermost blocks of `text` from byte `body_start` on, as `parse` finds them, in a fifth of the time.
+def _begun(event: Any) -> tuple[str | None, Any]:
+    """The kind and the tag of a block that an event begins, if it begins one."""
+    if type(event) is str:
+        return ("rule" if event == "Rule" else None), None
+    tag = event.get("Start")
+    return (_KINDS.get(tag if type(tag) is str else next(iter(tag))) if tag else None), tag
 
-    It passes over the inside of a block by its range; it looks only into a list, quote or footnote that holds a
-    fence or an indented line, for the code in it.
+
+def outline(text: str, body_start: int = 0) -> Outline:
+    """The outermost blocks of `text` from byte `body_start` on, as `parse` finds them, in a fifth
+    of the time.
+
+    It passes over the inside of a block by its range; it looks only into a list, quote or footnote
+    that holds a fence or an indented line, for the code in it.
     """
     data = text.encode()
     body = data[body_start:]
@@ -161,16 +189,11 @@ def outline(text: str, body_start: int = 0) -> Outline:
     if _is_too_deep(body):
         return result
     skip_to = inner_end = 0
-    tag: Any = None
     for event, span in events_with_range(body.decode() if body_start else text, options=DIALECT):
         start = span["start"]
         if start < skip_to:
             continue
-        if type(event) is str:
-            kind = "rule" if event == "Rule" else None
-        else:
-            tag = cast("dict[str, Any]", event).get("Start")
-            kind = _KINDS.get(tag if type(tag) is str else next(iter(tag))) if tag else None
+        kind, tag = _begun(event)
         if kind is None:
             continue
         end = span["end"]
@@ -193,7 +216,9 @@ def outline(text: str, body_start: int = 0) -> Outline:
 
 
 def closing_fence(text: str) -> str:
-    """The line that closes the fenced code at whose end a text was cut off; empty if none is open there."""
+    """The line that closes the fenced code at whose end a text was cut off; empty if none is open
+    there.
+    """
     data, blocks = text.encode(), outline(text)
     if not blocks.kinds or blocks.kinds[-1] != "code" or not blocks.code[-1][2]:
         return ""
@@ -203,22 +228,29 @@ def closing_fence(text: str) -> str:
     return "" if last.startswith(fence) and not last.strip(fence[0]) else fence
 
 
-def comments(text: str, body_start: int, code: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The ranges of the comments behind byte `body_start`, as `parse` gives them.
+def unread_ranges(text: str, body_start: int, code: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The ranges behind byte `body_start` that are not text: comments, as `parse` gives them, icons
+    and lines of badges.
 
-    `code` are the ranges of code blocks. The text is parsed only if something outside them looks like
-    a comment; inline code, for instance, can only make them fewer.
+    `code` are the ranges of code blocks. The text is parsed only if something outside them looks
+    like a comment; inline code, for instance, can only make them fewer.
     """
-    has_html = "<!--" in text
-    if not has_html and (
-        text.count("%%") < 2 or not _COMMENT.search(masked(text.encode(), code), body_start)
-    ):
-        return []
-    return parse(text, body_start).comments
+    plain = masked(text.encode(), code)
+    has_comments = "<!--" in text or (
+        text.count("%%") > 1 and _COMMENT.search(plain, body_start) is not None
+    )
+    ranges = parse(text, body_start).comments if has_comments else []
+    if not any(word in text for word in _OF_DECORATIONS):
+        return ranges
+    signs = (match.span("sign") for match in _DECORATION.finditer(plain, body_start))
+    own = [(start, end) for start, end in signs if start >= 0 and not _inside(start, ranges)]
+    return sorted([*ranges, *(span for span in own if not _inside(span[1] - 1, ranges))])
 
 
 def _is_too_deep(body: bytes) -> bool:
-    """True if a line opens more than `MAX_NESTING` quotes and lists; it has to be that long at least."""
+    """True if a line opens more than `MAX_NESTING` quotes and lists; it has to be that long at
+    least.
+    """
     edges = np.flatnonzero(np.frombuffer(body + b"\n", np.uint8) == ord("\n"))
     longest = max(int(edges[0]), int((edges[1:] - edges[:-1]).max(initial=0)))
     return longest >= MAX_NESTING and _TOO_DEEP.search(body) is not None
@@ -326,7 +358,9 @@ class _Scan:
         self.blocks.append(MarkdownBlock(kind, start, end, self.depth, 0, info, fenced))
 
     def _whole_lines(self, start: int, end: int) -> tuple[int, int]:
-        """The range widened to whole lines; a carriage return alone ends a line too (CommonMark 2.1)."""
+        """The range widened to whole lines; a carriage return alone ends a line too (CommonMark
+        2.1).
+        """
         data = self.data
         while start > self.shift and data[start - 1] not in b"\r\n":
             start -= 1
@@ -353,7 +387,8 @@ def _link_kind(name: str, link_type: Any) -> str:
 def _html_comments(data: bytes, html: list[tuple[int, int]]) -> list[tuple[int, int]]:
     spans = []
     for start, end in html:
-        # One that nothing closes is looked through once: a pattern would start again behind each opening.
+        # One that nothing closes is looked through once: a pattern would start again behind each
+        # opening.
         while (begin := data.find(b"<!--", start, end)) >= 0 and (
             close := data.find(b"-->", begin + 4, end)
         ) >= 0:

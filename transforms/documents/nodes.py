@@ -1,7 +1,7 @@
 """Documents to the table `document_nodes`: the tree of their headings, with stable ids.
 
-This module has slugs, spans, the hierarchy and breadcrumbs (ra). `transforms.documents.markdown` finds
-headings, `transforms.documents.chunks.headings` turns nodes into chunks.
+This module has slugs, spans, the hierarchy and breadcrumbs (ra). `transforms.documents.markdown`
+finds headings, `transforms.documents.chunks.headings` turns nodes into chunks.
 """
 
 import re
@@ -12,11 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from transforms.documents.code import definitions
 from transforms.documents.markdown import MarkdownBlock, parse
 from transforms.schemas.documents import DOCUMENT_NODES
 from transforms.schemas.table import rows_of
-
-VERSION = "2"
 
 BREADCRUMB_START = "> "
 BREADCRUMB_JOINT = " › "
@@ -30,17 +29,24 @@ _JOINTS = re.compile(r"[ -]+")
 
 
 def document_nodes(documents: pa.Table) -> pa.Table:
-    """The nodes of all documents, conforming to `schemas.DOCUMENT_NODES`, each document's in its order.
+    """The nodes of all documents, conforming to `schemas.DOCUMENT_NODES`, each document's in its
+    order.
 
-    The first node of a document is the document itself. A heading under which nothing but blanks
-    is before the next heading of its level or above is not a node and does not use a slug. The span of a
-    node covers its children; its own text is `[byte_start, byte_end)` up to `body_end`.
+    The first node of a document is the document itself. The headings of code are its definitions.
+    A heading under which nothing but blanks is before the next heading of its level or above is not
+    a node and does not use a slug. The span of a node covers its children; its own text is
+    `[byte_start, byte_end)` up to `body_end`.
     """
     columns: dict[str, list[Any]] = {name: [] for name in DOCUMENT_NODES.names}
     names = ("doc_id", "title", "format", "text", "body_start")
     for doc_id, title, kind, text, body_start in rows_of(documents, *names):
-        notes = kind == "markdown"
-        headings = parse(text, body_start, notes=notes).headings if kind != "text" else []
+        match kind:
+            case "text":
+                headings = []
+            case "code":
+                headings = definitions(text, doc_id)
+            case _:
+                headings = parse(text, body_start, notes=kind == "markdown").headings
         rows = _rows(doc_id, title, text.encode(), headings)
         children = Counter(row[2] for row in rows)
         for row in rows:
@@ -52,9 +58,9 @@ def document_nodes(documents: pa.Table) -> pa.Table:
 def slug_base(title: str) -> str:
     """The fragment identifier of a heading before duplicates get a number.
 
-    The slug has letters of all scripts with their marks in lower case, digits and `_`; a run of blanks and hyphens
-    becomes one hyphen, none at either end; other characters are dropped. An empty slug becomes `heading`. The result
-    is GitHub's with runs collapsed, cut at 500 characters.
+    The slug has letters of all scripts with their marks in lower case, digits and `_`; a run of
+    blanks and hyphens becomes one hyphen, none at either end; other characters are dropped. An
+    empty slug becomes `heading`. The result is GitHub's with runs collapsed, cut at 500 characters.
 
     >>> slug_base("What's new in 2.0?")
     'whats-new-in-20'
@@ -83,7 +89,9 @@ class Slugs:
         self._counts: Counter[str] = Counter()
 
     def slug(self, title: str) -> str:
-        """The next slug for a heading of this title: a repeated base gets the first free suffix of `-1`, `-2`, …."""
+        """The next slug for a heading of this title: a repeated base gets the first free suffix of
+        `-1`, `-2`, ….
+        """
         base = slug_base(title)
         count = self._counts[base]
         slug = f"{base}-{count}" if count else base
@@ -99,34 +107,37 @@ def _rows(
     doc_id: str, title: str, data: bytes, headings: list[MarkdownBlock]
 ) -> list[tuple[Any, ...]]:
     """The rows of a document and of every heading that is a node, without their last column."""
-    crumb, size = BREADCRUMB_START + _crumb(title), len(data)
+    trail, size = BREADCRUMB_START + crumb(title), len(data)
     preamble_end = headings[0].start if headings else size
     rows: list[tuple[Any, ...]] = [
-        (doc_id, doc_id, None, 0, 0, title, None, crumb, 0, 0, size, preamble_end)
+        (doc_id, doc_id, None, 0, 0, title, None, trail, 0, 0, size, preamble_end)
     ]
-    slugs, above = Slugs(), [(0, doc_id, crumb)]
+    slugs, above = Slugs(), [(0, doc_id, trail)]
     for heading, end, body_end in _spans(headings, size):
         if not _INK.search(data, heading.end, end):
             continue
         while above[-1][0] >= heading.level:
             above.pop()
-        _, parent, crumb = above[-1]
-        if len(rows) > 1 or heading.text != title:
-            crumb += BREADCRUMB_JOINT + _crumb(heading.text)
+        _, parent, trail = above[-1]
+        if len(rows) > 1 or crumb(heading.text) != crumb(title):
+            trail += BREADCRUMB_JOINT + crumb(heading.text)
         slug, depth = slugs.slug(heading.text), heading.level
         node = f"{doc_id}#{slug}"
         place = heading.start, heading.end, end, body_end
-        rows.append((node, doc_id, parent, depth, len(rows), heading.text, slug, crumb, *place))
-        above.append((depth, node, crumb))
+        rows.append((node, doc_id, parent, depth, len(rows), heading.text, slug, trail, *place))
+        above.append((depth, node, trail))
     return rows
 
 
-def _crumb(title: str) -> str:
+def crumb(title: str) -> str:
+    """A title at the length at which it is repeated below it."""
     return title if len(title) <= MAX_CRUMB_CHARS else title[: MAX_CRUMB_CHARS - 1] + "…"
 
 
 def _spans(headings: list[MarkdownBlock], size: int) -> Iterator[tuple[MarkdownBlock, int, int]]:
-    """Every heading with the end of its span, the next heading of its level or above, and of its own text, the next."""
+    """Every heading with the end of its span, the next heading of its level or above, and of its
+    own text, the next.
+    """
     ends = [size] * len(headings)
     open_headings: list[int] = []
     for at, heading in enumerate(headings):

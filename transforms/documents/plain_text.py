@@ -12,7 +12,8 @@ _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 
 
 def plain_text(markdown: str) -> str:
-    r"""The text without marks of emphasis, links, lists, tables and code; a text without words besides stays as it is.
+    r"""The text without marks of emphasis, links, lists, tables and code; a text without words
+    besides stays as it is.
 
     >>> plain_text("> [!tip] See [Rec](rec.md) and `a < b`\n\n- **now**\n  - on\n\n| a | b |\n|---|---|\n| 1 | 2 |")
     'tip: See Rec and a < b\n\nnow\non\n\na | b\n1 | 2'

@@ -46,7 +46,8 @@ _MAIL_HEADER = re.compile(r"\s*(?:[A-Z][\w-]*:(?:[ \t].*)?\n(?:[ \t]+\S.*\n)*){2
 
 
 def rst_markdown(text: str) -> Converted | None:
-    """The text as Markdown; None if docutils fails or keeps nothing of it (a line over 10,000 characters).
+    """The text as Markdown; None if docutils fails or keeps nothing of it (a line over 10,000
+    characters).
 
     Directives that docutils does not know (those of Sphinx) or that are switched off stay as code
     blocks of their source, roles it does not know as their text. `fields` are those at the top.
@@ -69,7 +70,9 @@ def rst_markdown(text: str) -> Converted | None:
 
 
 def _fields(tree: nodes.document) -> dict[str, str] | None:
-    """The fields at the top of a text, or below its title, by name; in the tree a paragraph takes their place."""
+    """The fields at the top of a text, or below its title, by name; in the tree a paragraph takes
+    their place.
+    """
     first = next((node for node in tree if not isinstance(node, nodes.Invisible)), None)
     if isinstance(first, nodes.section):
         first = next(

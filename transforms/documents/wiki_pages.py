@@ -1,4 +1,5 @@
-"""Exports of MediaWiki (Special:Export, dumps) to their pages: each is a document, redirects are aliases of their pages.
+"""Exports of MediaWiki (Special:Export, dumps) to their pages: each is a document, redirects are
+aliases of their pages.
 
 It reads the XML; the text of a page is read by `transforms.formats.wikitext`.
 """
@@ -37,8 +38,8 @@ class WikiPage:
 def wiki_pages(blocks: Iterable[bytes], name: str, most: int) -> Iterator[WikiPage]:
     """The pages of an export, which is read in blocks, one at a time; `name` is that of its file.
 
-    A wiki that does not name itself has that of the file.
-    FormatError, behind the pages before, if it is not XML of MediaWiki or has an element of more than `most` bytes.
+    A wiki that does not name itself has that of the file. FormatError, behind the pages before, if
+    it is not XML of MediaWiki or has an element of more than `most` bytes.
     """
     name = name.rpartition("/")[2].partition(".")[0]
     wiki, names, latest = name, dict[str, str](), ElementTree.Element("revision")
@@ -57,7 +58,9 @@ def wiki_pages(blocks: Iterable[bytes], name: str, most: int) -> Iterator[WikiPa
 
 
 def _elements(blocks: Iterable[bytes], most: int) -> Iterator[tuple[str, ElementTree.Element]]:
-    """The names and elements of an export that are `_PARTS`, each when it ends; nothing before is kept."""
+    """The names and elements of an export that are `_PARTS`, each when it ends; nothing before is
+    kept.
+    """
     parser, above, pending = (
         ElementTree.XMLPullParser(("start", "end")),
         list[ElementTree.Element](),
@@ -94,7 +97,9 @@ def _value(element: ElementTree.Element, name: str) -> str:
 def _page(
     wiki: str, page: ElementTree.Element, revision: ElementTree.Element, names: dict[str, str]
 ) -> WikiPage:
-    """A page with a revision; `names` are those of namespaces as this wiki has them, with those that all wikis know."""
+    """A page with a revision; `names` are those of namespaces as this wiki has them, with those
+    that all wikis know.
+    """
     title, text, model = _value(page, "title"), _value(revision, "text"), _value(revision, "model")
     kind = _WITHOUT_TEXT.get(_value(page, "ns"), f"a page of {model}" if model else "")
     redirect = page.find("{*}redirect")
@@ -121,7 +126,8 @@ def _path(wiki: str, title: str) -> str:
 
 
 def latest_pages(pages: Iterable[WikiPage]) -> Iterator[tuple[WikiPage, tuple[str, ...]]]:
-    """The pages of all exports with the titles that redirect to each; older copies, and redirects to none, have a fault.
+    """The pages of all exports with the titles that redirect to each; older copies, and redirects
+    to none, have a fault.
 
     Both give the page that was changed last, whichever export is read first.
     """

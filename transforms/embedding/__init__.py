@@ -1,1 +1,3 @@
-"""Texts as they are embedded or sent to a model, and arithmetic on vectors; the models are elsewhere."""
+"""Texts as they are embedded or sent to a model, and arithmetic on vectors; the models are
+elsewhere.
+"""

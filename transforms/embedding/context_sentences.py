@@ -1,8 +1,8 @@
 """One sentence for a chunk: its subject and its place, put before the text that is embedded.
 
-This module has sentences from known facts, and the prompt of a language model and its answer. A sentence
-says nothing that grows with its thread or moves with a document's other sections, so that an addition there
-changes no other embedded text.
+This module has sentences from known facts, and the prompt of a language model and its answer. A
+sentence says nothing that grows with its thread or moves with a document's other sections, so that
+an addition there changes no other embedded text.
 """
 
 import json
@@ -23,8 +23,8 @@ from transforms.hashing import text_hash
 from transforms.settings.models import SafetySettings
 from transforms.text.redaction import screened
 
-VERSION = "1"
-PROMPT_VERSION = "1"
+_PROMPT = "1"
+"""Number of the prompt in the keys of answers, which are paid for: raised if `SENTENCES` changes."""
 SENTENCES = (
     "You write one sentence about each chunk of a mail or document, to be put before it in a search index. `place` "
     "says where a chunk stands, `before` what comes before it, `text` is the chunk. Say what the chunk is about and "
@@ -41,7 +41,9 @@ _LOOKBACK, _BEFORE_CHARS = 2, 300
 _TEXT_CHARS = 2000
 """Characters of the chunk that are shown."""
 _LONG_CHARS, _MOST_CHARS = 16_000, 200_000
-"""Characters from which the service holds a document, some 4,096 tokens, and of it that are read at most."""
+"""Characters from which the service holds a document, some 4,096 tokens, and of it that are read at
+most.
+"""
 _FEW_LETTERS, _SCRIPT_SHARE = 20, 0.5
 
 
@@ -95,7 +97,9 @@ def chunk_facts(chunks: ibis.Table, tables: FactTables) -> ibis.Table:
 
 
 def structural_sentences(chunk_facts: pa.Table) -> pa.Table:
-    """Columns chunk_id and sentence for the rows of `chunk_facts`, in their order; no model is called."""
+    """Columns chunk_id and sentence for the rows of `chunk_facts`, in their order; no model is
+    called.
+    """
     frame = pl.DataFrame(chunk_facts)
     day = pl.col("at").dt.strftime("%Y-%m-%d")
     author = pl.coalesce(_filled("from_name"), _filled("from_addr"))
@@ -160,7 +164,9 @@ def _phrase(prefix: str, value: pl.Expr, suffix: str = "") -> pl.Expr:
 
 @dataclass(frozen=True)
 class Request:
-    """The prompt's data about one chunk; `key` names its answer in the cache: model, prompt version, hash."""
+    """The prompt's data about one chunk; `key` names its answer in the cache: model, prompt
+    version, hash.
+    """
 
     chunk_id: str
     key: str
@@ -170,7 +176,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Asking:
-    """The settings of requests: the model, the screen, and by source whether it reads all of a document (`document`)."""
+    """The settings of requests: the model, the screen, and by source whether it reads all of a
+    document (`document`).
+    """
 
     model: str
     safety: SafetySettings
@@ -180,10 +188,11 @@ class Asking:
 def requests(
     chunk_facts: pa.Table, sentences: pa.Table, asking: Asking
 ) -> tuple[list[Request], Counter[str]]:
-    """A request for each chunk of `chunk_facts`, with its place, the chunks before it and its text, each cut; finds by kind.
+    """A request for each chunk of `chunk_facts`, with its place, the chunks before it and its text,
+    each cut; finds by kind.
 
-    Texts are screened before they are cut, so that no half of a secret remains. If the model reads documents,
-    a chunk of one with more than `_LONG_CHARS` characters has the document beside it.
+    Texts are screened before they are cut, so that no half of a secret remains. If the model reads
+    documents, a chunk of one with more than `_LONG_CHARS` characters has the document beside it.
     """
     screening = screened(chunk_facts.column("text_display").to_pylist(), asking.safety)
     chunk_facts = chunk_facts.set_column(
@@ -210,15 +219,15 @@ def requests(
     for chunk_id, before, text, document, place in inputs.iter_rows():
         data = {"place": place, "before": before, "text": text}
         extra = {DOCUMENT: text_hash(document)} if document else {}
-        key = (
-            f"{asking.model}/{PROMPT_VERSION}/{text_hash(json.dumps(data | extra, sort_keys=True))}"
-        )
+        key = f"{asking.model}/{_PROMPT}/{text_hash(json.dumps(data | extra, sort_keys=True))}"
         result.append(Request(chunk_id, key, data, document))
     return result, screening.finds
 
 
 def _documents(kinds: Mapping[str, str]) -> pl.Expr:
-    """All of the document or attachment of a chunk, if a model is to read it and it is long; else empty."""
+    """All of the document or attachment of a chunk, if a model is to read it and it is long; else
+    empty.
+    """
     is_read = pl.col("source").is_in([source for source, kind in kinds.items() if kind == DOCUMENT])
     whole = pl.col("text_display").str.join("\n\n").over("doc_id", "attachment_id")
     is_long = whole.str.len_chars() > _LONG_CHARS
@@ -244,10 +253,11 @@ def sentence_prompt(batch: Sequence[Request]) -> dict[str, Any]:
 
 
 def usable(sentence: str, text: str) -> str | None:
-    """The sentence on one line; None if it is empty, too long or not in the script of the chunk's text.
+    """The sentence on one line; None if it is empty, too long or not in the script of the chunk's
+    text.
 
-    The script is checked, not the language: a sentence in Latin letters on a Cyrillic text is rejected, a
-    French one on an English text is not.
+    The script is checked, not the language: a sentence in Latin letters on a Cyrillic text is
+    rejected, a French one on an English text is not.
 
     >>> usable("The mail is about rye.", "Рожь и соль в каждом хлебе") is None
     True
@@ -263,7 +273,9 @@ def usable(sentence: str, text: str) -> str | None:
 
 
 def _scripts(text: str) -> Counter[str]:
-    """Letters by the first word of their Unicode name, which is their script; those of Japan and China as one."""
+    """Letters by the first word of their Unicode name, which is their script; those of Japan and
+    China as one.
+    """
     letters = Counter(sign for sign in text if sign.isalpha())
     counts: Counter[str] = Counter()
     for sign, count in letters.items():
@@ -273,10 +285,12 @@ def _scripts(text: str) -> Counter[str]:
 
 
 def with_sentences(context: pa.Table, texts: pa.Table, sentences: pa.Table) -> pa.Table:
-    """The `chunk_context` table with sentences: rows of `context`, and of chunks that have a sentence alone.
+    """The `chunk_context` table with sentences: rows of `context`, and of chunks that have a
+    sentence alone.
 
     `texts` has the chunk_id and text_embed of every chunk with a sentence; `sentences` its sentence
-    and sentence_kind. The sentence and an empty line are put before the embedded text (SecondBrain).
+    and sentence_kind. The sentence and an empty line are put before the embedded text
+    (SecondBrain).
     """
     context_rows = pl.DataFrame(context).drop("sentence", "sentence_kind")
     alone = (

@@ -1,4 +1,6 @@
-"""The texts that chunks are embedded by: the additions of a join over the lake to a chunk, and batches of one size."""
+"""The texts that chunks are embedded by: the additions of a join over the lake to a chunk, and
+batches of one size.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,9 +13,12 @@ from transforms.mail.threads import threads
 from transforms.schemas.chunks import CHUNK_CONTEXT, UNEMBEDDED
 from transforms.schemas.table import TEXT, rows_of
 
-VERSION = "3"
 _PARENT_CHARS = 800
 """Characters of the answered mail that a short reply without anchor is embedded with."""
+_ENOUGH_CHARS = 200
+"""Characters of answered text below which the mails above it are added ("Fine with me as well.")."""
+_MAILS_ABOVE = 3
+"""Mails above the answered one that are added at most."""
 _SUBSTANCE = re.compile(r"[^\W_]")
 _MANY_BREAKS = re.compile(r"\n{3,}")
 
@@ -21,7 +26,8 @@ _MANY_BREAKS = re.compile(r"\n{3,}")
 def parent_context(
     chunks: ibis.Table, messages: ibis.Table, tree: ibis.Table, quotes: ibis.Table
 ) -> tuple[pa.Table, pa.Table]:
-    """The table `chunk_context` without sentences, and the result of `quotes_moved`, of mail that is published.
+    """The table `chunk_context` without sentences, and the result of `quotes_moved`, of mail that
+    is published.
 
     `messages` needs message_id and body; `quotes` is `inferred_quotes`.
     """
@@ -39,24 +45,48 @@ def quoting_bodies(messages: ibis.Table, quotes: ibis.Table) -> ibis.Table:
 
 
 def parent_texts(chunks: ibis.Table, tree: ibis.Table, chars: int = _PARENT_CHARS) -> ibis.Table:
-    """For each chunk that needs its parent and has it in the lake: the start of the parent's text.
+    """For each chunk that needs its parent and has it in the lake: the text that it answers.
 
-    Columns chunk_id, title, text_lex and context (at most `chars` characters of the authored
-    text of the first chunk of the mail above it in `thread_tree`). pginbox, rule 5.
+    Columns chunk_id, title, text_lex and context: at most `chars` characters of the authored text
+    of the first chunk of the mail above it in `thread_tree`; below `_ENOUGH_CHARS` the mails above
+    that one stand before it, oldest first, until there are as many. pginbox, rule 5.
     """
     body = chunks.filter(chunks.attachment_id.isnull())
-    parents = tree.select(reply="message_id", answered="parent_id")
-    needing = body.filter(body.needs_parent).join(parents, body.doc_id == parents.reply)
     openings = body.filter((body.chunk_index == 0) & (body.text_lex.strip() != "")).select(
-        opens="doc_id", said="text_lex", said_source="source", said_partition="partition"
+        opens="doc_id", opening="text_lex", opening_source="source", opening_partition="partition"
     )
-    replies = needing.join(openings, needing.answered == openings.opens)
-    first = ibis.window(group_by="chunk_id", order_by=["said_source", "said_partition"])
-    return (
-        replies.mutate(nth=ibis.row_number().over(first))
-        .filter(lambda t: t.nth == 0)
-        .select("chunk_id", "title", "text_lex", context=lambda t: t.said.left(chars))
-        .order_by("chunk_id")
+    copies = ibis.window(group_by="opens", order_by=["opening_source", "opening_partition"])
+    first_texts = openings.mutate(nth=ibis.row_number().over(copies)).filter(lambda t: t.nth == 0)
+    parents = tree.select(reply="message_id", answered="parent_id")
+    needing = body.filter(body.needs_parent).select("chunk_id", "doc_id", "title", "text_lex")
+    answering = needing.join(parents, needing.doc_id == parents.reply)
+    replies = answering.join(first_texts, answering.answered == first_texts.opens).select(
+        "chunk_id", "title", "text_lex", above="answered", context=lambda t: t.opening.left(chars)
+    )
+    for _ in range(_MAILS_ABOVE):
+        replies = _with_mail_above(replies, parents, first_texts, chars)
+    return replies.select("chunk_id", "title", "text_lex", "context").order_by("chunk_id")
+
+
+def _with_mail_above(
+    replies: ibis.Table, parents: ibis.Table, first_texts: ibis.Table, chars: int
+) -> ibis.Table:
+    """`replies` (chunk_id, title, text_lex, above, context) with the mail above `above` before a
+    context that is still too short.
+    """
+    # Views, since Ibis takes a join of a join for one chain, which knows no computed columns.
+    replies = replies.view()
+    above = replies.left_join(parents, replies.above == parents.reply)
+    above = above.select(*replies.columns, "answered").view()
+    both = above.left_join(first_texts, above.answered == first_texts.opens)
+    short = (both.context.length() < min(_ENOUGH_CHARS, chars)) & both.opening.notnull()
+    longer = both.opening.left(chars - both.context.length()) + "\n\n" + both.context
+    return both.select(
+        "chunk_id",
+        "title",
+        "text_lex",
+        above="answered",
+        context=ibis.ifelse(short, longer, both.context),
     )
 
 
@@ -88,10 +118,12 @@ def chunks_with_quotes(chunks: ibis.Table, quotes: ibis.Table) -> ibis.Table:
 
 
 def quotes_moved(chunks_with_quotes: pa.Table, messages: pa.Table) -> pa.Table:
-    """Columns chunk_id, text_lex, quote_lex, text_embed and is_quote: chunks with inferred quotes as quotes.
+    """Columns chunk_id, text_lex, quote_lex, text_embed and is_quote: chunks with inferred quotes
+    as quotes.
 
     The quoted lines go from `text_lex` to `quote_lex` and leave `text_embed`. A chunk that has
-    nothing else (`is_quote`) keeps its `text_embed`. `messages` has the message_id and body of each.
+    nothing else (`is_quote`) keeps its `text_embed`. `messages` has the message_id and body of
+    each.
     """
     bodies = {name: body.encode() for name, body in rows_of(messages, "message_id", "body")}
     quote_lines: dict[str, set[str]] = {}
@@ -171,7 +203,8 @@ def published_chunks(
 ) -> ibis.Table:
     """The chunks of all source types that are published: of mail those of the canonical copies.
 
-    The columns are those of `message_chunks`: `source`, `partition`, `doc_id` and as many others as are needed.
+    The columns are those of `message_chunks`: `source`, `partition`, `doc_id` and as many others as
+    are needed.
     """
     return threads.canonical(message_chunks, memberships, "doc_id").union(
         *(
@@ -182,9 +215,12 @@ def published_chunks(
 
 
 def texts_to_embed(chunks: ibis.Table, context: ibis.Table) -> ibis.Table:
-    """Columns partition, text_hash and text, one row per chunk that has one: the text it is embedded by."""
+    """Columns partition, text_hash and text, one row per chunk that has one: the text it is
+    embedded by.
+    """
     context_texts = context.select("chunk_id", context_hash="checksum", context_text="text_embed")
-    # By its hash: to look whether the text itself is empty would read the texts of all chunks, whatever is asked of them.
+    # By its hash: to look whether the text itself is empty would read the texts of all chunks,
+    # whatever is asked of them.
     own_texts = chunks.filter(chunks.checksum != UNEMBEDDED).select(
         "chunk_id", "partition", "checksum", "text_embed"
     )
@@ -216,12 +252,16 @@ def embedded_chunks(
 
 
 def texts_by_partition(texts: ibis.Table) -> ibis.Table:
-    """Columns text_hash and partition: each of `texts` (partition, text_hash) once, in the first that has it."""
+    """Columns text_hash and partition: each of `texts` (partition, text_hash) once, in the first
+    that has it.
+    """
     return texts.group_by("text_hash").agg(partition=texts.partition.min())
 
 
 def batches(texts: ibis.Table, hashes: Sequence[str], size: int) -> Iterator[pa.RecordBatch]:
-    """The rows of `texts` (text_hash, text) with one of `hashes`, one per hash, `size` a batch, the last fewer."""
+    """The rows of `texts` (text_hash, text) with one of `hashes`, one per hash, `size` a batch, the
+    last fewer.
+    """
     if not hashes:
         return
     requested = ibis.memtable(pa.table({"text_hash": pa.array(hashes, pa.string())}))
@@ -245,7 +285,9 @@ def batches(texts: ibis.Table, hashes: Sequence[str], size: int) -> Iterator[pa.
 
 
 def _unseen(batch: pa.RecordBatch, earlier: set[str]) -> pa.RecordBatch:
-    """The rows whose hash is not in `earlier`, to which they are added: to group all texts would hold all of them."""
+    """The rows whose hash is not in `earlier`, to which they are added: to group all texts would
+    hold all of them.
+    """
     rows = []
     for row, name in enumerate(batch.column("text_hash").to_pylist()):
         if name not in earlier:

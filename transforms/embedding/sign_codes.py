@@ -13,7 +13,9 @@ from transforms.retrieval.postings import GONE, Slots
 from transforms.retrieval.small_tables import top_k
 
 _Run = Callable[[Callable[[Any], object], Iterable[Any]], Iterator[object]]
-"""Gives the result of a function for each value, as `map` does, and as threads do that begin at once."""
+"""Gives the result of a function for each value, as `map` does, and as threads do that begin at
+once.
+"""
 WORD_BITS = 64
 _ROWS_AT_ONCE = 1 << 15
 _FARTHEST = 512
@@ -29,9 +31,11 @@ _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[None], axis=0).astype(np.fl
 
 
 def sign_codes(vectors: np.ndarray) -> np.ndarray:
-    """The signs of float vectors of shape (rows, dimensions) as bits, uint64 of shape (words, rows).
+    """The signs of float vectors of shape (rows, dimensions) as bits, uint64 of shape (words,
+    rows).
 
-    A word is a row of the result, so that a search reads memory in order; bits beyond the dimensions are 0.
+    A word is a row of the result, so that a search reads memory in order; bits beyond the
+    dimensions are 0.
     """
     bits = np.packbits(vectors > 0, axis=1)
     padded = np.zeros(
@@ -42,7 +46,8 @@ def sign_codes(vectors: np.ndarray) -> np.ndarray:
 
 
 def hamming(codes: np.ndarray, code: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """Bits in which each code differs from one of shape (words,), uint16, in `out` unless it is None.
+    """Bits in which each code differs from one of shape (words,), uint16, in `out` unless it is
+    None.
 
     Block by block, to stay in the cache.
     """
@@ -62,9 +67,11 @@ def hamming(codes: np.ndarray, code: np.ndarray, out: np.ndarray | None = None) 
 
 @dataclass(frozen=True)
 class CodedVectors:
-    """The vectors of chunks in segments: of each the `fixed_point` of shape (rows, dimensions), and their `sign_codes`.
+    """The vectors of chunks in segments: of each the `fixed_point` of shape (rows, dimensions), and
+    their `sign_codes`.
 
-    `slots` says where the chunks stand in them, `absent` has the numbers of those that have no vector, but zeros.
+    `slots` says where the chunks stand in them, `absent` has the numbers of those that have no
+    vector, but zeros.
     """
 
     segments: Sequence[tuple[np.ndarray, np.ndarray]]
@@ -91,13 +98,16 @@ class CodedVectors:
     def products(self, chunks: np.ndarray, query: np.ndarray) -> np.ndarray:
         """The product of the vector of each of these chunks with a query, float32.
 
-        Row by row: a product with the matrix of them starts threads, and rounds by the place of a row in it.
+        Row by row: a product with the matrix of them starts threads, and rounds by the place of a
+        row in it.
         """
         return np.vecdot(self.of(chunks), query)
 
     @cached_property
     def _blocks(self) -> list[tuple[np.ndarray, np.ndarray | slice, np.ndarray]]:
-        """The vectors, some at a time, which of them are of a chunk, and the numbers of these chunks."""
+        """The vectors, some at a time, which of them are of a chunk, and the numbers of these
+        chunks.
+        """
         blocks: list[tuple[np.ndarray, np.ndarray | slice, np.ndarray]] = []
         for (vectors, _), slots, _ in self._by_segment(np.arange(self.slots.count)):
             chunks = self.slots.chunks(slots)
@@ -110,10 +120,12 @@ class CodedVectors:
     def comparing(
         self, queries: np.ndarray, out: np.ndarray | None = None, run: _Run = map
     ) -> Callable[[], np.ndarray]:
-        """Gives the cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.
+        """Gives the cosine of each query with each chunk, float32 of shape (queries, chunks); -inf
+        without a vector.
 
-        Written to `out` unless it is None, by work that `run` begins now. Row by row: a product with a matrix starts
-        threads, which go on waiting for longer than it takes, and rounds by the place of a row in it.
+        Written to `out` unless it is None, by work that `run` begins now. Row by row: a product
+        with a matrix starts threads, which go on waiting for longer than it takes, and rounds by
+        the place of a row in it.
         """
         cosines = (
             np.empty((len(queries), self.slots.chunk_count), np.float32) if out is None else out
@@ -137,7 +149,8 @@ class CodedVectors:
         return compared
 
     def differing(self, query: np.ndarray, run: _Run = map) -> Callable[[], np.ndarray]:
-        """Gives the bits in which the code of the vector in each slot differs from that of a query, uint16.
+        """Gives the bits in which the code of the vector in each slot differs from that of a query,
+        uint16.
 
         A slot without a vector has `_NO_VECTOR`. `run` begins to count now.
         """
@@ -186,10 +199,11 @@ class CodedVectors:
 class CodeScores:
     """The cosines of one query with vectors of unit length, few of them computed.
 
-    The `candidates` allowed rows with the most signs in common are put in order by the product of the query with their
-    signs, the first `rescored` of these by the true cosine. All results are true cosines; a missed row was not among
-    the candidates. Where no more rows are allowed than rescored, the search is exact. `high` and `low` are the cosines
-    of the nearest allowed row and of the farthest of those that were compared, 0 if none is allowed.
+    The `candidates` allowed rows with the most signs in common are put in order by the product of
+    the query with their signs, the first `rescored` of these by the true cosine. All results are
+    true cosines; a missed row was not among the candidates. Where no more rows are allowed than
+    rescored, the search is exact. `high` and `low` are the cosines of the nearest allowed row and
+    of the farthest of those that were compared, 0 if none is allowed.
     """
 
     def __init__(
@@ -220,7 +234,9 @@ class CodeScores:
         self.low = self._lowest(distances)
 
     def _lowest(self, distances: np.ndarray) -> float:
-        """The lowest cosine of the allowed rows with the fewest signs in common, 0 if there is none."""
+        """The lowest cosine of the allowed rows with the fewest signs in common, 0 if there is
+        none.
+        """
         dimensions = self.coded.dimensions
         left_out = int(np.count_nonzero(distances > dimensions))
         edge = bisect.bisect_left(
@@ -249,7 +265,8 @@ class CodeScores:
 def _signed(codes: np.ndarray, query: np.ndarray) -> np.ndarray:
     """The product of a query with the bits of codes of shape (words, rows), float32.
 
-    The sum of eight bits is looked up by their byte, as product quantisation does (Jegou, Douze and Schmid 2011).
+    The sum of eight bits is looked up by their byte, as product quantisation does (Jegou, Douze and
+    Schmid 2011).
     """
     padded = np.zeros(len(codes) * WORD_BITS, dtype=np.float32)
     padded[: len(query)] = query

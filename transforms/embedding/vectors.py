@@ -8,7 +8,6 @@ import pyarrow as pa
 from transforms.errors import EmbeddingError
 from transforms.schemas.chunks import EMBEDDING_REFUSALS, embeddings_table
 
-VERSION = "3"
 _STEPS = 1 << 14
 """Steps between 0 and 1 of a number of a vector: 16 bits hold it, and float32 holds it exactly."""
 
@@ -16,7 +15,8 @@ _STEPS = 1 << 14
 def batch_ranges(
     counts: Sequence[int], most_texts: int, most_tokens: int | None
 ) -> Iterator[range]:
-    """Neighbouring texts as ranges of at most `most_texts` texts and `most_tokens` tokens, in order.
+    """Neighbouring texts as ranges of at most `most_texts` texts and `most_tokens` tokens, in
+    order.
 
     `counts` are the tokens of each text; a text of more tokens is a range of its own.
 
@@ -44,7 +44,9 @@ def matrix(vectors: pa.ChunkedArray) -> np.ndarray:
 
 
 def table_of(hashes: Sequence[str], vectors: np.ndarray) -> pa.Table:
-    """Columns `text_hash` and `vector` of texts and their vectors, float32 of shape (texts, dimensions)."""
+    """Columns `text_hash` and `vector` of texts and their vectors, float32 of shape (texts,
+    dimensions).
+    """
     flat = pa.array(np.ascontiguousarray(vectors, dtype=np.float32).ravel())
     names = pa.array(hashes, pa.string())
     return pa.table(
@@ -53,7 +55,9 @@ def table_of(hashes: Sequence[str], vectors: np.ndarray) -> pa.Table:
 
 
 def require_usable(vectors: np.ndarray, count: int, dimensions: int) -> None:
-    """EmbeddingError unless there are `count` vectors of `dimensions` finite numbers and unit length."""
+    """EmbeddingError unless there are `count` vectors of `dimensions` finite numbers and unit
+    length.
+    """
     if vectors.shape != (count, dimensions):
         raise EmbeddingError(
             f"{count} texts of {dimensions} dimensions went out, {vectors.shape} came back"
@@ -67,7 +71,9 @@ def require_usable(vectors: np.ndarray, count: int, dimensions: int) -> None:
 
 
 def unit_length(vectors: np.ndarray) -> np.ndarray:
-    """`vectors` scaled to length 1, rounded as `fixed_point` is, float32; EmbeddingError if one is zero or not finite."""
+    """`vectors` scaled to length 1, rounded as `fixed_point` is, float32; EmbeddingError if one is
+    zero or not finite.
+    """
     with np.errstate(over="ignore"):
         norms = np.linalg.norm(np.asarray(vectors, dtype=np.float64), axis=1, keepdims=True)
     bad = ~(np.isfinite(norms) & (norms > 0)).ravel()

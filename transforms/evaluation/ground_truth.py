@@ -1,4 +1,6 @@
-"""Ground truth: graded right answers, read from YAML, BEIR or TREC files, written, or drafted from an index."""
+"""Ground truth: graded right answers, read from YAML, BEIR or TREC files, written, or drafted from
+an index.
+"""
 
 import json
 import re
@@ -11,11 +13,10 @@ import pyarrow as pa
 import yaml
 
 from transforms.errors import GroundTruthError
+from transforms.evaluation.trec import parse_grades
 from transforms.hashing import text_hash
 from transforms.schemas.operations import EVALUATION_QUERIES, EVALUATION_RELEVANCE
 from transforms.schemas.table import rows_of
-
-VERSION = "1"
 
 FORMS = ("message", "thread", "node", "document", "chunk", "passage", "chat")
 """Things that an entry may name: see `docs/evaluation.md`."""
@@ -26,7 +27,9 @@ _ID = re.compile(r"\S{1,200}")
 
 
 class GroundTruth(NamedTuple):
-    """Queries (`schemas.EVALUATION_QUERIES`) and their right answers (`schemas.EVALUATION_RELEVANCE`)."""
+    """Queries (`schemas.EVALUATION_QUERIES`) and their right answers
+    (`schemas.EVALUATION_RELEVANCE`).
+    """
 
     queries: pa.Table
     relevance: pa.Table
@@ -79,23 +82,13 @@ def from_retrieval_files(
     """Ground truth from the files of BEIR or TREC.
 
     `queries` is JSON lines with `_id` and `text` (BEIR), or lines of id, tab and text; `qrels` is
-    lines of query, item and grade (BEIR, with or without its heading) or of query, anything, item
-    and grade (TREC). Every item becomes an entry of one form, `prefix` before its id. Queries
-    without an item of a grade above 0 are left out. Raises GroundTruthError naming the line.
+    read by `trec.parse_grades`. Every item becomes an entry of one form, `prefix` before its id.
+    Queries without an item of a grade above 0 are left out. Raises GroundTruthError naming the line.
     """
     texts = _query_texts(queries, file)
-    grades: dict[str, dict[str, int]] = {}
-    for number, line in enumerate(qrels.splitlines(), 1):
-        fields = line.split("\t") if "\t" in line else line.split()
-        if not line.strip() or (number == 1 and not _is_integer(fields[-1])):
-            continue
-        place, is_grade = (
-            f"{file} qrels line {number}",
-            len(fields) in (3, 4) and _is_integer(fields[-1]),
-        )
-        _require(is_grade, place, "neither `query item grade` nor `query 0 item grade`")
-        _require(fields[0] in texts, place, f"query {fields[0]!r} is not among the queries")
-        grades.setdefault(fields[0], {})[fields[-2]] = int(float(fields[-1]))
+    grades = parse_grades(qrels, file)
+    for query_id in grades.keys() - texts.keys():
+        raise GroundTruthError(f"{file} qrels: query {query_id!r} is not among the queries")
     query_rows, relevance = [], []
     for query_id, text in texts.items():
         right = {item: grade for item, grade in grades.get(query_id, {}).items() if grade > 0}
@@ -221,10 +214,6 @@ def _query_texts(text: str, file: str) -> dict[str, str]:
         _require(bool(query_id.strip() and query_text.strip()), place, "no id, tab and text")
         texts[query_id.strip()] = query_text.strip()
     return texts
-
-
-def _is_integer(text: str) -> bool:
-    return bool(re.fullmatch(r"-?\d+(\.0+)?", text.strip()))
 
 
 def _require(condition: bool, place: str, fault: str) -> None:

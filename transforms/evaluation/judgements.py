@@ -1,11 +1,15 @@
-"""Right answers as an index holds them: which chunks, documents and threads an entry of ground truth means."""
+"""Right answers as an index holds them: which chunks, documents and threads an entry of ground
+truth means.
+"""
 
 from typing import NamedTuple
 
 import polars as pl
 
 _DOCUMENT, _SECTION, _EXACT = 0, 100, 1000
-"""How exactly an entry names its place; a heading adds its depth. The most exact entry decides a chunk's grade."""
+"""How exactly an entry names its place; a heading adds its depth. The most exact entry decides a
+chunk's grade.
+"""
 
 LEVELS = ("document", "thread", "chunk")
 
@@ -13,10 +17,11 @@ LEVELS = ("document", "thread", "chunk")
 class Contents(NamedTuple):
     """The contents of an index, as far as entries can name them.
 
-    chunks: chunk_id, doc_id, thread_id, source_kind, byte_start, byte_end (null for attachments). documents: doc_id,
-    thread_id of every mail, note and conversation, chunks or not. threads: message_id, thread_id of every mail and
-    ghost. nodes: node_id, doc_id, depth, heading_start, byte_end. texts: doc_id, text of the documents that passages
-    name. turns: chunk_id, text of chunks of neither mail nor document.
+    chunks: chunk_id, doc_id, thread_id, source_kind, byte_start, byte_end (null for attachments).
+    documents: doc_id, thread_id of every mail, note and conversation, chunks or not. threads:
+    message_id, thread_id of every mail and ghost. nodes: node_id, doc_id, depth, heading_start,
+    byte_end. texts: doc_id, text of the documents that passages name. turns: chunk_id, text of
+    chunks of neither mail nor document.
     """
 
     chunks: pl.DataFrame
@@ -30,8 +35,9 @@ class Contents(NamedTuple):
 class Judgements(NamedTuple):
     """The meaning of entries in an index.
 
-    grades: query_id, level (document, thread or chunk), item, grade. entries: query_id, entry, topic, status (found,
-    missing or unanswerable), chunk_ids. passages: query_id, doc_id, byte_start, byte_end of exact passages.
+    grades: query_id, level (document, thread or chunk), item, grade. entries: query_id, entry,
+    topic, status (found, missing or unanswerable), chunk_ids. passages: query_id, doc_id,
+    byte_start, byte_end of exact passages.
     """
 
     grades: pl.DataFrame
@@ -42,10 +48,11 @@ class Judgements(NamedTuple):
 def judgements(relevance: pl.DataFrame, contents: Contents) -> Judgements:
     """The right answers in an index by the entries of `schemas.EVALUATION_RELEVANCE`.
 
-    A document is as good as its best chunk, a thread as its best document. Where entries of one query overlap, the most
-    exact decides: a heading before the document, a deeper heading before a higher one, a mail before its thread. An
-    entry that the index does not hold is `missing` and stays a right answer that cannot be found; an entry of a kind
-    that the index holds nothing of (chat, where no conversation is published) is `unanswerable` and left out.
+    A document is as good as its best chunk, a thread as its best document. Where entries of one
+    query overlap, the most exact decides: a heading before the document, a deeper heading before a
+    higher one, a mail before its thread. An entry that the index does not hold is `missing` and
+    stays a right answer that cannot be found; an entry of a kind that the index holds nothing of
+    (chat, where no conversation is published) is `unanswerable` and left out.
     """
     entries = relevance.with_columns(pl.col("entry").cast(pl.Int64))
     ranges = _ranges(entries, contents)
@@ -77,7 +84,9 @@ def judgements(relevance: pl.DataFrame, contents: Contents) -> Judgements:
 
 
 def _ranges(entries: pl.DataFrame, contents: Contents) -> pl.DataFrame:
-    """Bytes of a document that an entry means: query_id, entry, grade, exactness, doc_id, byte_start, byte_end."""
+    """Bytes of a document that an entry means: query_id, entry, grade, exactness, doc_id,
+    byte_start, byte_end.
+    """
     columns = ["query_id", "entry", "grade", "exactness", "doc_id", "byte_start", "byte_end"]
     nodes = entries.filter(form="node").join(contents.nodes, left_on="target", right_on="node_id")
     of_nodes = nodes.with_columns(

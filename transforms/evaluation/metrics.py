@@ -1,4 +1,6 @@
-"""Measures of a ranked list against graded judgements, one value per query and measure; and of a block of context."""
+"""Measures of a ranked list against graded judgements, one value per query and measure; and of a
+block of context.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -55,9 +57,10 @@ def query_measures(
     """MEASURES of every query with judgements: columns PER_QUERY, in the order of `judgements`.
 
     `runs` has each query's items, best first; of an item that comes twice the first place counts.
-    `judgements` has the grades of right items; grade 0 is wrong. A query without a run has 0 everywhere.
-    The values are those of ir-measures. It orders by score, so its input is the position in
-    the list, as scores might tie. SettingsError if the extra `evaluation` is not installed.
+    `judgements` has the grades of right items; grade 0 is wrong. A query without a run has 0
+    everywhere. The values are those of ir-measures. It orders by score, so its input is the
+    position in the list, as scores might tie. SettingsError if the extra `evaluation` is not
+    installed.
     """
     try:
         import ir_measures
@@ -89,7 +92,9 @@ def query_measures(
 def coverage(
     topics: Mapping[str, Collection[str]], ranked: Sequence[str], depth: int = 10
 ) -> float:
-    """Share of topics that one of the first `depth` items belongs to; `topics` has the items of each."""
+    """Share of topics that one of the first `depth` items belongs to; `topics` has the items of
+    each.
+    """
     first = set(ranked[:depth])
     return sum(not first.isdisjoint(items) for items in topics.values()) / len(topics)
 
@@ -133,8 +138,8 @@ class ShownPassage(NamedTuple):
 
 
 class BlockMeasures(NamedTuple):
-    """coverage: share of the parts with a shown right passage; precision: share of the passages' tokens that are of
-    right ones, 0 of an empty block; budget: share of the budget that is used.
+    """coverage: share of the parts with a shown right passage; precision: share of the passages'
+    tokens that are of right ones, 0 of an empty block; budget: share of the budget that is used.
     """
 
     coverage: float
@@ -143,10 +148,12 @@ class BlockMeasures(NamedTuple):
 
 
 def judged_parts(relevance: pl.DataFrame, judged: Judgements) -> dict[str, list[frozenset[str]]]:
-    """By query the right chunks of each of its parts: entries of one topic, and all entries without one together.
+    """By query the right chunks of each of its parts: entries of one topic, and all entries without
+    one together.
 
-    `relevance` is `schemas.EVALUATION_RELEVANCE`. An entry that the index does not hold is a part that cannot be
-    covered; one of a kind that it holds nothing of is left out, and so is a query of such entries alone.
+    `relevance` is `schemas.EVALUATION_RELEVANCE`. An entry that the index does not hold is a part
+    that cannot be covered; one of a kind that it holds nothing of is left out, and so is a query of
+    such entries alone.
     """
     grades = relevance.select("query_id", pl.col("entry").cast(pl.Int64), "grade")
     entries = judged.entries.filter(pl.col("status") != "unanswerable").join(

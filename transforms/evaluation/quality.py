@@ -1,4 +1,6 @@
-"""Measures of ranked lists: per query, summarised by tag, compared between profiles, and how sure a mean is."""
+"""Measures of ranked lists: per query, summarised by tag, compared between profiles, and how sure a
+mean is.
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,7 +68,8 @@ def bootstrap(values: np.ndarray) -> Interval:
 
 
 def paired_difference(first: np.ndarray, second: np.ndarray) -> tuple[Interval, float]:
-    """How much better `second` is than `first` on the same queries, and the p-value of no difference.
+    """How much better `second` is than `first` on the same queries, and the p-value of no
+    difference.
 
     The interval is that of `bootstrap` over the differences. The p-value is that of Fisher's
     randomisation test, two-sided, over random signs of the differences (Smucker, Allan and
@@ -113,7 +116,9 @@ def _draws(count: int) -> np.ndarray:
 
 
 def _expanded_tail(count: int) -> float:
-    """The share of bootstrap means below the interval; SettingsError if the extra `evaluation` is not installed."""
+    """The share of bootstrap means below the interval; SettingsError if the extra `evaluation` is
+    not installed.
+    """
     try:
         from scipy.special import stdtrit
     except ImportError as error:
@@ -193,7 +198,9 @@ def document_quality(
 def _stage_lists(
     runs: pl.DataFrame, profiles: Iterable[str]
 ) -> Iterator[tuple[str, str, pl.DataFrame]]:
-    """Profile, stage and rows of each list that a profile makes, and of the final one where nothing was found."""
+    """Profile, stage and rows of each list that a profile makes, and of the final one where nothing
+    was found.
+    """
     by_key = {
         (profile, stage): ranking
         for (profile, stage), ranking in groups_by(runs, "profile", "stage")
@@ -220,7 +227,8 @@ def summary(values: pl.DataFrame, tags: Mapping[str, Sequence[str]]) -> list[dic
     """Means with intervals: one row per profile, stage, level and measure, and per tag for MAIN.
 
     `tags` has the tags of each query. Rows have profile, stage, level, tag (null for all queries),
-    measure, queries, mean, low and high; low and high are null if there are fewer than FEWEST queries.
+    measure, queries, mean, low and high; low and high are null if there are fewer than FEWEST
+    queries.
     """
     main = values.filter(stage=MAIN[0], level=MAIN[1])
     frames: list[tuple[str | None, pl.DataFrame]] = [(None, values)]
@@ -236,10 +244,11 @@ def summary(values: pl.DataFrame, tags: Mapping[str, Sequence[str]]) -> list[dic
 
 
 def comparisons(values: pl.DataFrame, baseline: str, others: Iterable[str]) -> list[dict[str, Any]]:
-    """How much better each of `others` is than `baseline` by MAIN, on the queries both were measured with.
+    """How much better each of `others` is than `baseline` by MAIN, on the queries both were
+    measured with.
 
-    Rows have baseline, profile, measure, queries, difference, low, high, p_value, won and lost (ids of
-    queries whose value rose or fell).
+    Rows have baseline, profile, measure, queries, difference, low, high, p_value, won and lost (ids
+    of queries whose value rose or fell).
     """
     main = values.filter(stage=MAIN[0], level=MAIN[1])
     rows = []
@@ -298,9 +307,8 @@ def _lists(ranking: pl.DataFrame, column: str) -> dict[str, list[str]]:
 
 def _marked(frame: pl.DataFrame, profile: str, stage: str, level: str) -> pl.DataFrame:
     marks = {"profile": profile, "stage": stage, "level": level}
-    return frame.select(*(pl.lit(v).alias(n) for n, v in marks.items()), *metrics.PER_QUERY).cast(
-        QUALITY
-    )  # type: ignore[arg-type]
+    columns = [pl.lit(value).alias(name) for name, value in marks.items()]
+    return frame.select(*columns, *metrics.PER_QUERY).cast(QUALITY)  # type: ignore[arg-type]
 
 
 def groups_by(frame: pl.DataFrame, *columns: str) -> Iterable[tuple[tuple[Any, ...], pl.DataFrame]]:

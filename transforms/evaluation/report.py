@@ -1,4 +1,6 @@
-"""Runs and judgements to a report: quality per profile, stage, level and tag, and where right answers got lost."""
+"""Runs and judgements to a report: quality per profile, stage, level and tag, and where right
+answers got lost.
+"""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,11 +49,12 @@ def derived_tags(judgements: Judgements, facts: pl.DataFrame) -> dict[str, list[
 
 
 def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any]:
-    """Shares that pginbox asks for: of the chunks of the index, and of the first ten fused ones of a query.
+    """Shares that pginbox asks for: of the chunks of the index, and of the first ten fused ones of
+    a query.
 
-    `facts` has chunk_id, chunk_kind, needs_parent, has_patch_markers, quote_share (quoted characters :
-    all), checksum (of the embedded text), thread_size and thread_attachments. `duplicates` is the share of
-    chunks whose text is above them in the same list already.
+    `facts` has chunk_id, chunk_kind, needs_parent, has_patch_markers, quote_share (quoted
+    characters : all), checksum (of the embedded text), thread_size and thread_attachments.
+    `duplicates` is the share of chunks whose text is above them in the same list already.
     """
 
     def shares(frame: pl.DataFrame) -> dict[str, float | None]:
@@ -76,8 +79,9 @@ def retrieved_measures(runs: pl.DataFrame, facts: pl.DataFrame) -> dict[str, Any
 class Evaluation(NamedTuple):
     """The inputs of a report.
 
-    queries: `schemas.EVALUATION_QUERIES`. judgements: the right answers in the index. runs: `schemas.EVALUATION_RUNS`.
-    contents: the chunks of `judgements.Contents`. facts: a row per chunk, see `retrieved_measures`.
+    queries: `schemas.EVALUATION_QUERIES`. judgements: the right answers in the index. runs:
+    `schemas.EVALUATION_RUNS`. contents: the chunks of `judgements.Contents`. facts: a row per
+    chunk, see `retrieved_measures`.
     """
 
     queries: pl.DataFrame
@@ -94,8 +98,8 @@ def report(
 ) -> dict[str, Any]:
     """The evaluation report, ready for JSON; the same input gives the same report.
 
-    `profiles` has the settings that each profile changes, the baseline first; `passage_bytes` is the
-    budget of retrieved text in which passages are searched.
+    `profiles` has the settings that each profile changes, the baseline first; `passage_bytes` is
+    the budget of retrieved text in which passages are searched.
     """
     queries, judgements, runs, contents, facts = evaluation
     values = quality.quality(
@@ -134,10 +138,12 @@ def report(
 
 
 def before_and_after(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Two reports as one with the profiles `before` and `after`: the baseline of each, on common queries.
+    """Two reports as one with the profiles `before` and `after`: the baseline of each, on common
+    queries.
 
-    `before` is measured by the report's own values; queries that only one of them has are listed under
-    `not_measured`. A query whose right answers changed is compared as it was judged each time.
+    `before` is measured by the report's own values; queries that only one of them has are listed
+    under `not_measured`. A query whose right answers changed is compared as it was judged each
+    time.
     """
     names = ("before", "after")
     sides = dict(zip(names, (first, second), strict=True))
@@ -194,7 +200,9 @@ def _query_reports(
     loss_rows: pl.DataFrame,
     tags: Mapping[str, Sequence[str]],
 ) -> list[dict[str, Any]]:
-    """One entry per measured query: its values, hits and the fate of its right answers in each profile."""
+    """One entry per measured query: its values, hits and the fate of its right answers in each
+    profile.
+    """
     losses: dict[tuple[str, str], dict[str, list[str]]] = {}
     for profile, query, doc, stage, reason in loss_rows.iter_rows():
         losses.setdefault((query, profile), {})[doc] = [stage, reason]
@@ -244,7 +252,9 @@ def _query_reports(
 
 
 def _shown_measures(values: pl.DataFrame) -> dict[str, dict[str, dict[str, float]]]:
-    """By query and profile its value of each measure of the final hits; of chunks those that documents do not have."""
+    """By query and profile its value of each measure of the final hits; of chunks those that
+    documents do not have.
+    """
     stage, level = quality.MAIN
     is_shown = (pl.col("level") == level) | (pl.col("level") == "chunk") & ~pl.col("measure").is_in(
         MEASURES
@@ -307,7 +317,9 @@ def _entry_counts(judgements: Judgements) -> dict[str, Any]:
 
 
 KEPT = 400
-"""Chunks of a list that an evaluation keeps, so that it still names 100 documents when some have several chunks."""
+"""Chunks of a list that an evaluation keeps, so that it still names 100 documents when some have
+several chunks.
+"""
 
 LOSSES = dict.fromkeys(("profile", "query_id", "doc_id", "stage", "reason"), pl.String)
 """Columns of `losses`."""
@@ -320,10 +332,11 @@ _FAR_BEHIND = f"behind the first {KEPT} chunks"
 def losses(
     runs: pl.DataFrame, right: pl.DataFrame, stages: Mapping[str, Sequence[str]]
 ) -> pl.DataFrame:
-    """Right documents that a search did not return: LOSSES, with the stage that dropped the last chunk of each.
+    """Right documents that a search did not return: LOSSES, with the stage that dropped the last
+    chunk of each.
 
-    `runs` is `schemas.EVALUATION_RUNS`, `right` has query_id and doc_id, `stages` those of each profile in their
-    order. A chunk that is behind the first KEPT of a list is not seen in it.
+    `runs` is `schemas.EVALUATION_RUNS`, `right` has query_id and doc_id, `stages` those of each
+    profile in their order. A chunk that is behind the first KEPT of a list is not seen in it.
     """
     frames = [pl.DataFrame(schema=LOSSES)]
     for profile, order in stages.items():
@@ -350,7 +363,8 @@ def losses(
 
 
 def counts(lost: pl.DataFrame, profiles: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
-    """How many right documents each stage dropped for which reason, most first: rows of each profile.
+    """How many right documents each stage dropped for which reason, most first: rows of each
+    profile.
 
     Scores are left out of the reasons; they differ from hit to hit.
     """

@@ -1,24 +1,37 @@
 """Calendars (iCalendar, RFC 5545) to Markdown."""
 
-from datetime import date, datetime
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, tzinfo
 from typing import Any
 
-from icalendar import Calendar, Component, vCalAddress, vDDDTypes
+from icalendar import Calendar, Component, Timezone, vCalAddress, vDDDTypes
+from icalendar.timezone import tzp
+from icalendar.timezone.zoneinfo import ZONEINFO
 
 from transforms.formats.converted import Converted, FormatError, heading, own_title, plain
 from transforms.text.charsets import decode_text
 
 _PARTS = ("VEVENT", "VTODO", "VJOURNAL")
+_ZONE_RULE = {"FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYMONTH", "BYMONTHDAY", "BYDAY"}
+"""Parts of the rules of time zones: an onset a year (RFC 5545, section 3.6.5)."""
+_MAX_RULE_VALUES = 12
+"""Values of one part of such a rule: seven days of a month, of which one is a Sunday, or all months."""
+_MAX_ZONE_RULES = 100
+"""Rules in the time zones of one calendar: a zone has two, or a dozen with its history."""
+_MAX_ZONE_CHARS = 100
 _Event = tuple[Component, dict[str, str]]
 """An event, task or note, and its facts by name."""
 
 
 def calendar_markdown(data: bytes) -> Converted:
-    """A calendar as Markdown: by start a section for each event, task and note, with its time, place, people and text.
+    """A calendar as Markdown: by start a section for each event, task and note, with its time,
+    place, people and text.
 
-    A recurrence is its rule, and is not expanded. The `parts` are the events by UID; exceptions of a series are of its
-    part. A file of one has also its title, its time, and its facts as `fields`.
+    A recurrence is its rule, and is not expanded. The `parts` are the events by UID; exceptions of
+    a series are of its part. A file of one has also its title, its time, and its facts as `fields`.
     """
+    zones = _BoundedZones()
+    tzp.use(zones)
     try:
         calendars = Calendar.from_ical(decode_text(data, None).text, multiple=True)
         if not calendars:
@@ -32,11 +45,12 @@ def calendar_markdown(data: bytes) -> Converted:
                     events.setdefault(uid, []).append(event)
     except ValueError as error:
         raise FormatError("unreadable: its lines are not those of a calendar") from error
-    parts = {uid: _converted(sorted(own, key=_start)) for uid, own in events.items()}
+    parts = {uid: _converted(sorted(own, key=_start), zones.defects) for uid, own in events.items()}
     if len(parts) < 2:
         (uid, one), *_ = (*parts.items(), ("", Converted("", [])))
         return one._replace(parts=[(uid, one._asdict())])
-    text = _converted(sorted((event for own in events.values() for event in own), key=_start)).text
+    everything = sorted((event for own in events.values() for event in own), key=_start)
+    text = _converted(everything, []).text
     title = own_title(_text(calendars[0], "X-WR-CALNAME"))
     defects = sorted({defect for part in parts.values() for defect in part.defects})
     return Converted(
@@ -44,13 +58,48 @@ def calendar_markdown(data: bytes) -> Converted:
     )
 
 
+class _BoundedZones(ZONEINFO):
+    """The time zones of one calendar, since those of another may have the same names.
+
+    A zone is asked for each time in the file, and goes through the onsets of its rules: a rule that
+    names each second would take minutes. Such a rule is not followed, and is in `defects`.
+    """
+
+    def __init__(self) -> None:
+        self.defects: list[str] = []
+        self._count = 0
+
+    def create_timezone(self, tz: Timezone) -> tzinfo:
+        """The zone of a component, whose other rules have their first onset alone."""
+        for part in tz.subcomponents:
+            for name in ("RRULE", "EXRULE"):
+                rules = _values(part, name)
+                self._count += len(rules)
+                if rules and (self._count > _MAX_ZONE_RULES or not all(map(_is_yearly, rules))):
+                    del part[name]
+                    self.defects.append(f"time_zone_rule: {_text(tz, 'TZID')[:_MAX_ZONE_CHARS]}")
+        return super().create_timezone(tz)
+
+
+def _is_yearly(rule: Any) -> bool:
+    """True if a rule of a time zone has few onsets in a year."""
+    parts = dict(rule) if isinstance(rule, Mapping) else {}
+    return (
+        parts.keys() <= _ZONE_RULE
+        and parts.get("FREQ") == ["YEARLY"]
+        and all(int(interval) > 0 for interval in parts.get("INTERVAL", [1]))
+        and all(len(values) <= _MAX_RULE_VALUES for values in parts.values())
+    )
+
+
 def _start(event: _Event) -> str:
     return event[1].get("When", "")
 
 
-def _converted(events: list[_Event]) -> Converted:
+def _converted(events: list[_Event], of_zones: Iterable[str]) -> Converted:
     """Events below each other; the title and facts are those of the series."""
-    defects = sorted({f"broken_property: {name}" for part, _ in events for name, _ in part.errors})
+    broken = {f"broken_property: {name}" for part, _ in events for name, _ in part.errors}
+    defects = sorted(broken.union(of_zones))
     text = "\n".join(_section(part, facts) for part, facts in events)
     part, facts = next((event for event in events if "RECURRENCE-ID" not in event[0]), events[0])
     at = _value(part, "DTSTART")
@@ -108,7 +157,9 @@ def _is_time(value: Any) -> bool:
 
 
 def _time(value: Any) -> str:
-    """A time as `2026-11-28 10:00 Europe/Berlin` or `2026-11-28`; as it is written if it is not one."""
+    """A time as `2026-11-28 10:00 Europe/Berlin` or `2026-11-28`; as it is written if it is not
+    one.
+    """
     at = value.dt if _is_time(value) else value
     if not isinstance(at, datetime):
         return str(at)

@@ -1,4 +1,6 @@
-"""The common parts of readers of formats: members of zipped documents, the result, the fault, safe Markdown."""
+"""The common parts of readers of formats: members of zipped documents, the result, the fault, safe
+Markdown.
+"""
 
 import io
 import lzma
@@ -9,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-VERSION = "10"
-"""Version of all readers of formats."""
 PAGE = "page "
-"""A kind that begins so asks for the picture of one page of a PDF; the number of the page follows."""
+"""A kind that begins so asks for the picture of one page of a PDF; the number of the page follows.
+"""
 
 _MARKUP = re.compile(
     r"^\s*(?=#{1,6}(?:\s|$)|=+\s*$|-+\s*$|`{3}|~{3}|>|<[!?/a-zA-Z]|\[[^\]]+\]:)|(?<!^)(?=<!--)",
@@ -32,12 +33,14 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 class Converted(NamedTuple):
-    """A file as Markdown, its defects as short codes with an explanation, and the title that its format carries.
+    """A file as Markdown, its defects as short codes with an explanation, and the title that its
+    format carries.
 
-    `page_starts` are the bytes of the text at which its pages (slides of a presentation) begin; None without pages.
-    `created` and `modified` are the times of its properties, as ISO 8601 writes them. `picture` is a picture that is to
-    have a vector, made small, as `transforms.text.visible` writes it. `fields` are its properties by name.
-    `parts` are the documents in a file of several, each its name and the values of a `Converted`.
+    `page_starts` are the bytes of the text at which its pages (slides of a presentation) begin;
+    None without pages. `created` and `modified` are the times of its properties, as ISO 8601 writes
+    them. `picture` is a picture that is to have a vector, made small, as `transforms.text.visible`
+    writes it. `fields` are its properties by name. `parts` are the documents in a file of several,
+    each its name and the values of a `Converted`.
     """
 
     text: str
@@ -56,7 +59,8 @@ class FormatError(Exception):
 
 
 def plain(text: str) -> str:
-    r"""Text with a backslash where Markdown would take the beginning of a line, or a comment, for markup.
+    r"""Text with a backslash where Markdown would take the beginning of a line, or a comment, for
+    markup.
 
     >>> plain("# apt install weft")
     '\\# apt install weft'
@@ -80,7 +84,8 @@ def own_title(text: str | None) -> str | None:
 
 
 def is_section(heading: str) -> bool:
-    """True if a heading is one that parts of any text have: it names the whole only as the only heading.
+    """True if a heading is one that parts of any text have: it names the whole only as the only
+    heading.
 
     >>> is_section("Abstract"), is_section("Abstract nonsense")
     (True, False)
@@ -130,7 +135,9 @@ _BROKEN = (
 
 
 class Zipped:
-    """The members of a document by name; FormatError if it is none, encrypted, damaged or a compression bomb."""
+    """The members of a document by name; FormatError if it is none, encrypted, damaged or a
+    compression bomb.
+    """
 
     def __init__(self, data: bytes) -> None:
         try:
@@ -158,6 +165,14 @@ class Zipped:
         except _BROKEN as error:
             raise FormatError(f"unreadable: {name}: {error}") from error
 
+    def replaced(self, name: str, data: bytes) -> bytes:
+        """The document with other bytes for one of its members."""
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as zipped:
+            for member in sorted(self.names):
+                zipped.writestr(member, data if member == name else self.read(member))
+        return out.getvalue()
+
     def xml(self, name: str) -> ElementTree.Element:
         """The root of a member that is XML; entities of its own are none of the parser's."""
         try:
@@ -166,7 +181,9 @@ class Zipped:
             raise FormatError(f"unreadable: {name}: {error}") from error
 
     def described(self, converted: Converted, member: str, names: Mapping[str, str]) -> Converted:
-        """A document with title, created and modified as the elements of these names in a member say them."""
+        """A document with title, created and modified as the elements of these names in a member
+        say them.
+        """
         if member not in self.names:
             return converted
         root = self.xml(member)

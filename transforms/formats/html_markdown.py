@@ -19,19 +19,28 @@ _PRESCAN_BYTES = 1024
 _CONFLUENCE = '<span id="title-text">'
 _FRAME = "#breadcrumb-section, #title-heading, .page-metadata, #footer, img[src^='images/icons/']"
 """The parts of a page in an export of Confluence that are not its text."""
+_ICONS = ":is(span, i, svg, img):is([class='icon'], [class^='icon-'], [class^='icon '], [class*=' icon'])"
+_SIZE = re.compile(r"\s*(\d{1,4}(?:\.\d+)?)\s*(?:px)?\s*$")
+_STYLE_SIZES = re.compile(r"(?:^|;)\s*(width|height)\s*:([^;]*)")
+_ICON_PIXELS = 32
+"""Pixels of width or height up to which a picture is an icon, whose text says nothing."""
 _DAY = re.compile(
     r"(?:(?P<month>[A-Z][a-z]{2}) (?P<day>\d\d?), |(?P<first>\d\d?) (?P<named>[A-Z][a-z]{2}) )(?P<year>\d{4})$"
 )
 
 
 def html_markdown(markup: str, *, has_pictures: bool = True) -> Converted | None:
-    """The page as Markdown; None if the converter gives up. Scripts, styles and navigation are dropped.
+    """The page as Markdown; None if the converter gives up. Scripts, styles and navigation are
+    dropped.
 
-    `fields` of a page that Confluence exported are its title, space, author, editor and time, which leave the text.
+    `fields` of a page that Confluence exported are its title, space, author, editor and time, which
+    leave the text.
     """
     shallow, fields = shallow_markup(markup), None
     if _CONFLUENCE in markup:
         shallow, fields = _without_frame(LexborHTMLParser(shallow))
+    if "icon" in shallow or "<img" in shallow:
+        shallow = _without_icons(LexborHTMLParser(shallow))
     try:
         result = convert(shallow, _OPTIONS if has_pictures else _WITHOUT_PICTURES)
     except ConversionError:
@@ -40,6 +49,21 @@ def html_markdown(markup: str, *, has_pictures: bool = True) -> Converted | None
     title = heading(1, fields["title"]) if fields and fields["title"] else ""
     text = "\n\n".join(filter(None, (title, result.content)))
     return Converted(text, [f"nesting_too_deep: {message}" for message in defects], fields=fields)
+
+
+def _without_icons(page: LexborHTMLParser) -> str:
+    """The markup of a page without icons: elements of that class, and pictures as small as one."""
+    for node in page.css(_ICONS):
+        node.decompose()
+    for node in page.css("img"):
+        sizes = {
+            **node.attributes,
+            **dict(_STYLE_SIZES.findall(node.attributes.get("style") or "")),
+        }
+        matches = (_SIZE.match(sizes.get(side) or "") for side in ("width", "height"))
+        if any(match and float(match[1]) <= _ICON_PIXELS for match in matches):
+            node.decompose()
+    return page.html or ""
 
 
 def _without_frame(page: LexborHTMLParser) -> tuple[str, dict[str, str]]:
@@ -81,9 +105,11 @@ def html_charset(data: bytes) -> str | None:
 
 
 def canvas_markdown(text: str) -> Converted | None:
-    """A canvas as Markdown, from its top to its foot: cards with text, embeds of files, links; None if it is none.
+    """A canvas as Markdown, from its top to its foot: cards with text, embeds of files, links; None
+    if it is none.
 
-    A group is a heading over the cards inside of it, and comes after those in none. Arrows with a label come last.
+    A group is a heading over the cards inside of it, and comes after those in none. Arrows with a
+    label come last.
     """
     try:
         canvas = json.loads(text)

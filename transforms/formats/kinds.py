@@ -17,7 +17,8 @@ _DECLARED = (
 
 
 def document_kind(data: bytes, filename: str, declared_type: str) -> str | None:
-    """The format of an attached document by how it begins, of zip files also by name or declared type; None of others.
+    """The format of an attached document by how it begins, of zip files also by name or declared
+    type; None of others.
 
     >>> document_kind(b"%PDF-1.7", "plan", ""), document_kind(b"GIF89a", "a.pdf", "")
     ('pdf', 'picture')

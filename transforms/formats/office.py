@@ -6,7 +6,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from itertools import zip_longest
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, tostring
 from xml.parsers.expat import ExpatError
 from zipfile import BadZipFile
 
@@ -31,6 +31,9 @@ _OUTLINE = f"{_W}pPr/{_W}outlineLvl"
 _MAX_STYLES = 2000
 _BODY_LEVEL = 9
 """The level of text that is not a heading (ECMA-376, 17.3.1.20)."""
+_DOCUMENT, _STYLE_OF = "word/document.xml", f"{_W}pStyle"
+_OUTLINE_STYLE = "WeftOutline"
+_OUTLINE_RULES = [f"p.{_OUTLINE_STYLE}{n} => h{min(n + 1, 6)}:fresh" for n in range(_BODY_LEVEL)]
 _STYLE_ID = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
 """Names that a rule of mammoth may hold as they are."""
 _MAMMOTH_FAULTS = (
@@ -64,12 +67,14 @@ _MAX_BLANKS = 100
 
 
 def docx_markdown(data: bytes) -> Converted:
-    """A text of Word as Markdown: headings by their styles, lists, tables, links, notes; FormatError if it is none."""
+    """A text of Word as Markdown: headings by their styles, lists, tables, links, notes;
+    FormatError if it is none.
+    """
     zipped = Zipped(data)
-    styles = "\n".join([_STYLES, *_own_headings(zipped)])
+    styles = "\n".join([_STYLES, *_own_headings(zipped), *_OUTLINE_RULES])
     try:
         html = mammoth.convert_to_html(
-            io.BytesIO(data),
+            io.BytesIO(_with_outline_styles(zipped, data)),
             style_map=styles,
             convert_image=mammoth.images.img_element(lambda image: {}),
         ).value
@@ -83,8 +88,33 @@ def docx_markdown(data: bytes) -> Converted:
     return zipped.with_core_properties(converted)
 
 
+def _with_outline_styles(zipped: Zipped, data: bytes) -> bytes:
+    """A text of Word whose paragraphs with a level of the outline of their own have the style of
+    `_OUTLINE_RULES`, by which mammoth knows headings; as it is without such paragraphs.
+    """
+    document = zipped.xml(_DOCUMENT) if _DOCUMENT in zipped.names else Element("none")
+    headings = [p for p in document.iter(f"{_W}p") if _level(p.find(_OUTLINE)) is not None]
+    if not headings:
+        return data
+    for paragraph in headings:
+        properties, level = paragraph[0], _level(paragraph.find(_OUTLINE))
+        for style in properties.findall(_STYLE_OF):
+            properties.remove(style)
+        properties.insert(0, Element(_STYLE_OF, {f"{_W}val": f"{_OUTLINE_STYLE}{level}"}))
+    return zipped.replaced(_DOCUMENT, tostring(document))
+
+
+def _level(element: Element | None) -> int | None:
+    """The level of a heading, from 0, that an element of the outline names; None for other text."""
+    value = "" if element is None else element.get(f"{_W}val", "")
+    level = int(value) if value.isdecimal() else _BODY_LEVEL
+    return level if level < _BODY_LEVEL else None
+
+
 def _own_headings(zipped: Zipped) -> Iterator[str]:
-    """The rules of mammoth for styles of a level of the outline, of their own or of the style that they stand on."""
+    """The rules of mammoth for styles of a level of the outline, of their own or of the style that
+    they stand on.
+    """
     if "word/styles.xml" not in zipped.names:
         return
     levels: dict[str, int | None] = {}
@@ -111,7 +141,9 @@ def _own_headings(zipped: Zipped) -> Iterator[str]:
 
 
 def pptx_markdown(data: bytes) -> Converted:
-    """A presentation of PowerPoint as Markdown: a page for each slide with its title, texts, tables and notes."""
+    """A presentation of PowerPoint as Markdown: a page for each slide with its title, texts, tables
+    and notes.
+    """
     zipped = Zipped(data)
     targets = _targets(zipped, "ppt/presentation.xml")
     slides = zipped.xml("ppt/presentation.xml").iterfind(f"{_P}sldIdLst/{_P}sldId")
@@ -186,7 +218,9 @@ def _paragraphs(shape: Element) -> Iterator[str]:
 
 
 def opendocument_markdown(data: bytes) -> Converted:
-    """A text or presentation of LibreOffice as Markdown: headings, lists, tables; a page for each slide."""
+    """A text or presentation of LibreOffice as Markdown: headings, lists, tables; a page for each
+    slide.
+    """
     zipped = Zipped(data)
     root = zipped.xml("content.xml")
     body = root.find(f"{_OFFICE}body")
@@ -213,23 +247,28 @@ def opendocument_markdown(data: bytes) -> Converted:
 def _blocks(parent: Element, *, is_slide: bool = False) -> Iterator[str]:
     """Headings, paragraphs, lists and tables below an element in their order."""
     for element in parent:
+        is_title = is_slide and element.get(f"{_PRESENTATION}class") == "title"
         if element.tag == f"{_TEXT}h":
             level = element.get(f"{_TEXT}outline-level", "1")
-            if text := _inline(element).strip():
-                yield heading(int(level) if level.isdecimal() else 1, text)
+            yield from _heading(int(level) if level.isdecimal() else 1, _inline(element))
         elif element.tag == f"{_TEXT}p":
             if text := _inline(element).strip():
                 yield plain(text)
-            yield from (block for box in element.iter(f"{_DRAW}text-box") for block in _blocks(box))
+            for box in element.iter(f"{_DRAW}text-box"):
+                yield from _blocks(box)
         elif element.tag == f"{_TEXT}list":
             yield "\n".join(_items(element, ""))
         elif element.tag == f"{_TABLE}table":
             yield as_table(_cells(row) for row in element.iter(f"{_TABLE}table-row"))
-        elif is_slide and element.get(f"{_PRESENTATION}class") == "title":
-            if title := " ".join(_inline(p) for p in element.iter(f"{_TEXT}p")).strip():
-                yield heading(2, title)
+        elif is_title:
+            yield from _heading(2, " ".join(_inline(p) for p in element.iter(f"{_TEXT}p")))
         elif element.tag != f"{_TEXT}tracked-changes":
             yield from _blocks(element, is_slide=is_slide)
+
+
+def _heading(level: int, text: str) -> Iterator[str]:
+    if text := text.strip():
+        yield heading(level, text)
 
 
 def _items(items: Element, indent: str) -> Iterator[str]:
@@ -282,7 +321,8 @@ _OLD = b"\xd0\xcf\x11\xe0"
 
 
 def sheets_markdown(data: bytes) -> Converted:
-    """A workbook (xlsx, xlsm, xlsb, xls, ods) as Markdown: values as they are stored, formulas as their last result.
+    """A workbook (xlsx, xlsm, xlsb, xls, ods) as Markdown: values as they are stored, formulas as
+    their last result.
 
     FormatError if it is none. Rows and columns without a value are left out.
     """

@@ -1,4 +1,6 @@
-"""PDF to Markdown: the text layer in reading order, headings, paragraphs, and where each page begins."""
+"""PDF to Markdown: the text layer in reading order, headings, paragraphs, and where each page
+begins.
+"""
 
 import io
 import math
@@ -7,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
+from typing import NamedTuple
 
 import pypdfium2
 import pypdfium2.raw as pdfium
@@ -32,9 +35,13 @@ _SCAN_CHARS = 16
 _DPI = 300
 """Tesseract's documentation asks for at least this resolution."""
 MAX_PIXELS = 30_000_000
-"""Pixels of a page or picture that is given to OCR: A3 at 300 dpi twice over; a larger one is made smaller."""
+"""Pixels of a page or picture that is given to OCR: A3 at 300 dpi twice over; a larger one is made
+smaller.
+"""
 _RUNNING_PAGES = 3
-"""Pages whose first or last line is the same from which the line is a running head and is kept once."""
+"""Pages whose first or last line is the same from which the line is a running head and is kept
+once.
+"""
 _FEW_LINES = 8
 _NUMBER_LETTERS = 12
 """Letters and digits that a heading may have before its title in the outline, as `Chapter 12`."""
@@ -69,23 +76,29 @@ _PASSWORD = "password"
 
 
 _Headings = dict[int, list[tuple[int, str, int]]]
-"""Headings of a page by the line at which they begin: level, text, lines that it takes up (0 if it is not printed)."""
+"""Headings of a page by the line at which they begin: level, text, lines that it takes up (0 if it
+is not printed).
+"""
 Ocr = Callable[[bytes], str]
 """The text of a picture (PNM), paragraphs with a blank line between them."""
 
 
 def pdf_markdown(data: bytes, ocr: Ocr | None = None) -> Converted:
-    """A PDF as Markdown with its pages; FormatError if it is encrypted, damaged or without any text.
+    """A PDF as Markdown with its pages; FormatError if it is encrypted, damaged or without any
+    text.
 
-    Headings are those of the outline, below the title; without an outline lines in larger letters. Running heads and
-    page numbers are dropped but for the first of each. Pages without a text layer are read by `ocr`, if there is one.
+    Headings are those of the outline, below the title; without an outline lines in larger letters.
+    Running heads and page numbers are dropped but for the first of each. Pages without a text layer
+    are read by `ocr`, if there is one.
     """
     with _opened(data) as document:
         return _markdown(document, ocr)
 
 
 def pdf_page(data: bytes, number: int) -> Converted:
-    """The page of a PDF with that number, from 1, as a `picture` alone; FormatError if the PDF lacks it."""
+    """The page of a PDF with that number, from 1, as a `picture` alone; FormatError if the PDF
+    lacks it.
+    """
     with _opened(data) as document:
         if not 1 <= number <= len(document):
             raise FormatError(f"no_page: it has {len(document)} pages, and none is number {number}")
@@ -186,7 +199,8 @@ def pnm(image: Image.Image) -> bytes:
 
 
 def _without_running_lines(pages: list[list[Line]]) -> list[list[Line]]:
-    """The pages without lines at their head and foot that others repeat but for numbers, the first of each kept.
+    """The pages without lines at their head and foot that others repeat but for numbers, the first
+    of each kept.
 
     Page numbers alone are dropped everywhere.
     """
@@ -203,7 +217,9 @@ def _without_running_lines(pages: list[list[Line]]) -> list[list[Line]]:
 
 
 def _edges(lines: list[Line]) -> list[Line]:
-    """The highest and the lowest lines of a page; of a page with few lines those alone that are a number."""
+    """The highest and the lowest lines of a page; of a page with few lines those alone that are a
+    number.
+    """
     heights = [line.baseline for line in lines]
     return [
         line
@@ -220,7 +236,8 @@ def _key(line: Line) -> str:
 def _outline_headings(
     document: pypdfium2.PdfDocument, pages: list[list[Line]]
 ) -> dict[int, _Headings]:
-    """For each page its headings of the outline; one that it does not print is where the outline leads to.
+    """For each page its headings of the outline; one that it does not print is where the outline
+    leads to.
 
     Headings that are numbers alone (`Page 1`, `Page 2`) only if the page prints them.
     """
@@ -251,7 +268,9 @@ def _outline_headings(
 
 
 def _below(destination: pypdfium2.PdfDest, lines: list[Line]) -> int:
-    """The first line below the height to which a bookmark leads, the first of the page if it says none."""
+    """The first line below the height to which a bookmark leads, the first of the page if it says
+    none.
+    """
     mode, values = destination.get_view()
     heights = values[1:2] if mode == pdfium.PDFDEST_VIEW_XYZ else values[:1]
     top = (heights[0] if heights and mode in _WITH_HEIGHT else 0.0) or math.inf
@@ -259,7 +278,9 @@ def _below(destination: pypdfium2.PdfDest, lines: list[Line]) -> int:
 
 
 def _place(title: str, lines: list[Line], headings: _Headings) -> tuple[int, int] | None:
-    """The first line that begins with a title and the number of its lines; numbers of chapters before it may stand there."""
+    """The first line that begins with a title and the number of its lines; numbers of chapters
+    before it may stand there.
+    """
     for at in range(len(lines)):
         if any(count for *_, count in headings.get(at, ())):
             continue
@@ -281,48 +302,69 @@ def _letters(text: str) -> str:
 
 
 def _size_headings(pages: list[list[Line]], pitch: float) -> dict[int, _Headings]:
-    """For each page its headings by size: lines in larger letters, and below them bold ones that stand alone."""
-    body = _usual_size(pages)
-    places = [
-        (number, at, line.size if line.size >= body * _HEADING_RATIO else 0.0)
-        for number, lines in enumerate(pages)
-        for at, line in enumerate(lines)
-        if len(line.text) <= _HEADING_CHARS
-        and not _LEADERS.search(line.text)
-        and len(_LETTERS.findall(line.text)) > 1
-        and (
-            line.size >= body * _HEADING_RATIO
-            or (line.size >= body and _stands_alone(lines, at, pitch))
-        )
-    ]
+    """For each page its headings by size: lines in larger letters, and below them bold ones that
+    stand alone.
+    """
+    places = _heading_places(pages, pitch)
     most = _MOST_HEADINGS * sum(map(len, pages)) + 1
-    places = places if len(places) <= most else [place for place in places if place[2]]
+    if len(places) > most:
+        places = [place for place in places if place.size]
     if len(places) > most:
         return {}
     # Below a title are names and dates in sizes of their own.
-    usual = {round(size) for number, _, size in places if number} or {
-        round(size) for *_, size in places
-    }
-    title = max((size for number, _, size in places if number == 0), default=0.0)
-    places = [place for place in places if round(place[2]) in usual or place[2] == title]
-    sizes = sorted({round(size) for _, _, size in places}, reverse=True)
+    behind = {round(place.size) for place in places if place.page}
+    usual = behind or {round(place.size) for place in places}
+    title = max((place.size for place in places if place.page == 0), default=0.0)
+    places = [place for place in places if round(place.size) in usual or place.size == title]
+    sizes = sorted({round(place.size) for place in places}, reverse=True)
     headings: dict[int, _Headings] = {}
-    last: tuple[int, int, float] | None = None
-    for number, at, size in places:
-        page, text = headings.setdefault(number, {}), pages[number][at].text
-        if size and last == (number, at - 1, size):  # a heading of two lines
+    last: _Place | None = None
+    for place in places:
+        page, text = headings.setdefault(place.page, {}), pages[place.page][place.line].text
+        if place.size and last == place._replace(line=place.line - 1):  # a heading of two lines
             first, ((level, above, count),) = page.popitem()
             page[first] = [(level, f"{above} {text}", count + 1)]
         else:
-            page[at] = [(2 + min(sizes.index(round(size)), 4), text, 1)]
-        last = (number, at, size)
+            page[place.line] = [(2 + min(sizes.index(round(place.size)), 4), text, 1)]
+        last = place
     return headings
+
+
+class _Place(NamedTuple):
+    """A line that may be a heading: its page, its number there, and its size; 0 for one in the
+    size of the text.
+    """
+
+    page: int
+    line: int
+    size: float
+
+
+def _heading_places(pages: list[list[Line]], pitch: float) -> list[_Place]:
+    body = _usual_size(pages)
+    places = []
+    for number, lines in enumerate(pages):
+        for at, line in enumerate(lines):
+            is_larger = line.size >= body * _HEADING_RATIO
+            if not is_larger and (line.size < body or not _stands_alone(lines, at, pitch)):
+                continue
+            if _may_be_heading(line.text):
+                places.append(_Place(number, at, line.size if is_larger else 0.0))
+    return places
+
+
+def _may_be_heading(text: str) -> bool:
+    """True for a short text with more than one letter that is not a line of a table of contents."""
+    is_short = len(text) <= _HEADING_CHARS
+    return is_short and not _LEADERS.search(text) and len(_LETTERS.findall(text)) > 1
 
 
 def _together(
     outline: dict[int, _Headings], sizes: dict[int, _Headings], pages: int
 ) -> dict[int, _Headings]:
-    """The headings of an outline; of one with few entries for its pages, as of a deck, below them those by size."""
+    """The headings of an outline; of one with few entries for its pages, as of a deck, below them
+    those by size.
+    """
     levels = [
         level for page in outline.values() for of_line in page.values() for level, *_ in of_line
     ]
@@ -397,22 +439,32 @@ def _begins_paragraph(above: Line, line: Line, pitch: float) -> bool:
 
 
 def _title(document: pypdfium2.PdfDocument, pages: list[list[Line]]) -> str | None:
-    """The title of the metadata if no program made it, else the largest text in the upper part of the first page."""
+    """The title of the metadata if no program made it, else the largest text in the upper part of
+    the first page.
+    """
     own = own_title((document.get_metadata_value("Title") or "").translate(LIGATURES)) or ""
     if _WORD.search(own) and not is_section(own):
         return own
-    first = [line for line in pages[0] if len(_LETTERS.findall(line.text)) > 2] if pages else []
+    if title := _largest_text(pages):
+        return title
+    return None if is_section(own) else own or None
+
+
+def _largest_text(pages: list[list[Line]]) -> str | None:
+    """The lines in the largest letters in the upper part of the first page, if they may be a title."""
+    lines = pages[0] if pages else []
+    first = [line for line in lines if len(_LETTERS.findall(line.text)) > 2]
     lowest = max((line.baseline for line in first), default=0.0) * _TITLE_HEIGHT
     upper = [line for line in first if line.baseline >= lowest and not _NO_TITLE.match(line.text)]
     size = max((line.size for line in upper), default=0.0)
+    if size <= max(_usual_size(pages), *(line.size * _NEAR_SIZE for line in first), 0):
+        return None
     largest = next((n for n, line in enumerate(first) if line in upper and line.size == size), 0)
-    of_size = takewhile(
-        lambda line: line.size == size and not _EDITION.match(line.text), first[largest:]
-    )
-    title = " ".join(line.text for line in of_size)
-    is_largest = size > max(_usual_size(pages), *(line.size * _NEAR_SIZE for line in first), 0)
-    is_title = is_largest and len(title) <= _HEADING_CHARS and not is_section(title)
-    return title.rstrip(_NOTE_MARKS) if is_title else None if is_section(own) else own or None
+    begin = (line.text for line in takewhile(lambda line: line.size == size, first[largest:]))
+    title = " ".join(takewhile(lambda text: not _EDITION.match(text), begin))
+    if len(title) > _HEADING_CHARS or is_section(title):
+        return None
+    return title.rstrip(_NOTE_MARKS)
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -20,7 +20,9 @@ _LONG_WORD = re.compile(r"[^\s\ufffe\0\U00010000-\U0010ffff]{5,}")
 LIGATURES = {
     at + n: text for at in (0x0B, 0x1B) for n, text in enumerate(("ff", "fi", "fl", "ffi", "ffl"))
 }
-"""The characters of TeX's fonts in the place of control characters (OT1 and T1), in files that do not say so."""
+"""The characters of TeX's fonts in the place of control characters (OT1 and T1), in files that do
+not say so.
+"""
 _UNSHOWN = dict.fromkeys(map(ord, "\ufffe\0\xad")) | LIGATURES
 _BOLD = re.compile(rb"bold|black|heavy|demi|-medi", re.IGNORECASE)
 _FONT_NAME_BYTES = 128
@@ -38,7 +40,8 @@ _SPACED_LETTERS = 3
 
 
 class Line(NamedTuple):
-    """A line of a page: its text, size of its letters, height of its baseline above the page's foot, all in points.
+    """A line of a page: its text, size of its letters, height of its baseline above the page's
+    foot, all in points.
 
     `bold` is true if its first and its last letter are.
     """
@@ -50,58 +53,80 @@ class Line(NamedTuple):
 
 
 def page_lines(page: pypdfium2.PdfPage, solid: set[str]) -> list[Line]:
-    """The lines of a page in the order of its text layer; a word that is parted at the end of a line is whole.
+    """The lines of a page in the order of its text layer; a word that is parted at the end of a
+    line is whole.
 
-    Cells of a table that stand beside each other and come after each other are one line. `solid` are words of earlier
-    pages that are one word, and gets those of this page.
+    Cells of a table that stand beside each other and come after each other are one line. `solid`
+    are words of earlier pages that are one word, and gets those of this page.
     """
     lines: list[Line] = []
     turned: set[int] = set()
     text_page = page.get_textpage()
-    text = text_page.get_text_range()
-    at, x, y, matrix = 0, ctypes.c_double(), ctypes.c_double(), pdfium.FS_MATRIX()
-    for line in text.split("\r\n"):
-        if line and not line.isspace():
-            index = pdfium.FPDFText_GetCharIndexFromTextIndex(
-                text_page, at + len(line) - len(line.lstrip())
-            )
-            pdfium.FPDFText_GetCharOrigin(text_page, index, x, y)
-            scale = 1.0
-            if pdfium.FPDFText_GetMatrix(text_page, index, matrix):
-                scale = math.hypot(matrix.c, matrix.d) or 1.0
-                if abs(matrix.b) > abs(matrix.a):
+    at = 0
+    for text in text_page.get_text_range().split("\r\n"):
+        if text and not text.isspace():
+            size, baseline, is_turned = _letters(text_page, at, text)
+            spaced = _spaced(text_page, at, text, size, solid).translate(_UNSHOWN)
+            if content := " ".join(spaced.split()):
+                if is_turned:
                     turned.add(len(lines))
-            size = round(pdfium.FPDFText_GetFontSize(text_page, index) * scale, 1)
-            if size < _LEAST_SIZE:
-                size = _drawn_size(text_page, index, len(line)) or size
-            if content := " ".join(
-                _spaced(text_page, at, line, size, solid).translate(_UNSHOWN).split()
-            ):
-                bold = len(content) <= _BOLD_CHARS and all(
-                    _is_bold(text_page, at + n)
-                    for n in (len(line) - len(line.lstrip()), len(line.rstrip()) - 1)
-                )
-                lines.append(Line(content, size, y.value, bold))
-        at += 2 + (
-            len(line) if line.isascii() else len(line.encode("utf-16-le", "surrogatepass")) // 2
-        )
+                bold = len(content) <= _BOLD_CHARS and _is_bold_line(text_page, at, text)
+                lines.append(Line(content, size, baseline, bold))
+        at += _LINE_END + _utf16_units(text)
     text_page.close()
     if len(turned) * 2 < len(lines):  # a stamp in the margin is not a heading, however large it is
         lines = [line._replace(size=0.0) if n in turned else line for n, line in enumerate(lines)]
+    return _rows_of_columns(_joined_cells(lines))
+
+
+_LINE_END = 2
+"""Characters between two lines of a text layer."""
+
+
+def _utf16_units(text: str) -> int:
+    """The length of a text as PDFium counts it."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _letters(text_page: pypdfium2.PdfTextPage, at: int, text: str) -> tuple[float, float, bool]:
+    """The size of the first letter of a line, its baseline in points, and whether it is turned."""
+    x, y, matrix = ctypes.c_double(), ctypes.c_double(), pdfium.FS_MATRIX()
+    first = at + len(text) - len(text.lstrip())
+    index = pdfium.FPDFText_GetCharIndexFromTextIndex(text_page, first)
+    pdfium.FPDFText_GetCharOrigin(text_page, index, x, y)
+    scale, is_turned = 1.0, False
+    if pdfium.FPDFText_GetMatrix(text_page, index, matrix):
+        scale = math.hypot(matrix.c, matrix.d) or 1.0
+        is_turned = abs(matrix.b) > abs(matrix.a)
+    size = round(pdfium.FPDFText_GetFontSize(text_page, index) * scale, 1)
+    if size < _LEAST_SIZE:
+        size = _drawn_size(text_page, index, len(text)) or size
+    return size, y.value, is_turned
+
+
+def _is_bold_line(text_page: pypdfium2.PdfTextPage, at: int, text: str) -> bool:
+    """True if the first and the last letter of a line are bold."""
+    first, last = len(text) - len(text.lstrip()), len(text.rstrip()) - 1
+    return _is_bold(text_page, at + first) and _is_bold(text_page, at + last)
+
+
+def _joined_cells(lines: list[Line]) -> list[Line]:
+    """Lines in which those on one baseline that come after each other are one."""
     rows: list[Line] = []
     for line in lines:
         if rows and abs(rows[-1].baseline - line.baseline) < SAME_BASELINE:
             above = rows[-1]
-            rows[-1] = above._replace(
-                text=f"{above.text} {line.text}", bold=above.bold and line.bold
-            )
+            text = f"{above.text} {line.text}"
+            rows[-1] = above._replace(text=text, bold=above.bold and line.bold)
         else:
             rows.append(line)
-    return _rows_of_columns(rows)
+    return rows
 
 
 def _drawn_size(text_page: pypdfium2.PdfTextPage, index: int, count: int) -> float:
-    """The size of letters that are drawn, by the height of most of the tall ones of a line, in whole points."""
+    """The size of letters that are drawn, by the height of most of the tall ones of a line, in
+    whole points.
+    """
     heights: Counter[int] = Counter()
     edges = [ctypes.c_double() for _ in range(4)]
     for n in range(index, index + count):
@@ -112,7 +137,9 @@ def _drawn_size(text_page: pypdfium2.PdfTextPage, index: int, count: int) -> flo
 
 
 def _is_bold(text_page: pypdfium2.PdfTextPage, at: int) -> bool:
-    """True if the name of the font says so in which the letter at a place of the page's text is printed."""
+    """True if the name of the font says so in which the letter at a place of the page's text is
+    printed.
+    """
     name, flags = ctypes.create_string_buffer(_FONT_NAME_BYTES), ctypes.c_int()
     index = pdfium.FPDFText_GetCharIndexFromTextIndex(text_page, at)
     pdfium.FPDFText_GetFontInfo(text_page, index, name, _FONT_NAME_BYTES, flags)
@@ -154,9 +181,11 @@ def _spaced(
 
 
 def _rows_of_columns(lines: list[Line]) -> list[Line]:
-    """`lines` with tables whose text layer goes down column by column put back into rows, cells divided by ` | `.
+    """`lines` with tables whose text layer goes down column by column put back into rows, cells
+    divided by ` | `.
 
-    Columns are runs of short lines on the same heights, one run after another; columns of prose have long lines.
+    Columns are runs of short lines on the same heights, one run after another; columns of prose
+    have long lines.
     """
     starts = [
         n

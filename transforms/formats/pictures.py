@@ -13,16 +13,20 @@ from transforms.text.visible import Picture, picture_text
 _MAX_PIXELS = 200_000_000
 """Pixels of a picture that is opened, all of its pages together: 200 MB in grey."""
 _SIDE, _QUALITY = 768, 85
-"""Pixels of the longer side of a picture that is embedded, one tile for Gemini's models, and the quality of its JPEG."""
+"""Pixels of the longer side of a picture that is embedded, one tile for Gemini's models, and the
+quality of its JPEG.
+"""
 _KEPT_BYTES = 200_000
 """Bytes of a PNG or JPEG up to which it is embedded as it is."""
 _BROKEN = (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError)
 
 
 def picture_markdown(data: bytes, ocr: Ocr | None, seen_pixels: int | None = None) -> Converted:
-    """The text in a picture, each picture of a TIFF a page, and with `seen_pixels` the picture itself, made small.
+    """The text in a picture, each picture of a TIFF a page, and with `seen_pixels` the picture
+    itself, made small.
 
-    FormatError if it is a bomb or has fewer pixels than these, and, without them, without OCR or without text.
+    FormatError if it is a bomb or has fewer pixels than these, and, without them, without OCR or
+    without text.
     """
     if ocr is None and seen_pixels is None:
         raise FormatError("needs_ocr: it is a picture; set documents.ocr to read it")
@@ -52,7 +56,9 @@ def picture_markdown(data: bytes, ocr: Ocr | None, seen_pixels: int | None = Non
 
 
 def _small(image: Image.Image, data: bytes) -> Picture:
-    """The first picture, as it is if it is small, else as a JPEG of at most `_SIDE` pixels a side on white."""
+    """The first picture, as it is if it is small, else as a JPEG of at most `_SIDE` pixels a side
+    on white.
+    """
     if (
         image.format in ("PNG", "JPEG")
         and len(data) <= _KEPT_BYTES

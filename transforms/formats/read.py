@@ -39,10 +39,11 @@ _READERS: Mapping[str, Callable[[bytes], Converted]] = {
 def read_format(
     data: bytes, kind: str, ocr: Ocr | None = None, *, seen_pixels: int | None = None
 ) -> Converted:
-    """A file of one of `settings.documents.CONVERTED_FORMATS` as Markdown; FormatError if it has no text to be read.
+    """A file of one of `settings.documents.CONVERTED_FORMATS` as Markdown; FormatError if it has no
+    text to be read.
 
-    With `seen_pixels`, a picture of as many pixels is kept with its text, and need not have one. `page 7` is that page of
-    a PDF as a picture.
+    With `seen_pixels`, a picture of as many pixels is kept with its text, and need not have one.
+    `page 7` is that page of a PDF as a picture.
     """
     if kind.startswith(PAGE):
         return pdf_page(data, int(kind.removeprefix(PAGE)))

@@ -24,10 +24,12 @@ _UNSHOWN = frozenset(("references", "script", "style", "templatestyles"))
 
 
 def wikitext_markdown(data: bytes) -> Converted:
-    """A page as Markdown: headings, lists, tables, code and links; `[[Page|text]]` leads to a page by its title.
+    """A page as Markdown: headings, lists, tables, code and links; `[[Page|text]]` leads to a page
+    by its title.
 
-    A template is its values, with the names of those that have one; a reference is in parentheses at its place.
-    Categories are the `tags` of the fields. Styles, comments and links to the page in other languages are lost.
+    A template is its values, with the names of those that have one; a reference is in parentheses
+    at its place. Categories are the `tags` of the fields. Styles, comments and links to the page in
+    other languages are lost.
     """
     code = mwparserfromhell.parse(decode_text(data, "utf-8").text)
     categories = (
@@ -96,7 +98,9 @@ def _wikilink(link: nodes.Wikilink) -> str:
 
 
 def _template(template: nodes.Template) -> str:
-    """The values of a template, those with a name as `name: value`; each on its own line if it is written so."""
+    """The values of a template, those with a name as `name: value`; each on its own line if it is
+    written so.
+    """
     values = [
         f"{_inline(one.name)}: {value}" if one.showkey else value
         for one in template.params
@@ -111,34 +115,66 @@ def _template(template: nodes.Template) -> str:
 
 def _tag(tag: nodes.Tag) -> str:
     name = str(tag.tag).strip().lower()
-    if name == "table":
-        rows = list(_rows(tag))
-        caption = (
-            rows[0][0].removeprefix("+").lstrip() if rows and rows[0][0].startswith("+") else ""
-        )
-        return f"\n\n{caption}\n\n{as_table([rows[0][1:], *rows[1:]] if caption else rows)}\n\n"
-    if name == "ref":
-        note = _inline(tag.contents)
-        return f" ({note})" if note else ""
-    if name in _CODE:
-        language = next((str(a.value) for a in tag.attributes if a.name == "lang"), "")
-        return f"\n\n```{language}\n{str(tag.contents).strip(chr(10)).replace('```', '` ` `')}\n```\n\n"
-    if name in ("code", "tt", "kbd"):
-        return f"`{_inline(tag.contents)}`"
-    if name == "gallery":
-        captions = (
-            line.rpartition("|")[2] for line in str(tag.contents).split("\n") if "|" in line
-        )
-        return "".join(f"\n{_inline(mwparserfromhell.parse(caption))}\n" for caption in captions)
-    if name in ("br", "hr"):
-        return "\n" if name == "br" else "\n\n"
-    if name in ("nowiki", "math"):
-        return _text(str(tag.contents), is_begun=True)
     if name in _UNSHOWN:
         return ""
+    if name in _CODE:
+        return _code(tag)
+    if (write := _WRITTEN.get(name)) is not None:
+        return write(tag)
     text = _markdown(tag.contents)
-    sign = "- " if name == "li" else ""
-    return f"\n{sign}{text.strip() if sign else text}\n" if name in _BLOCKS else text
+    if name not in _BLOCKS:
+        return text
+    return f"\n- {text.strip()}\n" if name == "li" else f"\n{text}\n"
+
+
+def _table(tag: nodes.Tag) -> str:
+    """A table below its caption."""
+    rows = list(_rows(tag))
+    if not rows or not rows[0][0].startswith("+"):
+        return f"\n\n\n\n{as_table(rows)}\n\n"
+    caption = rows[0][0].removeprefix("+").lstrip()
+    return f"\n\n{caption}\n\n{as_table([rows[0][1:], *rows[1:]])}\n\n"
+
+
+def _note(tag: nodes.Tag) -> str:
+    note = _inline(tag.contents)
+    return f" ({note})" if note else ""
+
+
+def _code(tag: nodes.Tag) -> str:
+    language = next((str(a.value) for a in tag.attributes if a.name == "lang"), "")
+    content = str(tag.contents).strip("\n").replace("```", "` ` `")
+    return f"\n\n```{language}\n{content}\n```\n\n"
+
+
+def _gallery(tag: nodes.Tag) -> str:
+    """The captions of pictures, a line each."""
+    lines = [line for line in str(tag.contents).split("\n") if "|" in line]
+    captions = (mwparserfromhell.parse(line.rpartition("|")[2]) for line in lines)
+    return "".join(f"\n{_inline(caption)}\n" for caption in captions)
+
+
+def _inline_code(tag: nodes.Tag) -> str:
+    return f"`{_inline(tag.contents)}`"
+
+
+def _as_it_is(tag: nodes.Tag) -> str:
+    return _text(str(tag.contents), is_begun=True)
+
+
+_WRITTEN: dict[str, Callable[[nodes.Tag], str]] = {
+    "table": _table,
+    "ref": _note,
+    "gallery": _gallery,
+    "code": _inline_code,
+    "tt": _inline_code,
+    "kbd": _inline_code,
+    "br": lambda _: "\n",
+    "hr": lambda _: "\n\n",
+    "nowiki": _as_it_is,
+    "math": _as_it_is,
+}
+"""How a tag is written in Markdown; others are their content."""
 
 
 def _rows(table: nodes.Tag) -> Iterator[list[str]]:

@@ -1,18 +1,29 @@
 """The names that mails give somebody, and signs in them that two addresses are one person."""
 
+from collections.abc import Iterator
+
 import polars as pl
 import pyarrow as pa
 
 from transforms.hashing import text_hash
 from transforms.schemas.mail import ADDRESS_USES
 
-VERSION = "3"
-
 _SIGNATURE = r"\n-- ?\n((?:[^\n]*\n?){1,12})\z"
 _SIGNATURE_CHARS = 1200
 """Characters at the end of a body in which a signature is looked for."""
 _FEWEST_LETTERS = 24
 """Letters of a signature without its author's name; one with fewer says no more than the name."""
+_WRITTEN = r"(?s)\A(.*?)(?:\n[ \t]*>|\n-+ ?(?:Original|Forwarded)|\n[ \t]*From:|\n_{20}|\z)"
+"""The text of a mail above the first quote or pasted mail."""
+_WRITTEN_CHARS = 20_000
+_NAME = r"\p{Lu}[\p{L}\p{M}'’-]+(?: \p{Lu}\.?)?(?: \p{Lu}[\p{L}\p{M}'’-]+){0,2}"
+_SIGNED = rf"(?s)\A.*\n[^\n]{{2,40}}[,!][ \t]*\n\s*({_NAME})[ \t]*(?:\n|\z)"
+"""The name in the line below one that closes a mail, by a comma ("Best regards,")."""
+_LAST_LINE = rf"\n[ \t]*(?:[-~*]+[ \t]*)?({_NAME})[ \t]*,?\s*\z"
+_GREETED = (
+    r"\A\s*(?:(?:Dear|Hi|Hello|Hey|Hallo|Liebe|Lieber|Beste|Bonjour|Cher|Chère|Hola|Querid[oa]|"
+    rf"Estimad[oa]|Car[oa]|Ciao|Hej|Olá)[ ,]+)?({_NAME})[ \t]*(?:[,!:-]+[ \t]*)?\n"
+)
 _FROM_LINE = r"\A\s*From:[ \t]*([^\n<]*)<([^<>\s]+@[^<>\s]+)>[ \t]*\n"
 _KEY = ["addr", "name", "role", "also"]
 COLUMNS = [
@@ -43,9 +54,10 @@ def name_key(name: pl.Expr) -> pl.Expr:
 def address_uses(messages: pa.Table, trailers: pa.Table) -> pa.Table:
     """The `address_uses` table of a partition's `messages` and `message_trailers`.
 
-    A mail shows that two addresses are one person's if it names both beside the same full name, in To, Cc, trailers or the
-    From line with which a patch begins; the author's own counts beside trailers and From line alone, as everybody can
-    send a mail in another's name. If it ends with a signature, it shows something of its author.
+    A mail shows that two addresses are one person's if it names both beside the same full name, in
+    To, Cc, trailers or the From line with which a patch begins; the author's own counts beside
+    trailers and From line alone, as everybody can send a mail in another's name. If it ends with a
+    signature, it shows something of its author.
     """
     mails = pl.DataFrame(messages.select(COLUMNS)).rename({"effective_at": "at"})
     bodies = pl.DataFrame({"body": messages.column("body")})["body"]
@@ -77,6 +89,7 @@ def address_uses(messages: pa.Table, trailers: pa.Table) -> pa.Table:
         _named(others, others),
         _lists(mails, pl.concat(recipients)),
         _signatures(mails, bodies),
+        *_written_names(mails, bodies, authors),
     ]
     uses = pl.concat(frame.select("message_id", "at", *_KEY) for frame in mentions)
     counted = uses.group_by(_KEY).agg(
@@ -98,7 +111,9 @@ def _listed(mails: pl.DataFrame, role: str) -> pl.DataFrame:
 
 
 def _lists(mails: pl.DataFrame, recipients: pl.DataFrame) -> pl.DataFrame:
-    """The recipients that are the list: by the List-Id (RFC 2919), their address with a dot for the @, or by its name."""
+    """The recipients that are the list: by the List-Id (RFC 2919), their address with a dot for the
+    @, or by its name.
+    """
     listed = recipients.join(
         mails.select("message_id", "list_id", "header_list_id"), on="message_id"
     )
@@ -112,7 +127,9 @@ def _lists(mails: pl.DataFrame, recipients: pl.DataFrame) -> pl.DataFrame:
 
 
 def _from_lines(mails: pl.DataFrame, bodies: pl.Series) -> pl.DataFrame:
-    """Whom the From line names with which a patch begins that somebody else sends, or the author from elsewhere."""
+    """Whom the From line names with which a patch begins that somebody else sends, or the author
+    from elsewhere.
+    """
     heads = bodies.str.slice(0, 300)
     groups = heads.str.extract_groups(_FROM_LINE).struct.unnest()
     rows = mails.select("message_id").with_columns(
@@ -123,7 +140,9 @@ def _from_lines(mails: pl.DataFrame, bodies: pl.Series) -> pl.DataFrame:
 
 
 def _named(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
-    """The addresses of `first` that a mail names beside the same full name as an address of `second`."""
+    """The addresses of `first` that a mail names beside the same full name as an address of
+    `second`.
+    """
     of_first, of_second = (
         frame.filter(is_full_name(pl.col("name"))).with_columns(key=name_key(pl.col("name")))
         for frame in (first, second)
@@ -156,6 +175,39 @@ def _signatures(mails: pl.DataFrame, bodies: pl.Series) -> pl.DataFrame:
     hashes = texts.map_elements(text_hash, return_dtype=pl.String)
     also = pl.col("text").replace_strict(texts, hashes, return_dtype=pl.String)
     return rows.with_columns(role=pl.lit("signature"), also=also)
+
+
+def _written_names(
+    mails: pl.DataFrame, bodies: pl.Series, authors: pl.DataFrame
+) -> Iterator[pl.DataFrame]:
+    """Names of addresses that have none beside them: of an author below the text, and of the only
+    recipient in the salutation.
+    """
+    only = mails.filter(pl.col("to_addrs").list.len() == 1).select(
+        "message_id",
+        "at",
+        addr=pl.col("to_addrs").list.first(),
+        name=pl.col("to_names").list.first(),
+    )
+    without_name = {
+        role: rows.filter(pl.col("name") == "").drop("name")
+        for role, rows in (("signed", authors), ("greeted", only))
+    }
+    ids = pl.concat([rows["message_id"] for rows in without_name.values()]).unique()
+    chosen = mails.select("message_id", body=bodies).filter(
+        pl.col("message_id").is_in(ids.implode())
+    )
+    cut = chosen["body"].str.slice(0, _WRITTEN_CHARS).str.replace_all("\r", "")
+    text = cut.str.extract(_WRITTEN, 1)
+    below = text.str.strip_chars_end()
+    texts = chosen.select("message_id").with_columns(
+        signed=below.str.extract(_SIGNED, 1).fill_null(below.str.extract(_LAST_LINE, 1)),
+        greeted=text.str.extract(_GREETED, 1),
+    )
+    for role, nameless in without_name.items():
+        named = nameless.join(texts, on="message_id")
+        rows = named.select("message_id", "at", "addr", name=role)
+        yield rows.drop_nulls("name").with_columns(role=pl.lit(role), also=pl.lit(""))
 
 
 def is_full_name(name: pl.Expr) -> pl.Expr:

@@ -13,7 +13,7 @@ from transforms.mail.html_text import html_text
 from transforms.text.charsets import decode_text
 from transforms.toml_file import patterns
 
-_PATTERNS = patterns(__name__)
+_PATTERNS = patterns(__name__, "patterns.toml")
 _MAX_RATIO = 250
 """Ratio of decompressed to stored bytes above which an output over _BOMB_FLOOR is a bomb."""
 _BOMB_FLOOR = 16 << 20
@@ -74,7 +74,9 @@ _SHAPE_WIDTH = 200
 
 
 class AttachmentText(NamedTuple):
-    """Class of an attachment (patch, code, log, text, archive, other), its text or the reason for none, and its picture."""
+    """Class of an attachment (patch, code, log, text, archive, other), its text or the reason for
+    none, and its picture.
+    """
 
     content_class: str
     text: str | None
@@ -85,7 +87,9 @@ class AttachmentText(NamedTuple):
 
 
 Convert = Callable[[bytes, str], Converted]
-"""The Markdown of a file of one of `CONVERTED_FORMATS`; FormatError with the reason if it cannot be read."""
+"""The Markdown of a file of one of `CONVERTED_FORMATS`; FormatError with the reason if it cannot be
+read.
+"""
 
 
 def attachment_text(
@@ -195,7 +199,9 @@ def _binary_kind(data: bytes, declared_type: str) -> AttachmentText | None:
 
 
 def _decompressed(data: bytes, limit: int) -> tuple[bytes, str | None]:
-    """The first file in compressed `data`, or the reason why it is missing; truncated data yields its start."""
+    """The first file in compressed `data`, or the reason why it is missing; truncated data yields
+    its start.
+    """
     out = bytearray()
     rest = data
     try:
@@ -212,7 +218,9 @@ def _decompressed(data: bytes, limit: int) -> tuple[bytes, str | None]:
 
 
 def _one_member(data: bytes, out: bytearray, stored: int, limit: int) -> bytes:
-    """Append one compressed member to `out`, stopping just above the limits; returns the bytes after it."""
+    """Append one compressed member to `out`, stopping just above the limits; returns the bytes
+    after it.
+    """
     if data.startswith(b"\x1f\x8b"):
         gzip = zlib.decompressobj(wbits=31)
         block = data

@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 
 
 class Copy(NamedTuple):
-    """One mail: the id of its header or text, its hashes, its id in the tables, and its place in the archive.
+    """One mail: the id of its header or text, its hashes, its id in the tables, and its place in
+    the archive.
 
-    `row` is its row of `messages` and `attached` are those of `attachments`; a mail that repeats an earlier one
-    lacks them. `is_by_bytes` if it lacks author or time, so that all its bytes are compared.
+    `row` is its row of `messages` and `attached` are those of `attachments`; a mail that repeats an
+    earlier one lacks them. `is_by_bytes` if it lacks author or time, so that all its bytes are
+    compared.
     """
 
     original_id: str
@@ -26,17 +28,19 @@ class Copy(NamedTuple):
 
 
 _MOST_VARIANTS = 64
-"""Copies with different parts that a mail is compared with; beyond them, only equal copies are recognised.
+"""Copies with different parts that a mail is compared with; beyond them, only equal copies are
+recognised.
 
-This bounds the time for thousands of similar mails of one sender."""
+This bounds the time for thousands of similar mails of one sender.
+"""
 
 
 class Copies:
     """The mails of a partition, grouped by Message-ID, author, date, subject and body.
 
-    Mails of one group are copies of one mail. A copy is rejected if another copy has all of its parts;
-    two copies that each have a part of their own are different mails. Only among equal copies does the
-    order decide: the first is retained.
+    Mails of one group are copies of one mail. A copy is rejected if another copy has all of its
+    parts; two copies that each have a part of their own are different mails. Only among equal
+    copies does the order decide: the first is retained.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,5 @@
-"""Times of a mail: the Date header, the Received headers and the From_ line, repaired where they are broken.
+"""Times of a mail: the Date header, the Received headers and the From_ line, repaired where they
+are broken.
 
 The checks use the mail and its archive alone, never the current time.
 """
@@ -13,6 +14,10 @@ from typing import NamedTuple
 from transforms.toml_file import toml_file
 
 EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
+DOS_CLOCK = (datetime(1979, 12, 31, 10, tzinfo=UTC), datetime(1980, 1, 2, 12, tzinfo=UTC))
+"""The first day of the clocks of DOS and Windows, 1980-01-01, in all zones: a mail of then was
+stamped by a clock that nobody had set.
+"""
 CLOCK_SKEW = timedelta(days=1)
 """A mail sent later than this after it was received was stamped by a wrong clock."""
 LONGEST_DELAY = timedelta(days=365)
@@ -106,25 +111,28 @@ def received_times(headers: Sequence[str]) -> tuple[datetime | None, datetime | 
 
 @lru_cache(maxsize=1024)
 def envelope_time(line: bytes) -> datetime | None:
-    """The time of an mbox From_ line (asctime, without zone: UTC), or None if it names no plausible one."""
+    """The time of an mbox From_ line (asctime, without zone: UTC), or None if it names no plausible
+    one.
+    """
     text = line[:256].decode("ascii", "replace")
     parts = text.split(None, 2)
     at = sent_date(parts[2]).at if len(parts) == 3 else None
-    return at if at is not None and at >= EARLIEST else None
+    return at if _is_plausible(at) else None
 
 
 def effective_time(
     sent: SentDate, received: datetime | None, first_hop: datetime | None, envelope: datetime | None
 ) -> tuple[datetime | None, str]:
-    """The time to sort a mail by, and where it is from (`messages.date_quality`): sent if plausible, else received,
-    else envelope.
+    """The time to sort a mail by, and where it is from (`messages.date_quality`): sent if
+    plausible, else received, else envelope.
 
-    Implausible is a time before 1970-01-02, more than a day after the mail was received, or more
-    than a year before its first hop. Without Received headers the envelope takes their place.
+    Implausible is a time on which the clocks of Unix (1970-01-01) or DOS (1980-01-01) begin or
+    before the former, more than a day after the mail was received, or more than a year before its
+    first hop. Without Received headers the envelope takes their place.
     """
     arrival = received or envelope
     hop = first_hop or envelope
-    if sent.at is not None and sent.at >= EARLIEST:
+    if sent.at is not None and _is_plausible(sent.at):
         late = arrival is not None and sent.at - arrival > CLOCK_SKEW
         early = hop is not None and hop - sent.at > LONGEST_DELAY
         if not late and not early:
@@ -138,7 +146,12 @@ def effective_time(
 
 def _received_time(header: str) -> datetime | None:
     at = sent_date(header.rpartition(";")[2]).at
-    return at if at is not None and at >= EARLIEST else None
+    return at if _is_plausible(at) else None
+
+
+def _is_plausible(at: datetime | None) -> bool:
+    """True for a time that a set clock can show."""
+    return at is not None and at >= EARLIEST and not DOS_CLOCK[0] <= at < DOS_CLOCK[1]
 
 
 def _clock(text: str) -> re.Match[str] | None:

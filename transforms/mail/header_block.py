@@ -1,7 +1,7 @@
 """The header block of a mail: its fields as raw values, the start of the body, and its defects.
 
-The email package reads irregular blocks, with its compat32 policy because the newer policies raise on
-headers of real mail.
+The email package reads irregular blocks, with its compat32 policy because the newer policies raise
+on headers of real mail.
 """
 
 import re
@@ -21,7 +21,8 @@ MIME_FAULTS = (
     AssertionError,
     RecursionError,
 )
-"""Exceptions of the email package on broken mail; UnicodeError and binascii.Error are ValueErrors."""
+"""Exceptions of the email package on broken mail; UnicodeError and binascii.Error are ValueErrors.
+"""
 
 KNOWN_HEADERS = frozenset(toml_file(__name__, "headers.toml")["known"])
 """A mail has at least one of these headers."""
@@ -30,13 +31,14 @@ _READ_HEADERS = frozenset(toml_file(__name__, "headers.toml")["read"])
 """Headers that become columns or determine the parts of a mail."""
 
 _PARSER = BytesParser(policy=compat32)
-# RFC 5322 section 2.2: a name, a colon, and a value that goes on as long as lines begin with a blank.
+# RFC 5322 section 2.2: a name, a colon, and a value that goes on as long as lines begin with a
+# blank.
 BLOCK = re.compile(rb"(?:[!-9;-~]++:.*+\n(?:[ \t].*+\n)*+)++(?=\r?\n|\Z)")
 """A header block without irregular lines."""
 # The names of the headers that are read begin like this; the longest has 25 letters.
 _FIELDS = re.compile(
     r"\n([CcDdFfIiMmRrSsTt][A-Za-z-]{1,24}+|[Ll][Ii][Ss][Tt]-[Ii][Dd]|[Uu][Ss][Ee][Rr]-[A-Za-z]{5}"
-    r"|[Xx]-[Mm][A-Za-z]{5}|[Xx]-[Gg][Mm][Aa][Ii][Ll]-[A-Za-z]{6}|[Xx]-[Oo]riginal-[Ff]rom)"
+    r"|[Xx]-[Mm][A-Za-z]{5}|[Xx]-[Gg][Mm][Aa][Ii][Ll]-[A-Za-z]{6}|[Xx]-(?:[Oo]riginal-)?[Ff]rom)"
     r":([^\n]*+(?:\n[ \t][^\n]*+)*+)"
 )
 _HEADER_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]|>?From ")
@@ -59,9 +61,10 @@ class Headers(NamedTuple):
 def read_headers(data: bytes, *, quick: bool = True) -> Headers:
     """The header block of `data`; a line that is not a header counts as a folded line.
 
-    `fields` maps lower-case names to raw values in order, non-ASCII bytes as surrogate escapes. It has the
-    headers of _READ_HEADERS, and of irregular blocks also those of KNOWN_HEADERS. Patterns read a regular
-    block, the email package any other; `quick=False` reads every block with the email package.
+    `fields` maps lower-case names to raw values in order, non-ASCII bytes as surrogate escapes. It
+    has the headers of _READ_HEADERS, and of irregular blocks also those of KNOWN_HEADERS. Patterns
+    read a regular block, the email package any other; `quick=False` reads every block with the
+    email package.
 
     >>> read_headers(b"Subject: fast\\n  vacuum\\n\\nHello.\\n")
     Headers(fields={'subject': ['fast\\n  vacuum']}, body_start=24, defects=[])
@@ -97,7 +100,8 @@ def _head_end(data: bytes) -> tuple[int, int]:
 def _parsed_headers(data: bytes) -> Headers:
     """Headers as the email package reads them, after a repair of lines at which it would stop.
 
-    A line that is not a header is folded text without its blank if known headers follow, else the body begins there.
+    A line that is not a header is folded text without its blank if known headers follow, else the
+    body begins there.
     """
     head_end, body_start = _head_end(data)
     lines = data[:head_end].splitlines(keepends=True)

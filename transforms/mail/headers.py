@@ -1,4 +1,6 @@
-"""Header fields of a mail as values: decoded text, addresses, Message-IDs, and subjects with their marks and tags."""
+"""Header fields of a mail as values: decoded text, addresses, Message-IDs, and subjects with their
+marks and tags.
+"""
 
 import binascii
 import re
@@ -10,6 +12,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from transforms.mail.list_tags import PATCH_TAG
 from transforms.text.charsets import decode_text
 
 MAX_ID_BYTES = 998
@@ -33,7 +36,8 @@ _BARE_ADDRESS = re.compile(
 _PIPERMAIL_ADDRESS = re.compile(
     r"\s*([^\s<>()]+) at ([^\s<>()]+\.[^\s<>()]+)(?:\s+\((.*)\))?\s*\Z", re.S
 )
-# The text between two commas of a list of addresses (RFC 5322 section 3.4); a quoted name may hold a comma.
+# The text between two commas of a list of addresses (RFC 5322 section 3.4); a quoted name may hold
+# a comma.
 _LISTED = re.compile(r"(?:[^,;\"(<]++|\"(?:[^\"\\]|\\.)*\"|\([^()]*\)|<[^<>]*>|[^,;])+")
 _LABEL = re.compile(r'\s*"((?:[^"]|"")*)"[^,]*|([^,]+)')
 _GROUP_NAME = re.compile(r"\s*[^@<>\",;:]*:(?=.*@|\s*\Z)", re.S)
@@ -50,7 +54,8 @@ _SPACES = re.compile(r"\s+")
 
 
 def header_text(raw: str) -> str:
-    """An unstructured header, unfolded, RFC 2047 words decoded, raw 8-bit text through the charset ladder.
+    """An unstructured header, unfolded, RFC 2047 words decoded, raw 8-bit text through the charset
+    ladder.
 
     `raw` is as the email package has it: non-ASCII bytes as surrogate escapes.
     """
@@ -104,6 +109,16 @@ def address(raw: str) -> tuple[str | None, str | None]:
     return _address(raw[:_MAX_ADDRESS_CHARS])
 
 
+def _parsed(text: str) -> tuple[str, str]:
+    """The name and the address in a text of any form, "" for one that it lacks."""
+    name, addr = "", ""
+    with suppress(IndexError, ValueError, TypeError, RecursionError):
+        name, addr = parseaddr(text)
+    if "@" not in addr and (match := _ANY_ADDRESS.search(text)):
+        return name or text[: match.start()].strip(" <\"'("), match[0]
+    return name, addr
+
+
 @lru_cache(maxsize=4096)
 def _address(raw: str) -> tuple[str | None, str | None]:
     if raw.isascii() and (simple := _SIMPLE_ADDRESS.match(raw)) is not None:
@@ -117,14 +132,7 @@ def _address(raw: str) -> tuple[str | None, str | None]:
     pipermail = _PIPERMAIL_ADDRESS.match(text)
     if pipermail is not None:
         return header_text(pipermail[3] or "") or None, f"{pipermail[1]}@{pipermail[2]}".lower()
-    name, addr = "", ""
-    with suppress(IndexError, ValueError, TypeError, RecursionError):
-        name, addr = parseaddr(text)
-    if "@" not in addr:
-        match = _ANY_ADDRESS.search(text)
-        if match is not None:
-            name = name or text[: match.start()].strip(" <\"'(")
-            addr = match[0]
+    name, addr = _parsed(text)
     name = header_text(name).strip("\"' ")
     addr = _CONTROL.sub("", _SPACES.sub("", addr)).lower()
     if not name and "@" not in addr:
@@ -133,14 +141,17 @@ def _address(raw: str) -> tuple[str | None, str | None]:
 
 
 class Addresses(NamedTuple):
-    """The addresses of a header, lower case, and beside each the display name, empty where there is none."""
+    """The addresses of a header, lower case, and beside each the display name, empty where there is
+    none.
+    """
 
     addresses: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
 
 def addresses(values: Sequence[str]) -> Addresses:
-    """Who is named by the To or Cc headers of a mail, each address once; a group (RFC 5322) is its members.
+    """Who is named by the To or Cc headers of a mail, each address once; a group (RFC 5322) is its
+    members.
 
     >>> addresses(['"Reiss, Thomas" <t@example.org>, list@example.org'])
     Addresses(addresses=('t@example.org', 'list@example.org'), names=('Reiss, Thomas', ''))
@@ -148,6 +159,21 @@ def addresses(values: Sequence[str]) -> Addresses:
     return _addresses(",".join(values)[:MAX_FIELD_CHARS]) if values else _NOBODY
 
 
+def exchange_name(raw: str) -> str | None:
+    """The name in a header X-From, which exports of Exchange and Notes write, or None.
+
+    >>> exchange_name("Mann, Kay </O=ENRON/OU=NA/CN=RECIPIENTS/CN=KMANN>")
+    'Mann, Kay'
+    >>> exchange_name("Kay Mann/Corp/Enron@ENRON")
+    'Kay Mann'
+    """
+    text = header_text(raw)
+    name = _DIRECTORY.split(text.partition("<")[0], maxsplit=1)[0].strip(" \"'")
+    return name if name and "@" not in name else None
+
+
+_DIRECTORY = re.compile(r"/|@(?=\w+\s*$)")
+"""Where the place of a person in a directory begins, behind the name."""
 _IN_PLACE = re.compile(r"(?i)^['\"]?(\S.*?)['\"]? \(?via \S")
 """The name that a list gives a mail which it sends in its author's place."""
 _RELAY = "devnull+"
@@ -157,13 +183,15 @@ _RELAY = "devnull+"
 def author(fields: Mapping[str, Sequence[str]]) -> tuple[str | None, str | None]:
     """Display name and lower-case address of a mail's author; None for a missing one.
 
-    A list that sends in its author's place, so that the policy of the author's domain (DMARC) does not refuse the mail,
-    names the author in X-Original-From or Reply-To (Mailman's `from_is_list`).
+    A list that sends in its author's place, so that the policy of the author's domain (DMARC) does
+    not refuse the mail, names the author in X-Original-From or Reply-To (Mailman's `from_is_list`).
+    Exports of Exchange and Notes name the author in X-From, their From has the address alone.
 
     >>> author({"from": ["Ann via Dev <dev@example.org>"], "to": ["dev@example.org"], "reply-to": ["ann@example.com"]})
     ('Ann', 'ann@example.com')
     """
     name, addr = address(next(iter(fields.get("from", ())), ""))
+    name = name or exchange_name(next(iter(fields.get("x-from", ())), ""))
     if not name or not addr or not (by_list := _IN_PLACE.match(name)):
         return name, addr
     lists = addresses((*fields.get("to", ()), *fields.get("cc", ()))).addresses
@@ -209,7 +237,8 @@ def list_header_id(raw: str) -> str | None:
 
 
 def gmail_labels(raw: str) -> list[str]:
-    """The labels of the header X-Gmail-Labels, which Google Takeout writes, each once; one with a comma is quoted.
+    """The labels of the header X-Gmail-Labels, which Google Takeout writes, each once; one with a
+    comma is quoted.
 
     >>> gmail_labels('=?UTF-8?Q?Inbox,B=C3=BCro/T=C3=BCren,"Ann,_Lee"?=')
     ['Inbox', 'Büro/Türen', 'Ann, Lee']
@@ -222,7 +251,8 @@ def gmail_labels(raw: str) -> list[str]:
 
 
 def message_id(raw: str) -> str | None:
-    """The Message-ID of a header, without brackets and folding blanks; None if it holds no usable one.
+    """The Message-ID of a header, without brackets and folding blanks; None if it holds no usable
+    one.
 
     Unusable are an empty id, one longer than a line may be, and a word too short to be unique.
     """
@@ -233,7 +263,9 @@ def message_id(raw: str) -> str | None:
 
 
 def in_reply_to(raw: str) -> str | None:
-    """The last Message-ID of an In-Reply-To header, phrases such as `Message from X of "Fri"` left out."""
+    """The last Message-ID of an In-Reply-To header, phrases such as `Message from X of "Fri"` left
+    out.
+    """
     if (sound := _SOUND_ID.match(raw)) is not None:
         return sound[1]
     raw = raw[-_MAX_ADDRESS_CHARS:]
@@ -295,9 +327,11 @@ _PREFIX = re.compile(rf"\s*(?:(?:{_REPLY}|{_FORWARD}){_COUNT}|\[[^\[\]]*\])\s*",
 
 @lru_cache(maxsize=2048)
 def subject_norm(subject: str) -> str:
-    """`subject` without leading Re:, Fwd: (many languages) and [tags], blanks collapsed, lower case.
+    """`subject` without leading Re:, Fwd: (many languages) and [tags], blanks collapsed, lower
+    case.
 
-    A subject that is nothing but tags and prefixes keeps its text, so that it does not match all others.
+    A subject that is nothing but tags and prefixes keeps its text, so that it does not match all
+    others.
     """
     text = subject
     while (prefix := _PREFIX.match(text)) is not None:
@@ -309,9 +343,6 @@ _TAG = r"(?:\[[^\[\]]*\]|\(subset\)|subject:)"
 # The text before the title: tags, marks of replies and of forwarded mail, in any order.
 _HEAD = rf"(?i)^(?:\s*(?:(?:{_REPLY}|{_FORWARD}){_COUNT}|{_TAG}))*\s*"
 _REPLY_MARK = rf"(?i)^(?:\s*(?:{_FORWARD}{_COUNT}|{_TAG}))*\s*{_REPLY}{_COUNT}"
-_PATCH_TAG = (
-    r"(?i)\[(?:[^\[\]]*(?:\bpatch|\brfc(?:\b|v\d))[^\[\]]*|\s*(?:v\d+\s+)?\d+\s*/\s*\d+\s*)\]"
-)
 _VERSION = r"(?i)(?:\b|patch|rfc)v[\s.]?(\d{1,3})(?:\.\d+)?\b"
 _PART = r"\b(\d{1,4})\s*/\s*(\d{1,4})\b"
 _TITLE_VERSION = r"(?i)(?:\s*\(|\s*\[|\s*,)\s*v(\d{1,3})\s*[)\]]?\s*$"
@@ -327,9 +358,10 @@ def is_reply(subject: str) -> bool:
 def patch_subjects(subjects: pl.Series) -> pl.DataFrame:
     """The facts of each subject, one row per subject.
 
-    Columns: is_reply; is_patch (a tag such as `[PATCH v3 2/7]`, `[RFC v2]` or `[3/5]` is before the title); version (1
-    where none is named), part and parts (null if none is named), branch (the release a backport is for, null for
-    others), title (lower case, without tags, marks and version, blanks collapsed; empty if there is nothing else).
+    Columns: is_reply; is_patch (a tag such as `[PATCH v3 2/7]`, `[RFC v2]` or `[3/5]` is before the
+    title); version (1 where none is named), part and parts (null if none is named), branch (the
+    release a backport is for, null for others), title (lower case, without tags, marks and version,
+    blanks collapsed; empty if there is nothing else).
     """
     subject = subjects.fill_null("").str.slice(0, _MAX_CHARS).alias("subject")
     head = pl.col("subject").str.extract(f"({_HEAD})", 1).fill_null("")
@@ -338,7 +370,7 @@ def patch_subjects(subjects: pl.Series) -> pl.DataFrame:
         # A thread has few: each is looked at once.
         pl.DataFrame({"subject": subject.unique()})
         .with_columns(head=head, rest=rest)
-        .with_columns(tag=pl.col("head").str.extract(f"({_PATCH_TAG})", 1))
+        .with_columns(tag=pl.col("head").str.extract(f"({PATCH_TAG})", 1))
     )
     is_patch = pl.col("tag").is_not_null()
     tail = pl.when(is_patch).then(pl.col("rest").str.extract(_TITLE_VERSION, 1))

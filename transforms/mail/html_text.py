@@ -19,10 +19,11 @@ _CHANGED = re.compile(f"{_ADDED.pattern}|{_REMOVED.pattern}", re.I)
 
 
 def diff_lines(table: LexborNode) -> list[str]:
-    """The lines of the diff that `table` shows, as git writes them; none if it shows something else.
+    """The lines of the diff that `table` shows, as git writes them; none if it shows something
+    else.
 
-    Cells before the text have nothing but the line's numbers or its sign. If the text has no sign, the class
-    of its cell or row says whether the line was added or removed.
+    Cells before the text have nothing but the line's numbers or its sign. If the text has no sign,
+    the class of its cell or row says whether the line was added or removed.
     """
     rows = [cells for row in table.css("tr") if (cells := _cells(row))]
     before = [_text(cell).strip() for cells in rows for cell in cells[:-1]]
@@ -123,13 +124,15 @@ _NO_BORDER = re.compile(r"border(?:-left)?:\s*(?:none|0)", re.I)
 
 
 def html_text(markup: str) -> str:
-    """`markup` as plain text: block elements on lines of their own, links by their text, pictures by theirs.
+    """`markup` as plain text: block elements on lines of their own, links by their text, pictures
+    by theirs.
 
-    A row of a table of values is a line, its cells divided by ` | `; a table that only lays out is its blocks, and
-    one in which a web view of git shows a diff is that diff.
+    A row of a table of values is a line, its cells divided by ` | `; a table that only lays out is
+    its blocks, and one in which a web view of git shows a diff is that diff.
 
-    A blockquote, a Gmail quote and a block with a left border stand behind `> `; so does everything from the block with
-    Outlook's top border (its From/Sent lines) to the end. Scripts, styles and hidden elements are dropped.
+    A blockquote, a Gmail quote and a block with a left border stand behind `> `; so does everything
+    from the block with Outlook's top border (its From/Sent lines) to the end. Scripts, styles and
+    hidden elements are dropped.
     """
     root = LexborHTMLParser(shallow_markup(markup)).root
     if root is None:
@@ -220,23 +223,12 @@ def _open(node: LexborNode, frames: list[_Frame], writer: _Writer) -> _Frame:
     frame = _Frame(node, writer.depth)
     if tag == "img":
         writer.text(_picture(node))
-    if tag in ("td", "th"):
-        writer.text(" | " if writer.tables and writer.fragments else " ")
-    elif writer.tables and tag != "tr":
-        writer.text(" " if tag in _BLOCKS else "")
+    _separate(tag, writer)
+    if writer.tables and tag not in ("td", "th", "tr"):
         return frame
-    elif tag in _PARAGRAPHS:
-        writer.blank_line()
-    elif tag in _BLOCKS:
-        writer.line_end()
-    if tag == "table" and (diff := diff_lines(node)):
-        writer.verbatim(diff)
-        frame.children = iter(())
-    frame.is_data = tag == "table" and _is_data(node)
-    writer.tables += frame.is_data
-    if tag == "div" and (
-        node.attributes.get("id") == "divRplyFwdMsg" or _BORDER_TOP.search(_style(node))
-    ):
+    if tag == "table":
+        _open_table(node, frame, writer)
+    if _begins_history(node, tag):
         writer.line_end()
         _quote_the_rest(frames, frame, writer)
     elif _is_quote(node):
@@ -246,6 +238,33 @@ def _open(node: LexborNode, frames: list[_Frame], writer: _Writer) -> _Frame:
     elif tag == "li":
         writer.text("- ")
     return frame
+
+
+def _separate(tag: str, writer: _Writer) -> None:
+    """Write what parts an element from the text before it; within a table of data all is one line."""
+    if tag in ("td", "th"):
+        writer.text(" | " if writer.tables and writer.fragments else " ")
+    elif writer.tables and tag != "tr":
+        writer.text(" " if tag in _BLOCKS else "")
+    elif tag in _PARAGRAPHS:
+        writer.blank_line()
+    elif tag in _BLOCKS:
+        writer.line_end()
+
+
+def _open_table(node: LexborNode, frame: _Frame, writer: _Writer) -> None:
+    if diff := diff_lines(node):
+        writer.verbatim(diff)
+        frame.children = iter(())
+    frame.is_data = _is_data(node)
+    writer.tables += frame.is_data
+
+
+def _begins_history(node: LexborNode, tag: str) -> bool:
+    """True for the element that Outlook puts above the mail that is answered."""
+    if tag != "div":
+        return False
+    return node.attributes.get("id") == "divRplyFwdMsg" or bool(_BORDER_TOP.search(_style(node)))
 
 
 def _close(frame: _Frame, writer: _Writer) -> None:
@@ -276,7 +295,9 @@ def _quote_the_rest(frames: list[_Frame], frame: _Frame, writer: _Writer) -> Non
 
 
 def _is_data(table: LexborNode) -> bool:
-    """True for a table of values, not of layout: two rows of two cells or more, without a block in a cell."""
+    """True for a table of values, not of layout: two rows of two cells or more, without a block in
+    a cell.
+    """
     if (table.attributes.get("role") or "") == "presentation":
         return False
     rows = 0
@@ -298,7 +319,9 @@ _NO_WORDS = re.compile(r"(?:image|img|cid:|logo)?[\s\d._:@-]*(?:png|jpe?g|gif|bm
 
 
 def _picture(node: LexborNode) -> str:
-    """The text in place of a picture: `[a chart of sales]`, or a smiley; empty for a pixel that counts readers."""
+    """The text in place of a picture: `[a chart of sales]`, or a smiley; empty for a pixel that
+    counts readers.
+    """
     attributes = node.attributes
     text = _BLANKS.sub(" ", attributes.get("alt") or "").strip()
     if _NO_WORDS.fullmatch(text) or "1" in (attributes.get("width"), attributes.get("height")):

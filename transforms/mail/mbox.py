@@ -48,11 +48,12 @@ class MboxLayout(NamedTuple):
 def mbox_layout(data: bytes, dialect: Dialect) -> MboxLayout:
     """The positions of the mails of an mbox file.
 
-    A mail begins behind a From_ line: at the start of the file or after a blank line, `From `, a sender and a time, and
-    a header on the next line. `From <commit> Mon Sep 17 00:00:00 2001`, which git format-patch writes into patches,
-    does so only in a file that begins with one. A span leaves out the one blank line that separates it from the next.
-    In the `content-length` dialect a Content-Length header that leads to the next From_ line or to the end of the file
-    is believed. Bytes before the first From_ line (all of them, where there is none) are garbage.
+    A mail begins behind a From_ line: at the start of the file or after a blank line, `From `, a
+    sender and a time, and a header on the next line. `From <commit> Mon Sep 17 00:00:00 2001`,
+    which git format-patch writes into patches, does so only in a file that begins with one. A span
+    leaves out the one blank line that separates it from the next. In the `content-length` dialect a
+    Content-Length header that leads to the next From_ line or to the end of the file is believed.
+    Bytes before the first From_ line (all of them, where there is none) are garbage.
     """
     git_too = _GIT_LINE.match(data, 0, _line_end(data, 0)) is not None
     lead = _LEAD.match(data)
@@ -81,7 +82,8 @@ def mbox_layout(data: bytes, dialect: Dialect) -> MboxLayout:
 def unescape(raw: bytes, dialect: Dialect) -> bytes:
     """`raw` as it was before it was stored: in mboxrd `>From ` and `>>From ` lose one `>`.
 
-    The mboxo dialect escapes only `From `, so that its `>From ` may have been in the mail: it stays.
+    The mboxo dialect escapes only `From `, so that its `>From ` may have been in the mail: it
+    stays.
     """
     if dialect != "mboxrd":
         return raw

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from transforms.formats.converted import VERSION as FORMATS_VERSION
+from transforms.errors import unread_because
 from transforms.hashing import bytes_sha256
 from transforms.mail.attachments import Convert
 from transforms.mail.copies import Copies, Copy
@@ -16,14 +16,12 @@ from transforms.mail.dates import envelope_time
 from transforms.mail.header_block import MIME_FAULTS, read_headers
 from transforms.mail.headers import author, message_id
 from transforms.mail.mbox import BOM, Dialect, mbox_layout, unescape
-from transforms.mail.mime import parsed_mail
+from transforms.mail.mime import ParsedMail, parsed_mail
 from transforms.mail.rows import attachment_rows, message_row
 from transforms.schemas.mail import ATTACHMENTS, MESSAGES
 from transforms.schemas.operations import QUARANTINE
 from transforms.schemas.table import Table
 from transforms.settings.mail import MailSettings
-
-VERSION = f"15.{FORMATS_VERSION}"
 
 _FROM_LINE = re.compile(rb"\A(?:%b)?[\r\n]*(>?From [^\n]*\n)?" % BOM)
 _NO_PARTS: frozenset[str] = frozenset()
@@ -36,7 +34,8 @@ _BATCH_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class RawMail:
-    """The bytes of one mail, their place in the archive, and the time of their From_ line if there is one.
+    """The bytes of one mail, their place in the archive, and the time of their From_ line if there
+    is one.
 
     Bytes with a `fault` (`code: explanation`) are not a mail and go to quarantine with it.
     """
@@ -50,8 +49,8 @@ class RawMail:
 class Means(NamedTuple):
     """The means of reading mails.
 
-    Without `quick` every header and every mail is parsed with the email package: slower, with equal tables; tests compare
-    both. `convert` makes texts of attached documents.
+    Without `quick` every header and every mail is parsed with the email package: slower, with equal
+    tables; tests compare both. `convert` makes texts of attached documents.
     """
 
     quick: bool = True
@@ -74,7 +73,8 @@ def split_mbox(
 ) -> tuple[Iterator[RawMail], list[RawMail]]:
     """The mails of an mbox file, and the bytes outside of mails as mails with a fault.
 
-    The place is `<name>:<byte offset of the From_ line>`. The iterator copies one mail at a time out of `data`.
+    The place is `<name>:<byte offset of the From_ line>`. The iterator copies one mail at a time
+    out of `data`.
     """
     layout = mbox_layout(data, dialect)
     mails = (
@@ -97,7 +97,9 @@ def split_mbox(
 
 
 def id_and_author(mail: RawMail) -> tuple[str, str | None] | None:
-    """Message-ID and author's address of a mail, as `read_mail` gives them before it looks for copies; None for no mail."""
+    """Message-ID and author's address of a mail, as `read_mail` gives them before it looks for
+    copies; None for no mail.
+    """
     data, _ = _without_envelope(mail)
     try:
         fields = read_headers(data).fields
@@ -123,10 +125,11 @@ def read_mail(
 ) -> MailTables:
     """The three tables of one partition's mails.
 
-    A mail never fails to load: defects are repaired and listed in `defects`. Quarantined are bytes that are not a mail
-    (`not_mail`), mails over `max_message_bytes` (`too_large`), copies with the same Message-ID, author, date, subject,
-    body and parts (`duplicate`), and copies with only a share of another's parts (`lesser_copy`). A repeated Message-ID
-    with other content gets the suffix `+` and the first eight digits of the content hash.
+    A mail never fails to load: defects are repaired and listed in `defects`. Quarantined are bytes
+    that are not a mail (`not_mail`), mails over `max_message_bytes` (`too_large`), copies with the
+    same Message-ID, author, date, subject, body and parts (`duplicate`), and copies with only a
+    share of another's parts (`lesser_copy`). A repeated Message-ID with other content gets the
+    suffix `+` and the first eight digits of the content hash.
 
     `raw` is read once, one mail at a time; beside the tables themselves, memory holds a
     batch of rows and some 500 bytes per mail.
@@ -135,18 +138,12 @@ def read_mail(
     messages, attachments, quarantine = (_Rows(table, shared) for table in _TABLES)
     copies = Copies()
     for mail in raw:
-        fault, size, limit = mail.fault, len(mail.data), settings.max_message_bytes
-        if not fault and size > limit:
-            fault = f"too_large: {size} bytes, mail.max_message_bytes is {limit}"
-        data, envelope_at = _without_envelope(mail)
-        parsed = None if fault else parsed_mail(data, quick=means.quick)
+        parsed, row, reason = _parsed_row(mail, settings.max_message_bytes, quick=means.quick)
         if parsed is None:
-            reason = fault or "not_mail: no header that mails have"
             quarantine.add(
                 _quarantined(mail.place, reason, None, len(mail.data), bytes_sha256(mail.data))
             )
             continue
-        row = message_row(parsed, data, envelope_at)
         row["place"], row["raw_bytes"] = mail.place, len(mail.data)
         original_id, begin = row["message_id"], (messages.count, attachments.count)
         is_known = copies.is_known(row)
@@ -173,8 +170,27 @@ def read_mail(
     )
 
 
+def _parsed_row(
+    mail: RawMail, limit: int, *, quick: bool
+) -> tuple[ParsedMail | None, dict[str, Any], str]:
+    """A mail with its row of `messages`; else None with the reason why it is in quarantine."""
+    if mail.fault:
+        return None, {}, mail.fault
+    if (size := len(mail.data)) > limit:
+        return None, {}, f"too_large: {size} bytes, mail.max_message_bytes is {limit}"
+    data, envelope_at = _without_envelope(mail)
+    try:
+        if parsed := parsed_mail(data, quick=quick):
+            return parsed, message_row(parsed, data, envelope_at), ""
+    except Exception as error:  # noqa: BLE001 - one mail never stops the others
+        return None, {}, unread_because(error)
+    return None, {}, "not_mail: no header that mails have"
+
+
 def mail_in(data: bytes, settings: MailSettings) -> dict[str, Any] | None:
-    """The row of `messages` of a mail as a program stores or pipes it; None for bytes without a Message-ID at their top."""
+    """The row of `messages` of a mail as a program stores or pipes it; None for bytes without a
+    Message-ID at their top.
+    """
     if not _IDENT.search(data[:_HEADER_BYTES].partition(b"\n\n")[0].partition(b"\r\n\r\n")[0]):
         return None
     tables = read_mail(
@@ -245,7 +261,9 @@ def _copy(
 
 
 def _without_envelope(mail: RawMail) -> tuple[bytes, datetime | None]:
-    """The mail without its own envelope line, and the time of that line if the archive gives no time."""
+    """The mail without its own envelope line, and the time of that line if the archive gives no
+    time.
+    """
     lead = _FROM_LINE.match(mail.data)
     if lead is None or not lead.end():
         return mail.data, mail.envelope_at

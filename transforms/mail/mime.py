@@ -1,4 +1,6 @@
-"""One mail parsed into one record: its headers, its decoded body text, its attached parts, and its defects."""
+"""One mail parsed into one record: its headers, its decoded body text, its attached parts, and its
+defects.
+"""
 
 import binascii
 import re
@@ -39,9 +41,9 @@ def transfer_decoded(
 ) -> tuple[bytes, list[str]]:
     """`payload` without its transfer encoding (RFC 2045 section 6), and the codes of its faults.
 
-    If `encodings` has several, the strictest that the payload is valid in counts. Plain text that a list
-    server appends to base64, or text around uuencoded lines, stays in the result. Payload that is not in
-    its declared encoding, or in an unknown one, is returned unchanged.
+    If `encodings` has several, the strictest that the payload is valid in counts. Plain text that a
+    list server appends to base64, or text around uuencoded lines, stays in the result. Payload that
+    is not in its declared encoding, or in an unknown one, is returned unchanged.
 
     >>> transfer_decoded(b"aGVsbG8=", ["base64"], "text/plain")
     (b'hello', [])
@@ -70,35 +72,51 @@ def _decoded_payload(payload: bytes, encoding: str, kind: str) -> tuple[bytes, l
 
 
 def _base64_decoded(payload: bytes, kind: str) -> tuple[bytes, list[str]]:
-    clean = _BASE64_LINES.match(payload) if payload.translate(None, _BASE64_BYTES) else None
-    end = clean.end() if clean is not None else len(payload)
-    tail = payload[end:] if end < len(payload) else b""
-    if not payload[:end].strip() and tail.strip():
+    encoded, tail = _encoded_part(payload)
+    if not encoded.strip() and tail.strip():
         return payload, ["base64_broken"]
-    if _BASE64_LINE.search(tail):  # noise in the middle, not text at the end
-        end, tail = len(payload), b""
-    body, padding, trailing = payload[:end].partition(b"=")
-    if trailing.translate(
-        None, _BASE64_NOISE
-    ):  # words that look like base64, or encoded texts one after another
-        texts = _BASE64_TEXT.findall(
-            payload[:end].translate(None, _BASE64_NOISE.replace(b"=", b""))
-        )
-        if all(len(text) % 4 == 0 for text in texts) and (b"=" in texts[-1] or len(texts[-1]) > 60):
-            return b"".join(map(binascii.a2b_base64, texts)), ["base64_broken"]
+    body, padding, trailing = encoded.partition(b"=")
+    # Words that look like base64, or encoded texts one after another.
+    if trailing.translate(None, _BASE64_NOISE):
+        if (joined := _concatenated(encoded)) is not None:
+            return joined, ["base64_broken"]
         tail = trailing.lstrip(b"=\r\n") + tail
     digits = body.translate(None, _BASE64_NOISE)
-    faults: list[str] = []
-    if len(digits) % 4 == 1:
+    remainder = len(digits) % 4
+    faults = ["base64_broken"] if remainder == 1 or (remainder and not padding) else []
+    if remainder == 1:
         digits = digits[:-1]
-        faults = ["base64_broken"]
-    elif len(digits) % 4 and not padding:
-        faults = ["base64_broken"]
     data = binascii.a2b_base64(digits + b"=" * (-len(digits) % 4))
-    if tail.strip():
-        faults.append("base64_trailing_text")
-        data += (b"" if data.endswith(b"\n") else b"\n") + tail if kind.startswith("text/") else b""
-    return data, faults
+    if not tail.strip():
+        return data, faults
+    if kind.startswith("text/"):
+        data += (b"" if data.endswith(b"\n") else b"\n") + tail
+    return data, [*faults, "base64_trailing_text"]
+
+
+def _encoded_part(payload: bytes) -> tuple[bytes, bytes]:
+    """A payload up to the lines that are not base64, and those; noise in the middle divides nothing."""
+    if not payload.translate(None, _BASE64_BYTES):
+        return payload, b""
+    clean = _BASE64_LINES.match(payload)
+    end = len(payload) if clean is None else clean.end()
+    if payload[:end].strip() and _BASE64_LINE.search(payload[end:]):
+        return payload, b""
+    return payload[:end], payload[end:]
+
+
+_LEAST_LAST_TEXT = 60
+"""Characters of a last encoded text without padding, below which it may be a word."""
+
+
+def _concatenated(encoded: bytes) -> bytes | None:
+    """Encoded texts one after another, decoded; None if they are something else."""
+    texts = _BASE64_TEXT.findall(encoded.translate(None, _BASE64_NOISE.replace(b"=", b"")))
+    if any(len(text) % 4 or len(text.rstrip(b"=")) % 4 == 1 for text in texts):
+        return None
+    if b"=" not in texts[-1] and len(texts[-1]) <= _LEAST_LAST_TEXT:
+        return None
+    return b"".join(map(binascii.a2b_base64, texts))
 
 
 def _uu_decoded(payload: bytes, kind: str) -> tuple[bytes, list[str]]:
@@ -145,7 +163,9 @@ _MAX_DEPTH = 32
 
 @dataclass(slots=True)
 class ParsedMail:
-    """A mail: header fields by lower-case name with their raw values, body, attached parts, defects."""
+    """A mail: header fields by lower-case name with their raw values, body, attached parts,
+    defects.
+    """
 
     fields: dict[str, list[str]] = field(default_factory=dict)
     body: str = ""
@@ -166,7 +186,8 @@ def parsed_mail(data: bytes, *, quick: bool = True) -> ParsedMail | None:
     Only a mail whose parts are nested or marked in an unusual way goes through the email package,
     with `quick=False` every mail. The body is the unnamed text/plain parts in order, in
     multipart/alternative instead of their HTML form; HTML without such a form is converted. Named
-    parts, parts that ask to be attachments, everything else, and text outside of the parts are attached.
+    parts, parts that ask to be attachments, everything else, and text outside of the parts are
+    attached.
     """
     try:
         headers = read_headers(data, quick=quick)
@@ -275,7 +296,9 @@ def decoded_part(leaf: mime_tree.MimeLeaf, mail: ParsedMail) -> bytes:
 
 
 def _decoded(payload: bytes, encodings: Sequence[str], kind: str, mail: ParsedMail) -> bytes:
-    """`payload` without its transfer encoding, its faults noted; of several encodings the one that it is in."""
+    """`payload` without its transfer encoding, its faults noted; of several encodings the one that
+    it is in.
+    """
     if len(encodings) == 1 and mime_tree.encoding_name(encodings[0]) in IDENTITY:
         return payload
     data, faults = transfer_decoded(
@@ -296,7 +319,9 @@ def _attach(mail: ParsedMail, leaf: mime_tree.MimeLeaf, data: bytes) -> None:
 
 
 def _inner_message(leaf: mime_tree.MimeLeaf, kind: str, mail: ParsedMail, levels: int) -> MimePart:
-    """A mail inside the mail, as text: its main headers, then its body; its own parts are attached too."""
+    """A mail inside the mail, as text: its main headers, then its body; its own parts are attached
+    too.
+    """
     texts: list[str] = []
     for inner in _inner_mails(leaf.part, kind, mail):
         fields = {name.lower(): header_text(str(value)) for name, value in inner.raw_items()}
@@ -320,7 +345,9 @@ def _inner_message(leaf: mime_tree.MimeLeaf, kind: str, mail: ParsedMail, levels
 
 
 def _inner_mails(part: Message, kind: str, mail: ParsedMail) -> list[Message]:
-    """The mails inside a part; some programs put a transfer encoding around them, which RFC 2046 forbids."""
+    """The mails inside a part; some programs put a transfer encoding around them, which RFC 2046
+    forbids.
+    """
     inner = mime_tree.children(part)
     encoding = mime_tree.encoding_name(str(part.get("content-transfer-encoding", "")))
     if (

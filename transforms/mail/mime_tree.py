@@ -1,7 +1,8 @@
-"""The MIME tree of a mail as nodes of the email package: quick for regular mails, repaired for broken ones.
+"""The MIME tree of a mail as nodes of the email package: quick for regular mails, repaired for
+broken ones.
 
-The email package parses; this module builds the tree of a regular multipart itself from its delimiter
-lines, and puts back the lines that the email package leaves out of a broken one.
+The email package parses; this module builds the tree of a regular multipart itself from its
+delimiter lines, and puts back the lines that the email package leaves out of a broken one.
 """
 
 import re
@@ -52,9 +53,11 @@ class MimeLeaf(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """The root of a mail's parts, the text and the pieces that are in none of them, and the defects.
+    """The root of a mail's parts, the text and the pieces that are in none of them, and the
+    defects.
 
-    `behind` is the text that list servers write below the last part; `rest` may hold headers and encoded lines.
+    `behind` is the text that list servers write below the last part; `rest` may hold headers and
+    encoded lines.
     """
 
     root: Message
@@ -74,7 +77,9 @@ def mime_headers(fields: dict[str, list[str]]) -> Message:
 
 
 def mime_values(fields: dict[str, list[str]], name: str) -> list[str]:
-    """The headers of that name as the email package gives them out, one empty value where there is none."""
+    """The headers of that name as the email package gives them out, one empty value where there is
+    none.
+    """
     if name not in fields:
         return [""]
     return [
@@ -183,7 +188,9 @@ def parsed_tree(fields: dict[str, list[str]], payload: bytes) -> Tree:
 
 
 def _repair(root: Message, defects: list[str]) -> tuple[list[str], list[str]]:
-    """Mend the nodes of a tree in place; returns the texts behind the last part of a multipart, and defects there."""
+    """Mend the nodes of a tree in place; returns the texts behind the last part of a multipart, and
+    defects there.
+    """
     trailing: list[str] = []
     rest: list[str] = []
     stack: list[tuple[Message, int, frozenset[str]]] = [(root, 0, frozenset())]
@@ -208,7 +215,9 @@ def _repair(root: Message, defects: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _retype(node: Message, values: list[str]) -> None:
-    """Give a node without parts the one of its types with which no text is lost, and the parts of that type."""
+    """Give a node without parts the one of its types with which no text is lost, and the parts of
+    that type.
+    """
     text = payload_text(node)
     chosen = preferred_type(values, text)
     del node["content-type"]
@@ -220,7 +229,9 @@ def _retype(node: Message, values: list[str]) -> None:
 
 
 def _reopened(node: Message, defects: list[str]) -> str:
-    """Attach the parts that stand behind the closing delimiter of a multipart; the text that is in no part."""
+    """Attach the parts that stand behind the closing delimiter of a multipart; the text that is in
+    no part.
+    """
     boundary, epilogue = node.get_boundary() or "", node.epilogue or ""
     delimiter = re.compile(rf"^--{re.escape(boundary)}(?:--)?[ \t]*(?=\r?$)", re.M)
     first = delimiter.search(epilogue)
@@ -244,7 +255,9 @@ def _reopened(node: Message, defects: list[str]) -> str:
 
 
 def _missing_lines(source: str, root: Message, trailing: list[str]) -> str:
-    """The lines of `source` that are in no node: the email package drops lines behind a wrong delimiter."""
+    """The lines of `source` that are in no node: the email package drops lines behind a wrong
+    delimiter.
+    """
     present = Counter(_line_keys("\n".join(trailing)))
     for node in root.walk():
         if node is not root:
@@ -273,7 +286,9 @@ _MAX_PARTS = 1000
 def leaves(
     root: Message, levels: int, note: Callable[[str], None], first: int
 ) -> Iterator[MimeLeaf]:
-    """The parts that hold no others, in order, without recursion; messages inside count as one part."""
+    """The parts that hold no others, in order, without recursion; messages inside count as one
+    part.
+    """
     stack: list[tuple[Message, int | None, int]] = [(root, None, 0)]
     index = first - 1
     while stack:
@@ -321,7 +336,9 @@ def is_body(leaf: MimeLeaf) -> bool:
 
 
 def payload_text(part: Message) -> str:
-    """The undecoded payload of a part that holds no others, bytes that are not ASCII as surrogate escapes."""
+    """The undecoded payload of a part that holds no others, bytes that are not ASCII as surrogate
+    escapes.
+    """
     payload = part._payload  # type: ignore[attr-defined]
     return payload if isinstance(payload, str) else ""
 
@@ -379,8 +396,8 @@ def filename(part: Message) -> str | None:
 def regular_parts(payload: bytes, boundary: bytes) -> list[bytes] | None:
     """The parts between the delimiter lines, without the line end before each delimiter.
 
-    None if the body needs a full parser: a longer line begins like a delimiter, the closing delimiter
-    is missing, text follows it, or a part has no line.
+    None if the body needs a full parser: a longer line begins like a delimiter, the closing
+    delimiter is missing, text follows it, or a part has no line.
 
     >>> regular_parts(b"--x\\n\\none\\n--x\\n\\ntwo\\n--x--\\n", b"x")
     [b'\\none', b'\\ntwo']

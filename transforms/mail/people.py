@@ -1,5 +1,6 @@
 """People: the addresses that evidence in mails says are one person."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -10,13 +11,19 @@ from transforms.mail.address_uses import is_full_name, name_key
 from transforms.schemas.relations import PEOPLE
 from transforms.toml_file import patterns
 
-VERSION = "3"
-
 _MOST_NAMES = 5
-"""Names without a word in common under which one person writes; behind an address with more are several people."""
-_NOBODY, _LIST, _LIST_NAME = (patterns(__name__)[key] for key in ("nobody", "list", "list_name"))
+"""Names without a word in common under which one person writes; behind an address with more are
+several people.
+"""
+_FEWEST_SIGNED = 3
+"""Mails that end with a name which the address does not contain, from which it is the author's."""
+_NOBODY, _LIST, _LIST_NAME = (
+    patterns(__name__, "patterns.toml")[key] for key in ("nobody", "list", "list_name")
+)
 _VIA = r"(?i)\s(?:via|über|por|par)\s"
-"""A list that writes in an author's name puts its own address: `Ann Lee via Gauges <gauges@example.org>`."""
+"""A list that writes in an author's name puts its own address: `Ann Lee via Gauges
+<gauges@example.org>`.
+"""
 
 
 class Join(NamedTuple):
@@ -28,17 +35,19 @@ class Join(NamedTuple):
 
 
 def people(uses: pa.Table, aliases: Mapping[str, Sequence[str]]) -> pa.Table:
-    """The `people` table of the `address_uses` of all partitions and of aliases (addresses by a person's name).
+    """The `people` table of the `address_uses` of all partitions and of aliases (addresses by a
+    person's name).
 
-    Two addresses are one person if a mail from one names the other beside the author's own full name, in a trailer or in
-    the From line of a patch; if the same full name ends mails from both with the same signature, which nobody of another
-    name has; or if an alias says so. An equal name alone proves nothing, nor does anything that a shared address shows: of a
-    list, of a program, or with names of many people.
+    Two addresses are one person if a mail from one names the other beside the author's own full
+    name, in a trailer or in the From line of a patch; if the same full name ends mails from both
+    with the same signature, which nobody of another name has; or if an alias says so. An equal name
+    alone proves nothing, nor does anything that a shared address shows: of a list, of a program, or
+    with names of many people.
     """
     frame = pl.DataFrame(uses.select([*uses.schema.names]))
     owner = {addr.lower(): name for name, addrs in aliases.items() for addr in addrs}
-    names = _names(frame)
     shared = set(_shared(frame)) - owner.keys()
+    names = _with_written_names(_names(frame), frame, shared)
     parents: dict[str, str] = {}
     evidence: dict[str, tuple[str, str]] = {}
     by_alias = (
@@ -70,7 +79,9 @@ def people(uses: pa.Table, aliases: Mapping[str, Sequence[str]]) -> pa.Table:
 
 
 def _root(parents: dict[str, str], member: str) -> str:
-    """The first member of a set; those on the way to it are brought nearer (R. E. Tarjan and J. van Leeuwen, 1984)."""
+    """The first member of a set; those on the way to it are brought nearer (R. E. Tarjan and J. van
+    Leeuwen, 1984).
+    """
     while parent := parents.get(member):
         parents[member] = parents.get(parent, parent)
         member = parent
@@ -86,7 +97,9 @@ def _joined(parents: dict[str, str], first: str, second: str) -> bool:
 
 
 def _names(frame: pl.DataFrame) -> pl.DataFrame:
-    """Each address with its names, the most used first, and how often and when it wrote or was named."""
+    """Each address with its names, the most used first, and how often and when it wrote or was
+    named.
+    """
     is_author = pl.col("role") == "from"
     plain = frame.filter(pl.col("role").is_in(["from", "to", "cc", "trailer"]))
     names = (
@@ -106,12 +119,67 @@ def _names(frame: pl.DataFrame) -> pl.DataFrame:
     return counts.join(names, on="addr", how="left").sort("addr")
 
 
+def _with_written_names(names: pl.DataFrame, frame: pl.DataFrame, shared: set[str]) -> pl.DataFrame:
+    """With a name for the addresses without one, from signatures and salutations.
+
+    Texts name other people, too: a name counts if the address contains it ("Kay" for
+    kay.mann@example.org, which is "Kay Mann"), or if most of an author's signed mails, at least
+    three, end with it.
+    """
+    nameless = names.filter(pl.col("name").is_null() & ~pl.col("addr").is_in(shared))["addr"]
+    written = frame.filter(
+        pl.col("role").is_in(["signed", "greeted"]) & pl.col("addr").is_in(nameless.implode())
+    )
+    counts = written.group_by("addr", "role", "name").agg(pl.col("mail_count").sum())
+    share = pl.col("mail_count") * 2 > pl.col("mail_count").sum().over("addr", "role")
+    is_own = (pl.col("role") == "signed") & (pl.col("mail_count") >= _FEWEST_SIGNED) & share
+    chosen: dict[str, str] = {}
+    for addr, name, proven in (
+        counts.sort("mail_count", "addr", "role", "name", descending=[True, False, True, False])
+        .select("addr", "name", is_own)
+        .rows()
+    ):
+        if (full := _name_in_address(name, addr)) or proven:
+            chosen.setdefault(addr, full or name)
+    rows = pl.DataFrame(
+        {"addr": list(chosen), "written": list(chosen.values())},
+        schema={"addr": pl.String, "written": pl.String},
+    )
+    return (
+        names.join(rows, on="addr", how="left", maintain_order="left")
+        .with_columns(
+            name=pl.coalesce("name", "written"),
+            names=pl.when(pl.col("written").is_null())
+            .then("names")
+            .otherwise(pl.concat_list("written")),
+        )
+        .drop("written")
+    )
+
+
+def _name_in_address(name: str, addr: str) -> str | None:
+    """The name in an address that a text writes in part or whole; None if the address has another.
+
+    >>> _name_in_address("Kay", "kay.mann@example.org")
+    'Kay Mann'
+    >>> _name_in_address("Kay Mann", "kmann@example.org")
+    'Kay Mann'
+    """
+    parts = [part for part in re.split(r"[^a-z]+", addr.partition("@")[0]) if part]
+    words = [word for word in name.lower().split() if len(word) > 2]
+    if len(words) == 1 and words[0] in parts and all(len(part) > 1 for part in parts):
+        return " ".join(part.capitalize() for part in parts)
+    fits = any(part.startswith(word) or part.endswith(word) for part in parts for word in words)
+    return name if fits else None
+
+
 def _shared(frame: pl.DataFrame) -> Iterator[str]:
     """Addresses behind which no single person is."""
     yield from frame.filter(pl.col("addr").str.contains(_NOBODY))["addr"].unique()
     is_list = pl.col("addr").str.contains(_LIST) | pl.col("name").str.contains(_LIST_NAME)
     writers = frame.filter(pl.col("role") == "from").select("addr")
-    # The owner of `ann.mbox` has the name of a list, too, and anybody can name a person in a List-Id; but people write.
+    # The owner of `ann.mbox` has the name of a list, too, and anybody can name a person in a
+    # List-Id; but people write.
     lists = frame.filter(is_list | (pl.col("role") == "list")).join(writers, on="addr", how="anti")
     yield from lists["addr"].unique()
     authors = frame.filter((pl.col("role") == "from") & (pl.col("name") != ""))
@@ -152,7 +220,9 @@ def _signatures(frame: pl.DataFrame, shared: set[str]) -> Iterator[Join]:
 
 
 def _identified(rows: pl.DataFrame) -> pl.DataFrame:
-    """With the id of each person, their address that wrote first, and the name that their mails use most."""
+    """With the id of each person, their address that wrote first, and the name that their mails use
+    most.
+    """
     never = pl.lit(2**62)
     ordered = rows.with_columns(begun=pl.col("first_at").cast(pl.Int64).fill_null(never)).sort(
         "begun", "addr"
@@ -167,7 +237,7 @@ def _identified(rows: pl.DataFrame) -> pl.DataFrame:
     joined = rows.drop("alias", "name").join(ids, on="group").join(names, on="group", how="left")
     is_first = pl.col("addr") == pl.col("person_id")
     return joined.with_columns(
-        name=pl.coalesce("alias", "usual"),
+        name=pl.coalesce("alias", "usual", "person_id"),
         names=pl.col("names").fill_null([]),
         evidence=pl.when(is_first).then(pl.lit("address")).otherwise("evidence"),
         evidence_addr=pl.when(~is_first).then("evidence_addr"),

@@ -23,7 +23,7 @@ _SINGLE_FIELDS = ("from", "date", "subject", "message-id")
 """Headers that a mail has once (RFC 5322 section 3.6); the first of several counts."""
 _FOOTER_CHARS = 2500
 """Characters at the end of a body that may contain a list footer."""
-_FOOTER = re.compile(rf"\n(?:{patterns(__name__)['footer']})", re.S | re.I)
+_FOOTER = re.compile(rf"\n(?:{patterns(__name__, 'patterns.toml')['footer']})", re.S | re.I)
 
 # Mailman replaces a part that it removes from its archive by this note.
 _SCRUBBED = re.compile(
@@ -33,10 +33,12 @@ _SCRUBBED = re.compile(
 
 
 def message_row(mail: ParsedMail, data: bytes, envelope_at: datetime | None) -> dict[str, Any]:
-    """The row of a mail without the columns of its partition, its place and its size; adds defects to the mail.
+    """The row of a mail without the columns of its partition, its place and its size; adds defects
+    to the mail.
 
-    `message_id` is the id of its header, or is derived from its `text_hash`. If a mail without id lacks author
-    or time, all bytes (`data`) count: nothing else shows that two such mails are copies.
+    `message_id` is the id of its header, or is derived from its `text_hash`. If a mail without id
+    lacks author or time, all bytes (`data`) count: nothing else shows that two such mails are
+    copies.
     """
     return {
         **_times(mail, envelope_at),
@@ -62,7 +64,7 @@ def _times(mail: ParsedMail, envelope_at: datetime | None) -> dict[str, Any]:
         mail.note("date_implausible")
     return {
         "sent_at": date.at,
-        "zone_minutes": None if date.at is None else sender_zone(_first(fields, "date")),
+        "sent_offset_minutes": None if date.at is None else sender_zone(_first(fields, "date")),
         "received_at": received,
         "effective_at": effective,
         "date_quality": quality,
@@ -113,7 +115,9 @@ def _identity(mail: ParsedMail, data: bytes) -> dict[str, Any]:
 
 
 def _people(fields: dict[str, list[str]]) -> dict[str, Any]:
-    """To whom a mail goes and answers go, through which list, and with which program it was written."""
+    """To whom a mail goes and answers go, through which list, and with which program it was
+    written.
+    """
     to, cc = headers.addresses(fields.get("to", ())), headers.addresses(fields.get("cc", ()))
     reply_to = headers.addresses(fields.get("reply-to", ())).addresses
     agent = _first(fields, "user-agent") or _first(fields, "x-mailer")
@@ -162,8 +166,9 @@ def without_additions(body: str) -> str:
 
 
 _MAX_ATTACHMENT_CHARS = 2_000_000
-"""Characters; a longer attachment is very long: of 78,842 on PostgreSQL's lists 99 % have fewer than
-318,562, the longest 33,385,745."""
+"""Characters; a longer attachment is very long: of 78,842 on PostgreSQL's lists 99 % have fewer
+than 318,562, the longest 33,385,745.
+"""
 _MAX_LOG_CHARS = 500_000
 """Characters; a longer log or build output is very long: it has many chunks and few readers."""
 _MOST_PICTURES = 50
@@ -174,7 +179,9 @@ _MORE_PICTURES = f"binary: of a mail's pictures the first {_MOST_PICTURES} are r
 def attachment_rows(
     mail: ParsedMail, row: dict[str, Any], settings: MailSettings, convert: Convert | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of the parts of a mail whose own row has its final id; NULs in them are a defect of the mail."""
+    """The rows of the parts of a mail whose own row has its final id; NULs in them are a defect of
+    the mail.
+    """
     rows, picture_count = [], 0
     for part in mail.parts:
         attached, had_nul = _attachment_row(part, row, settings, convert)

@@ -11,8 +11,6 @@ import pyarrow.compute as pc
 from transforms.mail.headers import address
 from transforms.schemas.mail import MESSAGE_TRAILERS
 
-VERSION = "2"
-
 _TRAILER = re.compile(
     rb"\n([A-Za-z][A-Za-z-]{2,30}-[Bb]y|[Ff]ixes|[Cc]loses|[Ll]ink|[Cc][Cc]|[Aa]uthors?|[Dd]iscussion):[ \t]*([^\n]+)"
 )
@@ -35,8 +33,8 @@ _NAMES_NOBODY = {"fixes", "closes", "link", "discussion"}
 def message_trailers(messages: pa.Table) -> pa.Table:
     """The `message_trailers` table of mails with message_id, source, partition and body.
 
-    A trailer is at the beginning of a line, so that none in a quote counts. One that names several people is a
-    row for each.
+    A trailer is at the beginning of a line, so that none in a quote counts. One that names several
+    people is a row for each.
     """
     bodies = pc.cast(messages.column("body"), pa.large_binary()).to_pylist()
     data = b"\n" + b"\n\n".join(bodies)
@@ -72,7 +70,9 @@ def message_trailers(messages: pa.Table) -> pa.Table:
 
 
 def _value(data: bytes, match: re.Match[bytes]) -> tuple[str, int]:
-    """The value of a trailer, with the end of a title or an address that mail wrapped, and the byte behind it."""
+    """The value of a trailer, with the end of a title or an address that mail wrapped, and the byte
+    behind it.
+    """
     value, end = match[2], match.end()
     line_end = data.find(b"\n", end + 1)
     following = data[end + 1 : line_end if line_end >= 0 else len(data)]

@@ -1,4 +1,6 @@
-"""The state of a running system: figures of its last runs and of the published version, and the lags of texts."""
+"""The state of a running system: figures of its last runs and of the published version, and the
+lags of texts.
+"""
 
 import base64
 from collections.abc import Mapping
@@ -10,7 +12,9 @@ import pyarrow as pa
 from transforms.text.visible import table_text
 
 STAGE_RATES = {"stage": pl.String, "rows": pl.Int64, "seconds": pl.Float64}
-"""Columns of `Figures.stages`: a step of the runs, the rows it wrote in all its tables, its seconds."""
+"""Columns of `Figures.stages`: a step of the runs, the rows it wrote in all its tables, its
+seconds.
+"""
 HISTORY: dict[str, pl.DataType | type[pl.DataType]] = {
     "at": pl.Datetime("us", "UTC"),
     "figure": pl.String,
@@ -31,7 +35,9 @@ REUSE, INDEX_BYTES, LIVE_SHARE = "reuse_ratio", "index_bytes", "live_share"
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of the report; `counts` (name, rows) of published rows by title, `facts` named values of now, in order."""
+    """The figures of the report; `counts` (name, rows) of published rows by title, `facts` named
+    values of now, in order.
+    """
 
     stages: pl.DataFrame
     history: pl.DataFrame
@@ -47,7 +53,9 @@ def throughput(stages: pl.DataFrame) -> pl.DataFrame:
 
 
 def figures_report(figures: Figures, plots: bytes | None) -> str:
-    """Markdown: the facts, the plots (a PNG, None if nothing draws) inline, and the numbers behind the bars."""
+    """Markdown: the facts, the plots (a PNG, None if nothing draws) inline, and the numbers behind
+    the bars.
+    """
     picture = f"data:image/png;base64,{base64.b64encode(plots).decode()}" if plots else ""
     sections = [
         table_text(("fact", "value"), list(figures.facts.items())),
@@ -71,13 +79,11 @@ def figures_report(figures: Figures, plots: bytes | None) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-VERSION = "2"
-
-
 def lags(readiness: pa.Table) -> pl.DataFrame:
     """One row per source, sorted: texts, searchable, and of their lags in seconds p50, p95 and max.
 
-    `readiness` is `schemas.READINESS` or rows of it. The percentiles are interpolated, as `readiness_by_source` does.
+    `readiness` is `schemas.READINESS` or rows of it. The percentiles are interpolated, as
+    `readiness_by_source` does.
     """
     rows = pl.DataFrame(readiness.select(["source", "is_searchable", "lag_seconds"]))
     lag = pl.col("lag_seconds")

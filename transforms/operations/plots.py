@@ -1,4 +1,6 @@
-"""The figures of a running system as plots; apart from the figures, because matplotlib is an extra and slow to import."""
+"""The figures of a running system as plots; apart from the figures, because matplotlib is an extra
+and slow to import.
+"""
 
 import io
 from collections.abc import Sequence
@@ -25,10 +27,14 @@ _RATES, _LAGS, _REUSED = "rows per second", "lag of new texts, seconds", "share 
 _BYTES, _LIVE = "index, bytes", "live share of cached vectors"
 _INCHES, _DPI = (9.0, 12.0), 80
 _COLOURS = 32
-"""Colours of the palette: enough for lines and the edges of letters, and a third of the bytes of full colour."""
+"""Colours of the palette: enough for lines and the edges of letters, and a third of the bytes of
+full colour.
+"""
 _MOST_BARS = 14
 _MARGINS = {"left": 0.2, "right": 0.97, "top": 0.97, "bottom": 0.06, "wspace": 0.55, "hspace": 0.5}
-"""Shares of the figure and of an axis. matplotlib's layout engines draw everything a second time to find such margins."""
+"""Shares of the figure and of an axis. matplotlib's layout engines draw everything a second time to
+find such margins.
+"""
 
 
 def plots(figures: Figures) -> bytes:

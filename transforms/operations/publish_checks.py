@@ -21,8 +21,9 @@ def rule_violations(
 ) -> dict[str, ibis.Table]:
     """For each of RULES the rows that break it, in a column `id`; `chunks` are the published ones.
 
-    Ids and texts are compared by 64-bit hashes of their hashes, which takes an eighth of the memory. That each chunk has
-    terms, and one vector, are rules of the published file, which counts them anyway.
+    Ids and texts are compared by 64-bit hashes of their hashes, which takes an eighth of the
+    memory. That each chunk has terms, and one vector, are rules of the published file, which counts
+    them anyway.
     """
     hashes = texts_to_embed(chunks, context).text_hash.name("id").as_table()
     stored = embeddings.select(key=embeddings.text_hash.hash()).union(
@@ -41,7 +42,9 @@ def rule_violations(
 
 
 def _repeated(ids: ibis.Table) -> ibis.Table:
-    """The ids (column `id`) that stand there more than once; only those whose hashes are equal are compared."""
+    """The ids (column `id`) that stand there more than once; only those whose hashes are equal are
+    compared.
+    """
     keys = ids.group_by(key=ids.id.hash()).agg(rows=lambda t: t.count())
     alike = ids.filter(ids.id.hash().isin(keys.filter(keys.rows > 1).key))
     counts = alike.group_by("id").agg(rows=lambda t: t.count())

@@ -61,7 +61,9 @@ def _references(name: str, schema: Table | None) -> Mapping[str, tuple[str, ...]
 
 
 def rules_of(name: str, schema: Table | None = None) -> tuple[str, ...]:
-    """The names of the rules of a published table; `schema` is that of the table, if an extra declares it."""
+    """The names of the rules of a published table; `schema` is that of the table, if an extra
+    declares it.
+    """
     references = (RESOLVED,) if _references(name, schema) else ()
     return (DECLARED, UNIQUE, *references, *((NOT_LOST,) if name == "blocks" else ()))
 
@@ -69,9 +71,11 @@ def rules_of(name: str, schema: Table | None = None) -> tuple[str, ...]:
 def violations(
     rule: str, name: str, tables: Mapping[str, ibis.Table], schema: Table | None = None
 ) -> ibis.Table:
-    """The rows of the table `name` that break a rule, in a column `id`; `tables` are those of the published file.
+    """The rows of the table `name` that break a rule, in a column `id`; `tables` are those of the
+    published file.
 
-    `schema` is that of the table, if an extra declares it. That columns are declared is not a rule over rows: KeyError.
+    `schema` is that of the table, if an extra declares it. That columns are declared is not a rule
+    over rows: KeyError.
     """
     by_rule: dict[str, Callable[[], ibis.Table]] = {
         UNIQUE: lambda: _repeated(tables[name], schema.key if schema else KEYS[name]),

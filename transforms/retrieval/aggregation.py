@@ -17,7 +17,9 @@ _SIBLINGS = {"after_elbow": 1, "before_elbow": 2}
 
 
 class SectionNode(NamedTuple):
-    """Where a node is in its document; `sibling_count` counts the children of its parent, itself included."""
+    """Where a node is in its document; `sibling_count` counts the children of its parent, itself
+    included.
+    """
 
     parent_id: str | None
     depth: int
@@ -46,11 +48,11 @@ def aggregated(
 ) -> list[Match]:
     """Matches, one per node, with siblings gathered to their parent, best first, ties by id.
 
-    From the deepest up: where `aggregation_threshold` of a parent's children match, in ra's later version
-    two of them, the parent takes their place, and may itself be gathered with its
-    siblings then. Last, a match goes into an ancestor that is a match too. A match that replaces others
-    has the best of their scores, in the later version the root of the sum of their squares, its own included. The order of
-    `matches` makes no difference.
+    From the deepest up: where `aggregation_threshold` of a parent's children match, in ra's later
+    version two of them, the parent takes their place, and may itself be gathered with its siblings
+    then. Last, a match goes into an ancestor that is a match too. A match that replaces others has
+    the best of their scores, in the later version the root of the sum of their squares, its own
+    included. The order of `matches` makes no difference.
     """
     standing = {match.node_id: match for match in sorted(matches, key=lambda m: m.node_id)}
     deepest = max((nodes[name].depth for name in standing), default=0)
@@ -98,7 +100,8 @@ def _ancestors(name: str, nodes: Mapping[str, SectionNode]) -> Iterator[str]:
 
 
 def in_sections(hits: pl.DataFrame, settings: SearchSettings) -> Step:
-    """Hits, with the fact `path`, gathered by `aggregated`; each section is shown by its best chunk, `stands_for` names it.
+    """Hits, with the fact `path`, gathered by `aggregated`; each section is shown by its best
+    chunk, `stands_for` names it.
 
     Chunks of one node are one match. Hits that are not part of a document stay.
     """
@@ -131,7 +134,9 @@ def in_sections(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 def _placed(
     query: int, group: pl.DataFrame, nodes: Mapping[str, SectionNode], settings: SearchSettings
 ) -> Iterator[tuple[int, int, int, float, str | None]]:
-    """For each hit the query, its chunk, the chunk that it goes into, and the score and section, if any, of that."""
+    """For each hit the query, its chunk, the chunk that it goes into, and the score and section, if
+    any, of that.
+    """
     of_node: dict[str, list[tuple[int, float]]] = {}
     for chunk, score, node in group.select("chunk_no", "score", "node_id").iter_rows():
         of_node.setdefault(node, []).append((chunk, score))

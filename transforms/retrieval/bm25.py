@@ -25,18 +25,24 @@ _FEW = 32
 _LOOKED_UP = 4
 """Postings that are added up in the time in which one chunk is looked up among them."""
 _ALL_AT_ONCE = 1 << 18
-"""Postings of a query up to which every chunk is scored once, which takes a millisecond; of more, few are looked up."""
+"""Postings of a query up to which every chunk is scored once, which takes a millisecond; of more,
+few are looked up.
+"""
 _REMEMBERED = 1 << 12
-"""Chunks that hold a term, above which the mails that hold it are counted once: few terms are so common."""
+"""Chunks that hold a term, above which the mails that hold it are counted once: few terms are so
+common.
+"""
 _ROUNDING = 1e-5
 """The error of sums of single-precision impacts, as a share of the highest possible score."""
 
 
 @dataclass(frozen=True)
 class Weighed:
-    """An index under the weights of some settings: frequencies by code, and the norm of the chunk in each slot.
+    """An index under the weights of some settings: frequencies by code, and the norm of the chunk
+    in each slot.
 
-    The norm of a chunk that is gone is infinite, so that no term adds to its score. `mean` is the mean length.
+    The norm of a chunk that is gone is infinite, so that no term adds to its score. `mean` is the
+    mean length.
     """
 
     frequency: np.ndarray
@@ -45,8 +51,8 @@ class Weighed:
 
 
 def field_weights(settings: SearchSettings) -> dict[str, float]:
-    """Weight of one occurrence of a term in each field; parent context counts as quoted text, and lines that a diff removes,
-    or names, less than those that it adds.
+    """Weight of one occurrence of a term in each field; parent context counts as quoted text, and
+    lines that a diff removes, or names, less than those that it adds.
     """
     return {
         "title": settings.title_weight,
@@ -71,13 +77,14 @@ def idf(df: int, chunk_count: int) -> float:
     return math.log(1 + (chunk_count - df + 0.5) / (df + 0.5))
 
 
-def weighed(postings: Postings, settings: SearchSettings) -> Weighed:
-    """Frequencies and lengths as sums over the fields, each times its weight, float32.
+def weighed(postings: Postings, settings: SearchSettings, rest: float = 0.0) -> Weighed:
+    """Frequencies and lengths as sums over the fields, each times its weight, float32; `rest` is the
+    weight of quoted history that is in no chunk.
 
-    As in BM25F without length normalisation per field (Robertson, Zaragoza and Taylor 2004). BM25 adds
-    the norm to the frequency in its denominator.
+    As in BM25F without length normalisation per field (Robertson, Zaragoza and Taylor 2004). BM25
+    adds the norm to the frequency in its denominator.
     """
-    weights = field_weights(settings)
+    weights = field_weights(settings) | {"rest": rest}
     frequency = np.zeros(len(postings.counts), dtype=np.float32)
     for column, name in enumerate(FIELDS):
         frequency += weights[name] * postings.counts[:, column].astype(np.float32)
@@ -110,11 +117,13 @@ _IN_WHOLES = {"quote": 0.5, "context": 0.0, "rest": 1.0}
 
 @dataclass(frozen=True)
 class WeighedWholes:
-    """Whole mails, or pages, under the weights: frequencies by code, those of titles apart, as each chunk has one.
+    """Whole mails, or pages, under the weights: frequencies by code, those of titles apart, as each
+    chunk has one.
 
-    `document` is the number of the mail (page) of the chunk in each slot, -1 without one; norms are by that number,
-    and `count` is how many there are, `mean` their mean length. How many hold a common term is remembered in `counts`. With
-    `by_chunk` a term has its weight in chunks: nearly every long page has the words that tell chunks apart.
+    `document` is the number of the mail (page) of the chunk in each slot, -1 without one; norms are
+    by that number, and `count` is how many there are, `mean` their mean length. How many hold a
+    common term is remembered in `counts`. With `by_chunk` a term has its weight in chunks: nearly
+    every long page has the words that tell chunks apart.
     """
 
     body: np.ndarray
@@ -135,7 +144,9 @@ def weighed_wholes(
     *,
     by_chunk: bool,
 ) -> WeighedWholes:
-    """Frequencies and lengths of mails, or of pages, as sums over their chunks; `document` and `is_whole` are by chunk."""
+    """Frequencies and lengths of mails, or of pages, as sums over their chunks; `document` and
+    `is_whole` are by chunk.
+    """
     weights = field_weights(settings) | _IN_WHOLES
     of_body = np.array([weights[field] * (field != "title") for field in FIELDS], dtype=np.float32)
     of_title = np.array([weights[field] * (field == "title") for field in FIELDS], dtype=np.float32)
@@ -155,7 +166,9 @@ def weighed_wholes(
 
 
 class _TermList(NamedTuple):
-    """The postings of one term; its idf is that of the index times the weight of the term (`factor`)."""
+    """The postings of one term; its idf is that of the index times the weight of the term
+    (`factor`).
+    """
 
     term: str
     idf: float
@@ -166,7 +179,9 @@ class _TermList(NamedTuple):
     def impacts(
         self, part: PostingPart, weighed: Weighed, places: np.ndarray | slice = slice(None)
     ) -> np.ndarray:
-        """The addition of the term to the scores of the chunks of a part (those at `places`), float32."""
+        """The addition of the term to the scores of the chunks of a part (those at `places`),
+        float32.
+        """
         codes = part.codes[places]
         divisor = weighed.norm.take(part.slots[places])
         divisor += weighed.frequency.take(codes)
@@ -194,7 +209,9 @@ _Occurrences = tuple[_TermList, PostingPart, np.ndarray, np.ndarray]
 
 
 def _lists(terms: Sequence[str] | Mapping[str, float], postings: Postings) -> list[_TermList]:
-    """The postings of those of the terms that any chunk holds, in their order; a mapping gives the weight of each."""
+    """The postings of those of the terms that any chunk holds, in their order; a mapping gives the
+    weight of each.
+    """
     counts = terms if isinstance(terms, Mapping) else dict.fromkeys(terms, 1.0)
     dfs = {term: df for term in sorted(counts) if (df := postings.df(term))}
     count = postings.ranked_count
@@ -217,14 +234,14 @@ def terms_by_query(query_terms: pa.Table, query_count: int) -> list[list[str]]:
 class TermScores:
     """The BM25 scores of one query, computed where they are needed.
 
-    The formula is Lucene's (idf = ln(1 + (N - df + 0.5) / (df + 0.5)), no (k1 + 1) factor) over the frequencies and
-    lengths of `weighed`.
+    The formula is Lucene's (idf = ln(1 + (N - df + 0.5) / (df + 0.5)), no (k1 + 1) factor) over the
+    frequencies and lengths of `weighed`.
 
-    Where the terms have few postings, all chunks are scored once. Else the best are found term by term, the rarest
-    first: once the terms that are left could not lift a chunk with none of the others among the best, only chunks that
-    are near them are looked up in the long lists of common terms (MaxScore, Turtle and Flood 1995). Both ways add the
-    same numbers in the same order. `allowed` masks the chunks that count. `terms` may say how much each one counts, by
-    term.
+    Where the terms have few postings, all chunks are scored once. Else the best are found term by
+    term, the rarest first: once the terms that are left could not lift a chunk with none of the
+    others among the best, only chunks that are near them are looked up in the long lists of common
+    terms (MaxScore, Turtle and Flood 1995). Both ways add the same numbers in the same order.
+    `allowed` masks the chunks that count. `terms` may say how much each one counts, by term.
     """
 
     def __init__(
@@ -239,8 +256,9 @@ class TermScores:
         self.most = sum(
             n * idf(postings.df(t), postings.ranked_count) for t, n in counts.items() if n >= 1
         )
-        """More than any chunk can score with terms that count in full, those that no chunk holds included: terms that count
-        less stand for others, as synonyms do."""
+        """More than any chunk can score with terms that count in full, those that no chunk holds
+        included: terms that count less stand for others, as synonyms do.
+        """
         self.weights, self.slots, self.ranked = weights, postings.slots, postings.ranked
         self.allowed = None if allowed is None else self.slots.mask(allowed & self.ranked)
         self._best: tuple[int, np.ndarray] | None = None
@@ -262,14 +280,17 @@ class TermScores:
         return self._of(self.slots.of(chunks))
 
     def support(self, chunks: np.ndarray) -> np.ndarray:
-        """The share of the terms that stand in each of these chunks, rare ones weighing more (idf), 0 to 1."""
+        """The share of the terms that stand in each of these chunks, rare ones weighing more (idf),
+        0 to 1.
+        """
         weight = np.zeros(len(chunks))
         for term_list, part, present, places in self._occurrences(self.slots.of(chunks)):
             weight[present] += term_list.idf * (self.weights.frequency.take(part.codes[places]) > 0)
         return np.minimum(weight / (self.most or 1.0), 1.0)
 
     def of_wholes(self, chunks: np.ndarray, wholes: WeighedWholes) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers of the mails (pages) of some chunks, ascending, and the BM25 score of each as a whole.
+        """The numbers of the mails (pages) of some chunks, ascending, and the BM25 score of each as
+        a whole.
 
         `chunks` are all chunks of these.
         """
@@ -295,7 +316,9 @@ class TermScores:
 
     @property
     def is_scattered(self) -> bool:
-        """True if no chunk holds most of the weight of the terms: the text has them in several places."""
+        """True if no chunk holds most of the weight of the terms: the text has them in several
+        places.
+        """
         return 0 < self.high < _TOGETHER * self.most
 
     @cached_property
@@ -321,7 +344,8 @@ class TermScores:
     def _occurrences(self, slots: np.ndarray) -> Iterator[_Occurrences]:
         """Each part of each term's list, which of the slots are in it, and their places there.
 
-        Those of the last slots are kept, as mails, pages and their chunks are scored one after the other.
+        Those of the last slots are kept, as mails, pages and their chunks are scored one after the
+        other.
         """
         if self._last is None or not np.array_equal(self._last[0], slots):
             pairs = [(t, part) for t in self.lists for part in t.parts]
@@ -394,7 +418,9 @@ class TermScores:
         return near
 
     def _add(self, term_list: _TermList, near: np.ndarray, partial: np.ndarray) -> None:
-        """Add the impacts of a term to the sums of the slots `near`, and where that is less work to others."""
+        """Add the impacts of a term to the sums of the slots `near`, and where that is less work to
+        others.
+        """
         for part in term_list.parts:
             if len(part.slots) < _LOOKED_UP * len(near):
                 partial[part.slots] += term_list.impacts(part, self.weights)

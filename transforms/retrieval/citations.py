@@ -7,9 +7,11 @@ from typing import Any
 
 
 def citation(hit: Mapping[str, Any]) -> str:
-    """Node of a document, or Message-ID and attachment or block, or window of a conversation; then page and bytes.
+    """Node of a document, or Message-ID and attachment or block, or window of a conversation; then
+    page and bytes.
 
-    `hit` has doc_id, source_kind, node_id, attachment_id, block_index, page, byte_start and byte_end.
+    `hit` has doc_id, source_kind, node_id, attachment_id, block_index, page, byte_start and
+    byte_end.
     """
     if hit["node_id"]:
         place = hit["node_id"]
@@ -27,9 +29,11 @@ def citation(hit: Mapping[str, Any]) -> str:
 def page_of_words(
     first: int | None, breaks: Sequence[int] | None, words: Iterable[tuple[int, int] | None]
 ) -> int | None:
-    """The page that most of the words of a hit stand on; the hit's first page without any, None without pages.
+    """The page that most of the words of a hit stand on; the hit's first page without any, None
+    without pages.
 
-    `breaks` are the bytes at which pages begin in the text of the hit, `words` the byte ranges of words in it.
+    `breaks` are the bytes at which pages begin in the text of the hit, `words` the byte ranges of
+    words in it.
 
     >>> page_of_words(3, [100], [(90, 95), (110, 115), (120, 125)])
     4

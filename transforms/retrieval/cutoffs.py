@@ -1,4 +1,6 @@
-"""Where a list ends: at a cosine that says nothing, or where the scores fall so steeply that the rest is noise."""
+"""Where a list ends: at a cosine that says nothing, or where the scores fall so steeply that the
+rest is noise.
+"""
 
 from collections.abc import Sequence
 
@@ -6,14 +8,17 @@ import numpy as np
 import polars as pl
 
 from transforms.retrieval.hits import Step, parted, places
+from transforms.retrieval.small_tables import rows_at
 from transforms.settings.search import SearchSettings
 
 
 def elbow(scores: Sequence[float], cutoff: float, maximum: int) -> int:
-    """How many of the scores, best first, stand before the elbow, `maximum` at most (the ra design, phase 2).
+    """How many of the scores, best first, stand before the elbow, `maximum` at most (the ra design,
+    phase 2).
 
-    The list ends before the first score that is below `cutoff` times the one before it; a score at exactly that share
-    stays. It ends before the first score that is not above 0, too. A list of one is never cut.
+    The list ends before the first score that is below `cutoff` times the one before it; a score at
+    exactly that share stays. It ends before the first score that is not above 0, too. A list of one
+    is never cut.
     """
     falls = (
         n for n, score in enumerate(scores) if score <= 0 or (n and score < cutoff * scores[n - 1])
@@ -32,7 +37,8 @@ def before_elbow(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 
 
 def near_enough(hits: pl.DataFrame, column: str, least: float) -> Step:
-    """Hits that reach `least` in a column, such as the cosine (the SecondBrain design §5) or the evidence.
+    """Hits that reach `least` in a column, such as the cosine (the SecondBrain design §5) or the
+    evidence.
 
     Hits of the lexical search pass: the text has their words, whatever the model makes of them.
     """
@@ -44,3 +50,11 @@ def near_enough(hits: pl.DataFrame, column: str, least: float) -> Step:
         keeps=(pl.col(column) >= least) | pl.col("lexical_rank").is_not_null(), reason=reason
     )
     return parted(hits, table.get_column("keeps").to_numpy(), table.get_column("reason"))
+
+
+def near_or_first(hits: pl.DataFrame, least: float, first: int) -> pl.DataFrame:
+    """The hits (`pipeline.RANKED`) whose evidence is `least` or more, and the first of each query;
+    those of a list have no evidence.
+    """
+    evidence, rank = (hits.get_column(name).to_numpy() for name in ("evidence", "rank"))
+    return rows_at(hits, np.flatnonzero((evidence >= least) | (rank <= first) | np.isnan(evidence)))

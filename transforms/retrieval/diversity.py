@@ -1,4 +1,6 @@
-"""Hits that are unlike each other: maximal marginal relevance with one dial, and the evidence of a thread."""
+"""Hits that are unlike each other: maximal marginal relevance with one dial, and the evidence of a
+thread.
+"""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -15,10 +17,12 @@ _NEAR = 0.5
 
 
 def marginal_order(relevance: np.ndarray, vectors: np.ndarray, diversity: float) -> list[int]:
-    """The order that takes, each time, the highest (1 - diversity) · relevance - diversity · likeness to the chosen.
+    """The order that takes, each time, the highest (1 - diversity) · relevance - diversity ·
+    likeness to the chosen.
 
-    Carbonell and Goldstein 1998, lambda = 1 - diversity. Relevance must be in 0 to 1; likeness is the
-    highest cosine to a chosen one, none below 0, so that both are of one scale. Ties keep their order.
+    Carbonell and Goldstein 1998, lambda = 1 - diversity. Relevance must be in 0 to 1; likeness is
+    the highest cosine to a chosen one, none below 0, so that both are of one scale. Ties keep their
+    order.
     """
     likeness = np.zeros(len(relevance))
     remaining = np.ones(len(relevance), dtype=bool)
@@ -33,7 +37,8 @@ def marginal_order(relevance: np.ndarray, vectors: np.ndarray, diversity: float)
 
 
 def diversified(hits: pl.DataFrame, settings: SearchSettings) -> Step:
-    """All hits, those of each query in the order of `marginal_order`; relevance is the scores laid over 0 to 1.
+    """All hits, those of each query in the order of `marginal_order`; relevance is the scores laid
+    over 0 to 1.
 
     They have the fact `vector`.
     """
@@ -51,10 +56,12 @@ def diversified(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 
 
 def thread_evidence(scores: Sequence[float], words: Sequence[AbstractSet[str]]) -> list[int]:
-    """Which hits of a thread answer together, at most `MOST_EVIDENCE`: the best, then those that show more of the query.
+    """Which hits of a thread answer together, at most `MOST_EVIDENCE`: the best, then those that
+    show more of the query.
 
-    `scores` descend; `words` are the words of the query that each passage shows. Each further hit adds most words that
-    none before shows; of equal ones the higher scored comes first (a greedy cover).
+    `scores` descend; `words` are the words of the query that each passage shows. Each further hit
+    adds most words that none before shows; of equal ones the higher scored comes first (a greedy
+    cover).
 
     >>> thread_evidence([2.0, 1.9, 1.6, 1.2, 0.4], [{"wal", "torn"}, {"wal"}, {"power"}, {"power", "cut"}, {"record"}])
     [0, 3]

@@ -1,4 +1,6 @@
-"""The effect of every stage of a search on every hit: its place before and after, its score, why it went."""
+"""The effect of every stage of a search on every hit: its place before and after, its score, why it
+went.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,8 +18,10 @@ STEPS: dict[str, pl.DataType | type[pl.DataType]] = {
     "reason": pl.String,
     "into": pl.Int64,
 }
-"""Columns of the effect of a stage: hits that stay by their rank, then those it dropped by their rank before, with the
-reason and the chunk of the hit that replaces them. A new hit has null before, a dropped one null after."""
+"""Columns of the effect of a stage: hits that stay by their rank, then those it dropped by their
+rank before, with the reason and the chunk of the hit that replaces them. A new hit has null before,
+a dropped one null after.
+"""
 
 INDEPENDENT = ("lexical", "vector", "fused")
 """Stages whose list is made of the index and not of the list before."""
@@ -34,7 +38,9 @@ class StageTable(NamedTuple):
 def stage_steps(
     before: pl.DataFrame | None, hits: pl.DataFrame, dropped: pl.DataFrame
 ) -> pl.DataFrame:
-    """STEPS of one query, from the hits before a stage (None if it makes them) and those that `hits.Report` gets."""
+    """STEPS of one query, from the hits before a stage (None if it makes them) and those that
+    `hits.Report` gets.
+    """
     after = hits.select("chunk_no", "score", rank=place())
     if before is None:
         steps = after.with_columns(
@@ -61,7 +67,8 @@ class Moment(NamedTuple):
 def fate(tables: Sequence[StageTable], chunks: Sequence[int]) -> list[Moment]:
     """The fate of these chunks, stage by stage, up to the one that dropped the last of them.
 
-    Empty where none is a candidate. A stage that lost no chunk but the worse ones tells of the best.
+    Empty where none is a candidate. A stage that lost no chunk but the worse ones tells of the
+    best.
     """
     moments = []
     for table in tables:

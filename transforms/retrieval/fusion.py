@@ -15,8 +15,6 @@ from transforms.retrieval.postings import Postings
 from transforms.retrieval.small_tables import arrow_series, top_k
 from transforms.settings.search import SearchSettings
 
-_RRF_K = 60
-"""Rank constant of reciprocal rank fusion (Cormack, Clarke and Buettcher 2009)."""
 _LOG_WEIGHT = 0.7
 """Factor on the score of logs and build output, unless the query is diagnostic."""
 _DIAGNOSTIC = (
@@ -40,9 +38,10 @@ FUSED = {
     "lexical_rank": pl.Int32,
     "vector_rank": pl.Int32,
 }
-"""Columns of candidates. `score` orders them; a rank is null if the list of that search does
-not hold the chunk; document and thread are numbers. `thread_score` is the share of the best score of its thread that a
-mail is to receive, and later the share that it received."""
+"""Columns of candidates. `score` orders them; a rank is null if the list of that search does not
+hold the chunk; document and thread are numbers. `thread_score` is the share of the best score of
+its thread that a mail is to receive, and later the share that it received.
+"""
 
 
 _LOOKED_AT = 4
@@ -51,10 +50,11 @@ _LOOKED_AT = 4
 
 @dataclass(frozen=True)
 class Places:
-    """The document (mail, note) and the thread of every chunk, as numbers, int32 arrays by chunk number.
+    """The document (mail, note) and the thread of every chunk, as numbers, int32 arrays by chunk
+    number.
 
-    A chunk that belongs to no mail (`is_mail`) forms its own thread; `is_page` masks documents that are not chats.
-    `given_members` are the `members`, where they are known already.
+    A chunk that belongs to no mail (`is_mail`) forms its own thread; `is_page` masks documents that
+    are not chats. `given_members` are the `members`, where they are known already.
     """
 
     document: np.ndarray
@@ -65,7 +65,9 @@ class Places:
 
     @cached_property
     def members(self) -> tuple[np.ndarray, np.ndarray]:
-        """Chunk numbers by thread, and where each thread begins among them, with the end of the last."""
+        """Chunk numbers by thread, and where each thread begins among them, with the end of the
+        last.
+        """
         return self.given_members or members(self.thread)
 
     def weighed(
@@ -95,19 +97,25 @@ class Places:
 
 
 def members(thread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions by number of the thread, ascending in each, and where each number begins among them."""
+    """Positions by number of the thread, ascending in each, and where each number begins among
+    them.
+    """
     ordered = np.argsort(thread, kind="stable").astype(np.int32)
     counts = np.bincount(thread)
     return ordered, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def is_diagnostic(query: str) -> bool:
-    """True if a query looks for the output of a program: logs then count in full (the pginbox design)."""
+    """True if a query looks for the output of a program: logs then count in full (the pginbox
+    design).
+    """
     return re.search(_DIAGNOSTIC, query) is not None
 
 
 class QueryScores(Protocol):
-    """The scores of one query, however they are found; `low` and `high` bound those of all allowed chunks."""
+    """The scores of one query, however they are found; `low` and `high` bound those of all allowed
+    chunks.
+    """
 
     @property
     def low(self) -> float:
@@ -127,8 +135,9 @@ class QueryScores(Protocol):
 class ExactScores:
     """The scores of all chunks at hand, `allowed` masking those that a filter keeps.
 
-    Only chunks with a score above `least` are among the best. A chunk without a vector has the score -inf:
-    it is not a candidate of the vector search, and counts as the least similar chunk where its terms make it one.
+    Only chunks with a score above `least` are among the best. A chunk without a vector has the
+    score -inf: it is not a candidate of the vector search, and counts as the least similar chunk
+    where its terms make it one.
     """
 
     def __init__(self, scores: np.ndarray, allowed: np.ndarray | None, least: float = -np.inf):
@@ -158,11 +167,12 @@ class ExactScores:
 
 
 class WholeScores:
-    """BM25 scores of mails, quotes included, or of pages as a whole, for a query whose words no chunk holds together.
+    """BM25 scores of mails, quotes included, or of pages as a whole, for a query whose words no
+    chunk holds together.
 
-    A mail of few words that answers a long quote, or a page that says half of a matter in each of two sections, is found by
-    all it says. `chunks` are all of these mails (pages), of those that `is_of` masks; the highest score is that of the best
-    of them.
+    A mail of few words that answers a long quote, or a page that says half of a matter in each of
+    two sections, is found by all it says. `chunks` are all of these mails (pages), of those that
+    `is_of` masks; the highest score is that of the best of them.
     """
 
     def __init__(
@@ -180,7 +190,9 @@ class WholeScores:
         )
 
     def blended(self, chunks: np.ndarray, own: np.ndarray, share: float) -> np.ndarray:
-        """The lexical scores of these chunks, which are `own`, with that share of their mail (page), float64."""
+        """The lexical scores of these chunks, which are `own`, with that share of their mail
+        (page), float64.
+        """
         whole, is_of = own.copy(), self.is_of[chunks]
         whole[is_of] = self.scores[np.searchsorted(self.numbers, self.document[chunks[is_of]])]
         return (1 - share) * own + share * whole
@@ -189,9 +201,10 @@ class WholeScores:
 class Fusion:
     """One score for each candidate of a query, of the scores of its words and those of its vector.
 
-    `lexical` and `vector` are scores of all chunks that a filter keeps; candidates of their own are the best
-    `candidates_lexical` and the best `candidates_vector`. `whole` scores mails and pages as a whole, None if that does not
-    count. `logs` masks chunks whose score is weighed by `log_weight`.
+    `lexical` and `vector` are scores of all chunks that a filter keeps; candidates of their own are
+    the best `candidates_lexical` and the best `candidates_vector`. `whole` scores mails and pages
+    as a whole, None if that does not count. `logs` masks chunks whose score is weighed by
+    `log_weight`; `more` are further candidates.
     """
 
     def __init__(
@@ -201,31 +214,37 @@ class Fusion:
         settings: SearchSettings,
         logs: np.ndarray | None = None,
         whole: Callable[[np.ndarray], tuple[WholeScores, WholeScores]] | None = None,
+        more: np.ndarray | None = None,
     ):
         self.lexical, self.vector, self.settings, self.logs = lexical, vector, settings, logs
         self.by_lexical = lexical.best(settings.candidates_lexical)
         self.by_vector = vector.best(settings.candidates_vector)
-        self.chunks = np.unique(np.concatenate((self.by_lexical, self.by_vector)))
+        parts = (self.by_lexical, self.by_vector, *([] if more is None else [more]))
+        self.chunks = np.unique(np.concatenate(parts))
         self.wholes = None if whole is None else whole(self.chunks)
 
     def of(self, chunks: np.ndarray, words: np.ndarray, similar: np.ndarray) -> np.ndarray:
-        """The fused scores of these chunks, from the additions of their `words` and their cosines (`similar`); float64.
+        """The fused scores of these chunks, from the additions of their `words` and their cosines
+        (`similar`); float64.
 
-        `blend` weighs both scores, scaled to 0..1 by their minimum and maximum over all allowed chunks; `mail_weight`
-        (`page_weight`) of the lexical score is that of the whole mail (page). `rrf` adds 1 / (rrf_k + rank) for each list of
-        candidates that holds the chunk (Cormack, Clarke and Buettcher 2009).
+        `blend` weighs both scores, scaled to 0..1 by their minimum and maximum over all allowed
+        chunks; `mail_weight` (`page_weight`) of the lexical score is that of the whole mail (page).
+        `rrf` adds 1 / (rrf_k + rank) for each list of candidates that holds the chunk (Cormack,
+        Clarke and Buettcher 2009).
         """
         if self.settings.fusion == "rrf":
             lists = (self.by_lexical, self.by_vector)
             parts = [
-                np.where(ranks > 0, 1.0 / (_RRF_K + np.maximum(ranks, 1)), 0.0)
+                np.where(ranks > 0, 1.0 / (self.settings.rrf_k + np.maximum(ranks, 1)), 0.0)
                 for ranks in (_ranks(chunks, ordered) for ordered in lists)
             ]
             return self._weighed(chunks, parts[0] + parts[1])
         return self._blended(chunks, words, similar)
 
     def words(self, chunks: np.ndarray, lexical: np.ndarray) -> np.ndarray:
-        """The additions of words to the fused scores of chunks with these `lexical` scores, but for the weight of logs."""
+        """The additions of words to the fused scores of chunks with these `lexical` scores, but for
+        the weight of logs.
+        """
         if self.settings.fusion == "rrf":
             return np.zeros(len(chunks))
         if self.wholes is not None:
@@ -235,7 +254,9 @@ class Fusion:
         return self.settings.lexical_weight * scaled(lexical, self.lexical.low, self.lexical.high)
 
     def at_most(self, chunks: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Upper bounds of the scores of these chunks, if the search found none of them itself; reads no vector."""
+        """Upper bounds of the scores of these chunks, if the search found none of them itself;
+        reads no vector.
+        """
         if self.settings.fusion == "rrf":
             return np.zeros(len(chunks))
         nearest = (
@@ -262,8 +283,9 @@ def fused_candidates(
 ) -> pl.DataFrame:
     """The candidates of one query, best first, ties by chunk number: the columns FUSED.
 
-    `allowed` masks the chunks that a filter keeps; the scores know of it. Candidates are those that were found, and
-    with a thread weight all chunks of their threads that could be among the `pool` best documents.
+    `allowed` masks the chunks that a filter keeps; the scores know of it. Candidates are those that
+    were found, and with a thread weight all chunks of their threads that could be among the `pool`
+    best documents.
     """
     settings, hits = fusion.settings, fusion.chunks
     if not len(hits):
@@ -304,7 +326,9 @@ def fused_candidates(
 def with_threads(
     hits: np.ndarray, allowed: np.ndarray | None, places: Places
 ) -> tuple[np.ndarray, np.ndarray]:
-    """All allowed chunks in the threads of the found ones, thread by thread, and the number of its thread from 0."""
+    """All allowed chunks in the threads of the found ones, thread by thread, and the number of its
+    thread from 0.
+    """
     chunks, starts = places.members
     threads = np.unique(places.thread[hits])
     sizes = starts[threads + 1] - starts[threads]
@@ -322,11 +346,13 @@ def with_threads(
 def _within_reach(
     chosen: np.ndarray, threads: np.ndarray, words: np.ndarray, places: Places, fusion: Fusion
 ) -> np.ndarray:
-    """Which of the chosen chunks were found or could be one of the `pool` best documents with their thread's share.
+    """Which of the chosen chunks were found or could be one of the `pool` best documents with their
+    thread's share.
 
-    `threads` numbers their threads, `words` has the additions of their words. Bounds of scores need no vector; as soon
-    as enough documents are known with theirs, chunks that cannot reach them are dropped (as the threshold algorithm does,
-    Fagin et al. 2003). A dropped chunk could not lift another one of its thread among the best: it would be there itself.
+    `threads` numbers their threads, `words` has the additions of their words. Bounds of scores need
+    no vector; as soon as enough documents are known with theirs, chunks that cannot reach them are
+    dropped (as the threshold algorithm does, Fagin et al. 2003). A dropped chunk could not lift
+    another one of its thread among the best: it would be there itself.
     """
     settings = fusion.settings
     needed = max(settings.pool, settings.limit)

@@ -1,4 +1,6 @@
-"""The table of hits that every stage behind the fusion takes and returns, and the facts a stage may read of each."""
+"""The table of hits that every stage behind the fusion takes and returns, and the facts a stage may
+read of each.
+"""
 
 import functools
 from typing import NamedTuple, Protocol
@@ -11,28 +13,24 @@ from transforms.retrieval.reranking import RERANKED
 from transforms.retrieval.small_tables import rows_at
 
 HITS: dict[str, pl.DataType | type[pl.DataType]] = {**FUSED, "stands_for": pl.String, **RERANKED}
-"""Columns of hits, in their order, best first within a query. `stands_for` is the node that a hit shows in
-place of its parts; null if it is its own chunk."""
+"""Columns of hits, in their order, best first within a query. `stands_for` is the node that a hit
+shows in place of its parts; null if it is its own chunk.
+"""
 
 DROPPED = {"query": pl.Int32, "chunk_no": pl.Int64, "reason": pl.String, "into": pl.Int64}
-"""Columns of rows that a stage dropped: the reason, and the chunk of the hit that replaces them, null without one."""
+"""Columns of rows that a stage dropped: the reason, and the chunk of the hit that replaces them,
+null without one.
+"""
 
-
-ORIGIN: dict[str, pl.DataType | type[pl.DataType]] = {
-    "doc_id": pl.String,
-    "checksum": pl.String,
-    "quoted_from": pl.String,
-}
-"""The facts by which a stage knows that two chunks say the same. `quoted_from` is the mail that a chunk repeats and
-nothing else."""
 
 REVISION: dict[str, pl.DataType | type[pl.DataType]] = {
     "revision": pl.Int32,
     "version": pl.Int64,
     "is_latest": pl.Boolean,
 }
-"""The facts by which a stage knows the latest posting of a patch: `revision` is a number that all of them have, null for
-other chunks."""
+"""The facts by which a stage knows the latest posting of a patch: `revision` is a number that all
+of them have, null for other chunks.
+"""
 
 FACTS: dict[str, pl.DataType | type[pl.DataType]] = {
     "source": pl.String,
@@ -46,16 +44,18 @@ FACTS: dict[str, pl.DataType | type[pl.DataType]] = {
             }
         )
     ),
-    **ORIGIN,
     **REVISION,
     "vector": pl.List(pl.Float32),
 }
-"""Columns that stand beside HITS where a stage reads them. `path` is the node of a chunk of a document and the nodes
-above it, the nearest first; `vector` a unit vector."""
+"""Columns that stand beside HITS where a stage reads them. `path` is the node of a chunk of a
+document and the nodes above it, the nearest first; `vector` a unit vector.
+"""
 
 
 class Patches(NamedTuple):
-    """For each chunk the patch that its mail posts, as a number, -1 for none, the version, and if it is the latest."""
+    """For each chunk the patch that its mail posts, as a number, -1 for none, the version, and if
+    it is the latest.
+    """
 
     number: np.ndarray
     version: np.ndarray
@@ -73,11 +73,15 @@ class Report(Protocol):
     """Gets a stage's list for the queries of a batch: its hits, best first, and the dropped ones."""
 
     def __call__(self, stage: str, hits: pl.DataFrame, dropped: pl.DataFrame) -> None:
-        """Take note of it; `hits` has query, chunk_no and score, and of later stages all of HITS, perhaps with FACTS."""
+        """Take note of it; `hits` has query, chunk_no and score, and of later stages all of HITS,
+        perhaps with FACTS.
+        """
 
 
 def best_first(hits: pl.DataFrame) -> pl.DataFrame:
-    """Hits of each query by score, those that a reranker looked at before the others; ties by chunk number."""
+    """Hits of each query by score, those that a reranker looked at before the others; ties by chunk
+    number.
+    """
     chunks, before, score, again, queries = (
         hits.get_column(name).to_numpy()
         for name in ("chunk_no", "rank_before", "score", "rerank_score", "query")
@@ -89,7 +93,9 @@ def best_first(hits: pl.DataFrame) -> pl.DataFrame:
 def parted(
     hits: pl.DataFrame, keeps: np.ndarray, reason: str | pl.Series, into: np.ndarray | None = None
 ) -> Step:
-    """The hits that are kept, and the others as dropped, for one reason or one each, and into a chunk."""
+    """The hits that are kept, and the others as dropped, for one reason or one each, and into a
+    chunk.
+    """
     if keeps.all():
         return unchanged(hits)
     rows = np.flatnonzero(~keeps)
@@ -144,5 +150,7 @@ def from_candidates(fused: pl.DataFrame) -> pl.DataFrame:
 
 @functools.cache
 def _no_more(columns: tuple[str, ...]) -> list[pl.Series]:
-    """The other columns of HITS with one null each; made once, as each of a dozen costs more than its values."""
+    """The other columns of HITS with one null each; made once, as each of a dozen costs more than
+    its values.
+    """
     return [pl.Series(name, [None], kind) for name, kind in HITS.items() if name not in columns]

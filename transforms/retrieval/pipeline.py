@@ -1,7 +1,9 @@
-"""From candidates to hits: the stages in their order, each a table of hits to a table of hits and one of dropped hits.
+"""From candidates to hits: the stages in their order, each a table of hits to a table of hits and
+one of dropped hits.
 
-Stages read nothing but their table. The first of them (`pooling`) need no facts; whoever runs the others (`scaling`,
-`finishing`) puts the facts that `facts` names beside the hits, once, and reranks between the two.
+Stages read nothing but their table. The first of them (`pooling`) need no facts; whoever runs the
+others (`scaling`, `finishing`) puts the facts that `facts` names beside the hits, once, and reranks
+between the two.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -13,7 +15,6 @@ import polars as pl
 from transforms.retrieval import aggregation, collapse, cutoffs, diversity, reranking
 from transforms.retrieval.hits import (
     HITS,
-    ORIGIN,
     REVISION,
     Report,
     Step,
@@ -40,22 +41,25 @@ STAGES = (
     "sources",
     "lifted",
     "reranked",
+    "preferred",
     "units",
     "elbow",
     "aggregated",
-    "unique",
     "diverse",
     "one_per_thread",
     "final",
 )
-"""The names of the lists of a search. The first three are candidates: of both kinds, and all of them by fused score.
-`final` is the result of the search. A new stage adds its name, and evaluations measure its list with the others."""
+"""The names of the lists of a search. The first three are candidates: of both kinds, and all of
+them by fused score. `final` is the result of the search. A new stage adds its name, and evaluations
+measure its list with the others.
+"""
 
 
 def in_order(names: Collection[str]) -> list[str]:
     """The names of the lists that a search made, in its order.
 
-    The order of STAGES, but for a search that scales scores by source: it gathers sections before the elbow.
+    The order of STAGES, but for a search that scales scores by source: it gathers sections before
+    the elbow.
     """
     order = [name for name in STAGES if name in names]
     if {"sources", "aggregated", "elbow"} <= set(names):
@@ -79,8 +83,10 @@ RANKED: dict[str, pl.DataType | type[pl.DataType]] = {
         for name in ("lexical_rank", "vector_rank", "stands_for", *reranking.RERANKED)
     },
 }
-"""Columns of the result of a search, by query and rank. `support` is the share of the words of the query that the
-chunk holds, rare ones weighing more, 0 to 1; labels go by `evidence` (`labels.evidence`)."""
+"""Columns of the result of a search, by query and rank. `support` is the share of the words of the
+query that the chunk holds, rare ones weighing more, 0 to 1; labels go by `evidence`
+(`labels.evidence`).
+"""
 
 
 class SearchStage(NamedTuple):
@@ -92,7 +98,9 @@ class SearchStage(NamedTuple):
 
 
 class StageResult(NamedTuple):
-    """The hits of a search behind some of its stages, with their facts, and the hits that each of these dropped."""
+    """The hits of a search behind some of its stages, with their facts, and the hits that each of
+    these dropped.
+    """
 
     hits: pl.DataFrame
     dropped: tuple[pl.DataFrame, ...] = ()
@@ -138,10 +146,6 @@ def finishing(settings: SearchSettings) -> list[SearchStage]:
         (settings.cutoff_ratio is not None, SearchStage("elbow", cutoffs.before_elbow)),
         (gathers == "after_elbow", _AGGREGATED),
         (gathers != "off", _DOCUMENTS),
-        (
-            settings.collapse_duplicates,
-            SearchStage("unique", collapse.unlike, (*ORIGIN, *REVISION)),
-        ),
         (settings.diversity > 0, SearchStage("diverse", diversity.diversified, ("vector",))),
         (settings.collapse_threads, SearchStage("one_per_thread", collapse.best_of_threads)),
         (True, SearchStage("final", limited)),
@@ -159,7 +163,9 @@ def facts(settings: SearchSettings) -> tuple[str, ...]:
 
 
 def started(fused: pl.DataFrame, report: Report | None = None) -> StageResult:
-    """Candidates (`ranking.FUSED`) of any number of queries as HITS; `report` gets the first three of STAGES."""
+    """Candidates (`ranking.FUSED`) of any number of queries as HITS; `report` gets the first three
+    of STAGES.
+    """
     hits = from_candidates(fused)
     if report is not None:
         nothing = nothing_dropped()
@@ -187,11 +193,13 @@ def through(
     return StageResult(hits, tuple(dropped))
 
 
-def constituents(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """The chunks that hits replace: query, into (the chunk of a hit), chunk_no and reason, in this order.
+def merged(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """The chunks that hits replace: query, into (the chunk of a hit), chunk_no and reason, in this
+    order.
 
-    `dropped` has the rows that each stage dropped, in their order. A chunk that went into a hit that later went into
-    another belongs to that one. Rows that only say that a document has more such chunks are left out.
+    `dropped` has the rows that each stage dropped, in their order. A chunk that went into a hit
+    that later went into another belongs to that one. Rows that only say that a document has more
+    such chunks are left out.
     """
     chains = nothing_dropped()
     for drops in dropped:
@@ -227,7 +235,9 @@ def pooled(hits: pl.DataFrame, settings: SearchSettings) -> Step:
 
 
 def by_source(hits: pl.DataFrame, settings: SearchSettings) -> Step:
-    """Hits, with the fact `source`, with scores divided by the best one of their source, where that is above 0."""
+    """Hits, with the fact `source`, with scores divided by the best one of their source, where that
+    is above 0.
+    """
     best = pl.col("score").max().over("query", "source")
     scaled = hits.with_columns(
         score=pl.when(best > 0).then(pl.col("score") / best).otherwise("score")

@@ -1,4 +1,6 @@
-"""Terms of many chunks to postings by sorted runs, so that memory holds a run or a range of terms, never all of them."""
+"""Terms of many chunks to postings by sorted runs, so that memory holds a run or a range of terms,
+never all of them.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -28,8 +30,9 @@ _SCHEMA = pa.schema(
 class Run(NamedTuple):
     """Rows of `terms` in order of term and chunk.
 
-    `terms` are the distinct terms, ascending; the rows of the term at place p are `starts[p]` to `starts[p + 1]` of
-    `chunks` (the chunk's number, int32) and `counts` (place in `lexical.FIELDS` << 16 | frequency, uint32).
+    `terms` are the distinct terms, ascending; the rows of the term at place p are `starts[p]` to
+    `starts[p + 1]` of `chunks` (the chunk's number, int32) and `counts` (place in `lexical.FIELDS`
+    << 16 | frequency, uint32).
     """
 
     terms: pl.Series
@@ -39,7 +42,9 @@ class Run(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Terms that follow each other, with all their rows: the first and the one after the last, and a part of each run."""
+    """Terms that follow each other, with all their rows: the first and the one after the last, and
+    a part of each run.
+    """
 
     first: int
     end: int
@@ -53,10 +58,11 @@ def posting_run(
     restated: pa.Array,
     lengths: np.ndarray,
 ) -> Run:
-    """Those rows of a `terms` table that are of the chunks `chunk_ids`, whose numbers are `numbers`.
+    """Those rows of a `terms` table that are of the chunks `chunk_ids`, whose numbers are
+    `numbers`.
 
-    Text and quote of the chunks `restated` are left out. Frequencies are added to `lengths` (int32, fields × chunks).
-    Text columns may be dictionaries, which is several times faster.
+    Text and quote of the chunks `restated` are left out. Frequencies are added to `lengths` (int32,
+    fields × chunks). Text columns may be dictionaries, which is several times faster.
     """
     import pyarrow.compute as pc  # takes 25 ms, which a search does without
 
@@ -138,7 +144,8 @@ def postings(
 ) -> pa.RecordBatch:
     """The postings of parts of runs, in order of term and chunk.
 
-    A part is the numbers of its terms, how many rows each has, and the rows' chunks and counts as in `Run`.
+    A part is the numbers of its terms, how many rows each has, and the rows' chunks and counts as
+    in `Run`.
     """
     keys = np.concatenate(
         [np.repeat(n, r).astype(np.int64) << _HALF | chunks for n, r, chunks, _ in parts]

@@ -1,8 +1,8 @@
 """Segments of an index, where later ones hold newer chunks: the places of chunks, and postings."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -11,16 +11,20 @@ from transforms.languages import OR
 
 GONE = -1
 _MARKED = 64
-"""Postings that are compared with marked chunks in the time in which one chunk is looked up among them."""
+"""Postings that are compared with marked chunks in the time in which one chunk is looked up among
+them.
+"""
 _TERMS_KNOWN = 1 << 16
 """Terms whose frequencies are remembered."""
 
 
 class Slots:
-    """The slot of each chunk: its place in the segments of an index, the first row of the first segment being 0.
+    """The slot of each chunk: its place in the segments of an index, the first row of the first
+    segment being 0.
 
-    `of` and `chunks` have the slot of each chunk number and the chunk number in each slot, GONE where a chunk is not there
-    any more, int32. Where every chunk has its own number for a slot (`are_numbers`), nothing is looked up.
+    `of` and `chunks` have the slot of each chunk number and the chunk number in each slot, GONE
+    where a chunk is not there any more, int32. Where every chunk has its own number for a slot
+    (`are_numbers`), nothing is looked up.
     """
 
     def __init__(self, of: np.ndarray, count: int):
@@ -49,7 +53,9 @@ class Slots:
         return mask
 
     def in_order(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Slots of chunks that are there, by the numbers of these, and the numbers: ties break alike in every layout."""
+        """Slots of chunks that are there, by the numbers of these, and the numbers: ties break
+        alike in every layout.
+        """
         if self.are_numbers:
             return slots, slots
         chunks = self._chunks.take(slots)
@@ -66,11 +72,12 @@ class TermNumbers(Protocol):
 
 @dataclass(frozen=True)
 class TermSegment:
-    """The postings of some chunks, which have numbers of their own from 0, in the order of their slots.
+    """The postings of some chunks, which have numbers of their own from 0, in the order of their
+    slots.
 
-    The postings of the term with number t are `chunks[starts[t]:starts[t + 1]]` (int32, ascending) and the
-    same slice of `codes`, the row of `counts` that says how often the term is in each of `bm25.FIELDS`.
-    `lengths` has a row per field: the terms that each chunk holds in it.
+    The postings of the term with number t are `chunks[starts[t]:starts[t + 1]]` (int32, ascending)
+    and the same slice of `codes`, the row of `counts` that says how often the term is in each of
+    `bm25.FIELDS`. `lengths` has a row per field: the terms that each chunk holds in it.
     """
 
     numbers: TermNumbers
@@ -82,13 +89,17 @@ class TermSegment:
 
 
 class PostingPart(NamedTuple):
-    """Postings of a term: the slots of the chunks that hold it, ascending, and for each the row of `Postings.counts`."""
+    """Postings of a term: the slots of the chunks that hold it, ascending, and for each the row of
+    `Postings.counts`.
+    """
 
     slots: np.ndarray
     codes: np.ndarray
 
     def lookup(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which of some slots (int32, as those of the part, which would else be copied) are in it, and where."""
+        """Which of some slots (int32, as those of the part, which would else be copied) are in it,
+        and where.
+        """
         places = np.searchsorted(self.slots, slots)
         places[places == len(self.slots)] = 0
         present = (self.slots.take(places) == slots).nonzero()[0]
@@ -98,7 +109,9 @@ class PostingPart(NamedTuple):
 def lookups(
     slots: np.ndarray, parts: Sequence[PostingPart], slot_count: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For each part, which of some slots are in it, and where: many slots by marks, few by a lookup in the part."""
+    """For each part, which of some slots are in it, and where: many slots by marks, few by a lookup
+    in the part.
+    """
     numbers = slots.astype(np.int32)
     is_marked = None
     for part in parts:
@@ -106,7 +119,8 @@ def lookups(
             yield part.lookup(numbers)
             continue
         if is_marked is None:
-            # Marks of a byte stay in the cache of a processor; the numbers are read where there is a mark.
+            # Marks of a byte stay in the cache of a processor; the numbers are read where there is
+            # a mark.
             is_marked, number_in = (
                 np.zeros(slot_count, dtype=bool),
                 np.empty(slot_count, dtype=np.int32),
@@ -118,7 +132,9 @@ def lookups(
 
 
 class GoneTerms(NamedTuple):
-    """The terms with postings of chunks that are gone: the numbers of these terms, and the count of such chunks for each."""
+    """The terms with postings of chunks that are gone: the numbers of these terms, and the count of
+    such chunks for each.
+    """
 
     numbers: TermNumbers
     counts: np.ndarray
@@ -126,13 +142,16 @@ class GoneTerms(NamedTuple):
 
 @dataclass(frozen=True)
 class Postings:
-    """The inverted index: its segments, the slots of its chunks, and the terms with postings of chunks that are gone."""
+    """The inverted index: its segments, the slots of its chunks, and the terms with postings of
+    chunks that are gone.
+    """
 
     segments: Sequence[TermSegment]
     slots: Slots
     gone_terms: GoneTerms = field(
         default_factory=lambda: GoneTerms({}, np.zeros(0, dtype=np.int64))
     )
+    _known: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def chunk_count(self) -> int:
@@ -162,10 +181,14 @@ class Postings:
         slots, codes = zip((0, 0), *sizes[:-1], strict=True)
         return list(zip(np.cumsum(slots).tolist(), np.cumsum(codes).tolist(), strict=True))
 
-    @cached_property
-    def df(self) -> Callable[[str], int]:
+    def df(self, term: str) -> int:
         """How many chunks hold a term."""
-        return lru_cache(_TERMS_KNOWN)(self._df)
+        if (known := self._known.get(term)) is not None:
+            return known
+        if len(self._known) >= _TERMS_KNOWN:
+            self._known.clear()
+        self._known[term] = self._df(term)
+        return self._known[term]
 
     def _df(self, term: str) -> int:
         if OR in term:
@@ -177,9 +200,11 @@ class Postings:
         return count if number is None else count - int(self.gone_terms.counts[number])
 
     def parts(self, term: str) -> list[PostingPart]:
-        """The postings of a term, those of gone chunks included: of the first segment as they are, of the others as one.
+        """The postings of a term, those of gone chunks included: of the first segment as they are,
+        of the others as one.
 
-        If there are several terms with OR between them, a chunk is in the postings of the first that it holds.
+        If there are several terms with OR between them, a chunk is in the postings of the first
+        that it holds.
         """
         names = term.split(OR)
         parts = self._parts_of(names[0])

@@ -1,4 +1,6 @@
-"""Meanings of words of a query: the values of fields (dates, ages, sizes), patterns, factors, operators, unknown fields."""
+"""Meanings of words of a query: the values of fields (dates, ages, sizes), patterns, factors,
+operators, unknown fields.
+"""
 
 import difflib
 import re
@@ -10,14 +12,14 @@ from transforms.languages import language_names
 
 KINDS = ("message", "attachment", "document", "conversation")
 HAS = ("patch", "attachment")
-LABELLED = ("labelled", "alike")
-"""Kinds of `sensitivity:` that a file of labels decides."""
+LABELLED = "labelled"
+"""The value of `sensitivity:` that a file of labels decides."""
 VALUES = {
     "kind": KINDS,
     "has": HAS,
     "is": ("unanswered",),
     "is_code": ("true", "false"),
-    "sensitivity": ("public", "personal", "secret", *LABELLED),
+    "sensitivity": ("public", "personal", "secret", LABELLED),
     "language": tuple(language_names()),
 }
 """The values of the fields that take few."""
@@ -34,7 +36,9 @@ _ELSEWHERE = {
 """Fields, or spans of one, by the names that other programs have for them."""
 _SHORTEST_NAME = 3
 _LIKE = 0.75
-"""Likeness (difflib) of a known field from which a name is one that is mistyped, whatever is behind it."""
+"""Likeness (difflib) of a known field from which a name is one that is mistyped, whatever is behind
+it.
+"""
 _NAME = re.compile(r"([a-z][a-z_]+):(?=\S)(?!:|//|\\)")
 _SCHEMES = ("mailto", "urn", "tel", "doi", "news", "data", "javascript", "about", "magnet", "sip")
 _PATH = re.compile(r"/|\w\.\w{1,8}(?:#|$)")
@@ -56,9 +60,11 @@ _FACTOR = re.compile(r"\d{1,3}(?:\.\d{1,3})?")
 
 
 def time_span(value: str) -> tuple[datetime | None, datetime | None] | None:
-    """The half-open span of time (UTC) of `2004`, `2004-05`, `2004-05-17`, `20040517` or `from..to`; None if it is none.
+    """The half-open span of time (UTC) of `2004`, `2004-05`, `2004-05-17`, `20040517` or
+    `from..to`; None if it is none.
 
-    Both ends are meant as a whole, and in their order: 2004..2006 ends with 2006; one of them may be missing.
+    Both ends are meant as a whole, and in their order: 2004..2006 ends with 2006; one of them may
+    be missing.
     """
     first, dots, last = value.partition("..")
     if not dots:
@@ -87,7 +93,9 @@ def _whole(value: str) -> tuple[datetime, datetime] | None:
 
 
 def bound(name: str, date: str | None, *, is_end: bool = False) -> datetime | None:
-    """The beginning of a date as `d:` takes it, or with `is_end` its end; QueryError if it is not a date."""
+    """The beginning of a date as `d:` takes it, or with `is_end` its end; QueryError if it is not a
+    date.
+    """
     if date is None:
         return None
     if span := _whole(date):
@@ -133,8 +141,8 @@ def fault_of(field: str, value: str) -> str | None:
 def unknown_field(word: str, fields: Collection[str]) -> str | None:
     """The fault of a word that looks like a field and is not one; None for a word.
 
-    `psql:dump.sql:10:`, `localhost:80`, `mailto:ann` and the id `notes:Ideas.md` are words, `titel:x` and `owner:ann` are
-    not.
+    `psql:dump.sql:10:`, `localhost:80`, `mailto:ann` and the id `notes:Ideas.md` are words,
+    `titel:x` and `owner:ann` are not.
     """
     match = _NAME.match(word)
     if match is None or match[1] in fields or match[1] in _SCHEMES:
@@ -153,7 +161,8 @@ def unknown_field(word: str, fields: Collection[str]) -> str | None:
 
 
 def is_pattern(word: str) -> bool:
-    """True for `vacuu*`, `inde*s` and `vacum~`, which stand for the words of the index that they are like.
+    """True for `vacuu*`, `inde*s` and `vacum~`, which stand for the words of the index that they
+    are like.
 
     Wildcards follow three letters; a word with slips is in small letters, unlike HEAD~1.
     """
@@ -163,7 +172,9 @@ def is_pattern(word: str) -> bool:
 
 
 def expression(pattern: str) -> str | None:
-    """The regular expression of the words that a pattern with a wildcard matches; None for one with slips."""
+    """The regular expression of the words that a pattern with a wildcard matches; None for one with
+    slips.
+    """
     return ".*".join(map(re.escape, pattern.lower().split("*"))) if "*" in pattern else None
 
 
@@ -183,7 +194,8 @@ def fuzzy(pattern: str) -> tuple[str, int]:
 
 
 def boosted(word: str) -> tuple[str, str]:
-    """A word and the factor behind it: `vacuum^2` has one; the factor of 10^6, e^2 and others is empty.
+    """A word and the factor behind it: `vacuum^2` has one; the factor of 10^6, e^2 and others is
+    empty.
 
     >>> boosted("vacuum^2.5"), boosted("e^2")
     (('vacuum', '2.5'), ('e^2', ''))
@@ -199,7 +211,9 @@ def factor_at(query: str, at: int) -> re.Match[str] | None:
 
 
 def has_operators(unquoted: str) -> bool:
-    """True if AND, OR and NOT may be operators: not in SQL, nor in a text that is in capitals as a whole."""
+    """True if AND, OR and NOT may be operators: not in SQL, nor in a text that is in capitals as a
+    whole.
+    """
     is_upper = unquoted == unquoted.upper() and len(unquoted.split()) > 4
     return not (
         _SQL.search(unquoted) or (is_upper and re.search(r"\w", _JOINING.sub("", unquoted)))

@@ -19,6 +19,7 @@ from lark.lexer import Lexer
 
 from transforms.errors import QueryError, QuerySyntaxError, shortened
 from transforms.retrieval import query_fields
+from transforms.text.storable import storable
 from transforms.toml_file import toml_file
 
 CONDITIONS: dict[str, str] = toml_file(__name__, "conditions.toml")
@@ -28,11 +29,14 @@ TEXT_FIELDS = ("", "s", "title", "b", "nq", "q", "dfn", "dfhh", "dfa", "dfb")
 """Fields whose words are looked for in text and rank hits, too; '' is all text."""
 
 MAX_CHARACTERS = 20_000
-"""Characters of a query or of a filter: some four times as many as any model of embeddings reads."""
+"""Characters of a query or of a filter: some four times as many as any model of embeddings reads.
+"""
 MAX_CONDITIONS = 64
 """Words, phrases and fields that must be met or must not: each is looked up by itself."""
 MAX_CONDITION_WORDS = 512
-"""Words of all conditions of a query: each makes the pattern longer that a phrase is looked for with."""
+"""Words of all conditions of a query: each makes the pattern longer that a phrase is looked for
+with.
+"""
 MAX_DEPTH = 32  # groups and negations inside of each other; each level calls the one below it
 
 META = "meta."  # begins the prefix of a field of frontmatter, whose key is the rest
@@ -94,11 +98,13 @@ Condition = Leaf | Negation | Both | Either
 
 @dataclass(frozen=True)
 class Query:
-    """A query as it is understood: `text` of the `original` ranks, every one of `conditions` must be met.
+    """A query as it is understood: `text` of the `original` ranks, every one of `conditions` must
+    be met.
 
-    `factors` has the weights of some words of the text, and `patterns` those of the words of the index that a pattern
-    matches; they rank as well. `identifier` is the query if it could be the id of a mail, document or chunk, without
-    angle brackets.
+    `factors` has the weights of some words of the text, and `patterns` those of the words of the
+    index that a pattern matches; they rank as well. `identifier` is the query if it could be the id
+    of a mail, document or chunk, without angle brackets. A query that `asks` may name persons, days
+    and versions that are preferred.
     """
 
     original: str
@@ -107,6 +113,7 @@ class Query:
     identifier: str | None = None
     factors: tuple[tuple[str, float], ...] = ()
     patterns: tuple[tuple[str, float], ...] = ()
+    asks: bool = True
 
 
 def plain_query(text: str) -> Query:
@@ -122,11 +129,6 @@ def checked_query(text: str, what: str = "the query") -> str:
             "`context` takes longer texts"
         )
     return storable(text)
-
-
-def storable(text: str) -> str:
-    """The text with ? for lone surrogates, which no table can hold."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def parsed_query(text: str) -> Query:
@@ -236,7 +238,9 @@ def _closing(query: str, at: int, groups: Sequence[int | None]) -> _Sign | None:
 
 
 def _word_tokens(query: str, at: int, end: int, *, begins: bool) -> Iterator[Token]:
-    """A word or pattern with the factor behind it; a fault if it `begins` like a field that there is not."""
+    """A word or pattern with the factor behind it; a fault if it `begins` like a field that there
+    is not.
+    """
     word = query[at:end]
     if (
         begins
@@ -251,7 +255,9 @@ def _word_tokens(query: str, at: int, end: int, *, begins: bool) -> Iterator[Tok
 
 
 def _word_end(query: str, at: int, groups: list[int | None]) -> int:
-    """The end of the word that begins at `at`: a blank, or the end of a group; keeps count in `groups`."""
+    """The end of the word that begins at `at`: a blank, or the end of a group; keeps count in
+    `groups`.
+    """
     start = at
     while at < len(query) and not query[at].isspace():
         if query[at] == "(":
@@ -305,7 +311,9 @@ class _Reader:
             self.factors.append((str(token), self.factor))
 
     def condition(self, node: Tree[Any] | Token, name: str, ranks: bool, depth: int) -> Condition:
-        """The condition of a node below an operator or a field `name`, where plain words must be met, too."""
+        """The condition of a node below an operator or a field `name`, where plain words must be
+        met, too.
+        """
         if isinstance(node, Token):
             return self.leaf(node, name, ranks)
         if node.data == "negation":

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any
 
 from pydantic import BaseModel, StringConstraints
 
+from transforms.languages import word_weights
 from transforms.toml_file import toml_file
 
 _TURNS = 4
@@ -19,8 +21,8 @@ _WORDS = 12
 """Words of the last turns that are added at most (`benchmarks/follow_ups.py`)."""
 _WORD_TURNS = 2
 """Turns whose words are added: people set the scene in one and go on in the next."""
-_SHORT_WORDS = 1
-"""A query of so many words or fewer leans on the turns."""
+_SHORT_WORDS = 3
+"""A query of so many content words or fewer leans on the turns."""
 _LEANING = (
     r"(?i)\b(?:it|its|they|them|their|theirs|this|that|these|those|there|he|she|him|her|his|hers|one|ones|same|former|"
     r"latter|above|else|instead|other|"
@@ -29,7 +31,6 @@ _LEANING = (
     r"^\W*(?:and|but|or|so|then|what about|how about|why|also|und|aber|oder|dann|warum|wieso|weshalb|auch|was ist mit)\b"
 )
 """A query that this finds something in leans on the turns."""
-_FILLERS = frozenset(toml_file(__name__, "fillers.toml")["words"].split())
 REWRITING = (
     "You rewrite the last question of a conversation so that it can be searched for without the conversation. `turns` "
     "are the turns before it, oldest first, `query` is the question. Answer with `query`, the question with pronouns "
@@ -44,12 +45,26 @@ _NAMES = re.compile(
     r"\b[a-z]+[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\b[A-Z]{2,}\w*|"  # camel case and capitals
     r"(?<=[^.!?:\s] )[A-Z][a-z]{2,}(?: [A-Z][a-z]{2,})*"  # names inside a sentence
 )
-_WORD = re.compile(r"[^\W\d_]{4,}")
+_WORD = re.compile(r"\d+|[^\W\d_]{2,}")
+
+
+@cache
+def _fillers() -> frozenset[str]:
+    """Words that name nothing, in the languages of the tables."""
+    fillers = (table["words"] for table in toml_file(__name__, "fillers.toml").values())
+    return frozenset(word_weights()).union(*map(str.split, fillers))
+
+
+def _content(text: str) -> list[str]:
+    """The words and numbers of a text that name something."""
+    return [word for word in _WORD.findall(text) if word.lower() not in _fillers()]
 
 
 @dataclass(frozen=True)
 class Standalone:
-    """A query as it came and as it is used, and who made the one of the other; None if they are the same."""
+    """A query as it came and as it is used, and who made the one of the other; None if they are the
+    same.
+    """
 
     original: str
     used: str
@@ -64,13 +79,16 @@ class Rewritten(BaseModel):
 
 
 def by_rules(query: str, turns: Sequence[str]) -> Standalone:
-    """The query with the subjects of the turns: names and content words, those of the last turn first.
+    """The query with the subjects of the turns: names and content words, those of the last turn
+    first.
 
     Names are quoted texts, identifiers, paths, versions, and capitalised words inside of a
-    sentence; content words are of four letters or more and not among the usual words of English and German. Pronouns stay:
-    they cost a search nothing.
+    sentence; content words are words and numbers but for function words and the usual words of
+    conversations. A query leans on the turns if it says so, or has few content words. Pronouns
+    stay: they cost a search nothing.
     """
-    if not turns or not (re.search(_LEANING, query) or len(query.split()) <= _SHORT_WORDS):
+    leans = re.search(_LEANING, query) or len(_content(query)) <= _SHORT_WORDS
+    if not turns or not leans:
         return Standalone(query, query)
     recent = list(reversed(turns[-_TURNS:]))
     names = [name.strip('“”"`') for turn in recent for name in _NAMES.findall(turn)]
@@ -78,8 +96,7 @@ def by_rules(query: str, turns: Sequence[str]) -> Standalone:
     without_addresses = (
         " ".join(w for w in turn.split() if "@" not in w) for turn in recent[:_WORD_TURNS]
     )
-    rest = [_NAMES.sub(" ", turn) for turn in without_addresses]
-    words = [w for turn in rest for w in _WORD.findall(turn) if w.lower() not in _FILLERS]
+    words = [word for turn in without_addresses for word in _content(_NAMES.sub(" ", turn))]
     return _with(
         query, query, [*entities, *_new(words, " ".join([query, *entities]))[:_WORDS]], "rules"
     )

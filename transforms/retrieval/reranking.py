@@ -1,10 +1,10 @@
-"""A second look at the best hits: features that need no model, the prompt of a model, and the new order.
+"""A second look at the best hits: features that need no model, the prompt of a model, and the new
+order.
 
 This module is pure; models that give scores are in dagster_project/models/language_models.py.
 """
 
 import re
-from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby, pairwise
@@ -20,34 +20,19 @@ from transforms.languages import OR
 from transforms.retrieval.small_tables import arrow_series, is_given, rows_at, with_values
 from transforms.text.terms import WORD, word_runs
 
-WEIGHTS = {
-    "own": 1.5,
-    "title": 0.1,
-    "opens": 0.5,
-    "phrase": 0.05,
-    "thread": 0.02,
-    "recency": 0.2,
-    "log": 0.05,
-    "brief": 0.2,
-    "asker": 0.5,
-}
-"""Weights of the parts of a score beside the fused one."""
-PARTS = (
-    "fused",
-    "own",
-    "title",
-    "opens",
-    "phrase",
-    "thread",
-    "recency",
-    "kind",
-    "log",
-    "brief",
-    "asker",
-)
+WEIGHTS = {"own": 1.5, "title": 0.1, "opens": 0.5, "recency": 0.2, "brief": 0.2, "asker": 0.5}
+"""Weights of the parts of a score beside the fused one; `benchmarks/second_look.py` has what each
+gives on each kind of text.
+"""
+PARTS = ("fused", "own", "title", "opens", "recency", "kind", "brief", "asker")
 """The parts of a score of features."""
+_USUAL_CHARS = 1_200
+"""Characters of a text whose share of the words counts as it is."""
+_MOST_USUAL = 6
+"""Usual lengths from which a text is as long as one can be."""
 _IS_SUBJECT = 0.8
-"""Share of the words of a query from which a title that holds them is the one that is looked for."""
+"""Share of the words of a query from which a title that holds them is the one that is looked for.
+"""
 _IS_QUESTION = (
     r"[?\uff1f]|\b(?:I|[Mm]y|[Mm]e|[Aa]nyone|[Aa]nybody)\b|"
     r"^\W*(?i:how|what|why|who|which|when|where|can|is|are|does|do|did|should)\b"
@@ -55,6 +40,7 @@ _IS_QUESTION = (
 """A query that this finds something in is a question of somebody."""
 _BRIEF = 80
 """Characters of its author below which a reply says the less the fewer they are."""
+_QUOTED = re.compile(r"(?m)^>.*$")
 _KINDS = {"attachment_segment": -0.1}
 """The addition for a kind of chunk."""
 _HALF_LIFE = timedelta(180)
@@ -71,15 +57,19 @@ RERANKED: dict[str, pl.DataType | type[pl.DataType]] = {
     "rank_before": pl.Int32,
     "rerank_parts": pl.List(PART),
 }
-"""Columns that reranking adds to ranked hits. All are null if nothing was reranked; behind the hits that
-were looked at, only `rank_before` is given. `reranker` says who gave the score, and why nobody better did."""
+"""Columns that reranking adds to ranked hits. All are null if nothing was reranked; behind the hits
+that were looked at, only `rank_before` is given. `reranker` says who gave the score, and why nobody
+better did.
+"""
 
 
 class Candidate(NamedTuple):
-    """The facts of a hit that reranking reads: its query, rank, score and thread, and of its chunk the rest.
+    """The facts of a hit that reranking reads: its query, rank, score and thread, and of its chunk
+    the rest.
 
-    `opens` is true for a mail that is not a reply. `own` is the share of the query that the text says itself (`own_share`),
-    without its quotes; it is not computed for a mail that is not brief.
+    `opens` is true for a mail that is not a reply. `own` is the share of the query that the text
+    says itself (`own_share`), in a search `for_its_length`; None of mail and code, whose
+    surroundings do not find them.
     """
 
     query: int
@@ -93,7 +83,7 @@ class Candidate(NamedTuple):
     effective_at: datetime | None
     opens: bool
     is_mail: bool
-    own: float
+    own: float | None
     author: str = ""
 
 
@@ -102,7 +92,6 @@ INSTRUCTION = (
     "`passages` the passages, each with its number, title and the beginning of its text. Give every passage a score "
     "from 0 (has nothing to do with the query) to 10 (is exactly what is looked for), in the order of the passages."
 )
-_QUOTED = re.compile(r"(?m)^>.*$")
 Word = TypeVar("Word", bound=Hashable)
 
 
@@ -136,7 +125,8 @@ def clamped(scores: Sequence[float]) -> np.ndarray:
 
 
 def own_share(weights: Mapping[str, float], terms: Collection[str]) -> float:
-    """The share of the weight of a query's terms that is of `terms`, those of a text without its surroundings.
+    """The share of the weight of a query's terms that is of `terms`, those of a text without its
+    surroundings.
 
     >>> own_share({"insulin": 3.0, "cost": 1.0}, {"cost", "cap"})
     0.25
@@ -149,24 +139,24 @@ def own_share(weights: Mapping[str, float], terms: Collection[str]) -> float:
 def features(
     candidates: Sequence[Candidate],
     queries: Mapping[int, str],
-    diagnostic: Collection[int],
     weights: Mapping[str, float] = WEIGHTS,
 ) -> np.ndarray:
     """The PARTS of each candidate, already weighed, float64 of shape (candidates, PARTS).
 
-    Candidates are one query after the other; `queries` are by number, `diagnostic` has the numbers of some.
+    Candidates are one query after the other; `queries` are by number.
 
-    `fused`: the score of the search, 0 to 1 between the candidates of a query. `own`: the share of the query's words, rare
-    ones weighing more, that a section or turn holds itself, less the mean of all of them, so that mail loses nothing:
-    the text around it finds it, too, and does not make it an answer. `title`: the share of the words that the title
-    holds just as they were typed. `opens`: that of the title for a mail that is not a reply, if the title holds nearly all
-    of the words: all of its thread have its subject. `phrase`: the share of its pairs of neighbouring words that are
-    neighbours there. `thread`: how many other candidates are of the same thread, 1 - 1 / (1 + number). `recency`: if the
-    query asks for news, halved for each half-life by which the newest candidate is younger. `kind`: the weight of
-    the chunk's kind. `log`: 1 for a log, unless the query is diagnostic. `brief`: how much a reply lacks to _BRIEF
-    characters of its author ("Thanks, applied."), times the share of the query's words that they do not say. `asker`: of
-    a query that is a question, 1 for later mails of the author of the first mail of a thread, and for that mail if it
-    asks and somebody else of the thread is a candidate.
+    `fused`: the score of the search, 0 to 1 between the candidates of a query. `own`: the share of
+    the query's words, rare ones weighing more, that a section or turn holds itself, less the mean
+    of all of them, so that mail loses nothing: the text around it finds it, too, and does not make
+    it an answer. `title`: the share of the words that
+    the title holds just as they were typed. `opens`: that of the title for a mail that is not a
+    reply, if the title holds nearly all of the words: all of its thread have its subject.
+    `recency`: if the query asks for news, halved for each half-life by which the newest candidate
+    is younger. `kind`: the weight of the chunk's kind. `brief`: how much a reply lacks to _BRIEF
+    characters of its author ("Thanks, applied."), times the share of the words that they do not
+    hold. `asker`: of a query that is a question, 1 for
+    later mails of the author of the first mail of a thread, and for that mail if it asks and
+    somebody else of the thread is a candidate.
     """
     parts: list[tuple[float, ...]] = []
     for query, of_query in (
@@ -174,45 +164,59 @@ def features(
     ):
         times = [c.effective_at for c in of_query if c.effective_at is not None]
         newest = max(times, default=None) if re.search(_RECENCY, queries[query]) else None
-        threads = Counter(c.thread for c in of_query)
         asks = _of_askers(of_query) if re.search(_IS_QUESTION, queries[query]) else set()
         scores = [c.score for c in of_query]
         low, high = min(scores), max(scores)
-        own = [c.own for c in of_query if not c.is_mail]
+        own = [c.own for c in of_query if c.own is not None]
         mean = sum(own) / len(own) if own else 0.0
-        query_words = _words(queries[query])
-        words, pairs = set(query_words), set(pairwise(query_words))
+        words = set(_words(queries[query]))
         for c in of_query:
             in_title = _share(words, _words(c.title))
             age = None if newest is None or c.effective_at is None else newest - c.effective_at
-            is_reply = c.is_mail and not c.opens
-            lacking = (
-                max(0.0, 1 - len(unquoted(c.text)) / _BRIEF) * (1 - c.own) if is_reply else 0.0
-            )
             of_part = {
                 "fused": (c.score - low) / (high - low) if high > low else 0.0,
-                "own": 0.0 if c.is_mail else weights["own"] * (c.own - mean),
+                "own": 0.0 if c.own is None else weights["own"] * (c.own - mean),
                 "title": weights["title"] * in_title,
                 "opens": weights["opens"] * in_title * (c.opens and in_title >= _IS_SUBJECT),
-                "phrase": weights["phrase"]
-                * _share(pairs, pairwise(_words(f"{c.title} {c.text}"))),
-                "thread": weights["thread"] * (1 - 1 / threads[c.thread]),
                 "recency": weights["recency"] * (0.0 if age is None else 0.5 ** (age / _HALF_LIFE)),
                 "kind": _KINDS.get(c.chunk_kind, 0.0),
-                "log": -weights["log"] * (c.content_class == "log" and query not in diagnostic),
-                "brief": -weights["brief"] * lacking if is_reply else 0.0,
+                "brief": -weights["brief"] * _lacks(c, words),
                 "asker": -weights["asker"] * (c.rank in asks),
             }
             parts.append(tuple(of_part[name] for name in PARTS))
     return np.array(parts).reshape(-1, len(PARTS))
 
 
+def _lacks(candidate: Candidate, words: set[str]) -> float:
+    """How much a reply lacks of words, 0 to 1; nothing of others."""
+    if candidate.opens or not candidate.is_mail:
+        return 0.0
+    own = _QUOTED.sub("", candidate.text).strip()
+    if len(own) >= _BRIEF:
+        return 0.0
+    return (1 - len(own) / _BRIEF) * (1 - _share(words, _words(own)))
+
+
+def for_its_length(share: float, chars: int) -> float:
+    """An own share (`own_share`) for the length of its text, as BM25 with b = .5 has it: a long text
+    holds more words by chance.
+    """
+    return share / (0.5 + 0.5 * min(chars / _USUAL_CHARS, _MOST_USUAL))
+
+
 def _share(sought: set[Word], present: Iterable[Word]) -> float:
     return len(sought.intersection(present)) / len(sought) if sought else 0.0
 
 
+def holds_all(query: str, title: str) -> bool:
+    """True of a title that holds nearly all words of a query."""
+    return _share(set(_words(query)), _words(title)) >= _IS_SUBJECT
+
+
 def _of_askers(candidates: Sequence[Candidate]) -> set[int]:
-    """The ranks of the mails of those who began a thread: later ones, and the first if it asks and somebody else answers."""
+    """The ranks of the mails of those who began a thread: later ones, and the first if it asks and
+    somebody else answers.
+    """
     askers = {c.thread: c.author for c in candidates if c.opens and c.is_mail and c.author}
     answered = {c.thread for c in candidates if c.author != askers.get(c.thread, c.author)}
     opening = {
@@ -220,17 +224,6 @@ def _of_askers(candidates: Sequence[Candidate]) -> set[int]:
     }
     later = {c.rank for c in candidates if not c.opens and c.author == askers.get(c.thread)}
     return later | {c.rank for c in candidates if c.rank in opening and c.thread in answered}
-
-
-def asked_text(text: str, is_mail: bool) -> str:
-    """The text of a candidate whose words `own` is about: none of a mail that is not brief."""
-    own = unquoted(text)
-    return own if not is_mail or len(own) < _BRIEF else ""
-
-
-def unquoted(text: str) -> str:
-    """A text without lines that begin with a quote mark."""
-    return (_QUOTED.sub("", text) if ">" in text else text).strip()
 
 
 def _words(text: str) -> list[str]:
@@ -287,10 +280,12 @@ def unranked(ranked: pl.DataFrame) -> pl.DataFrame:
 
 
 def on_one_scale(hits: pl.DataFrame) -> pl.DataFrame:
-    """Hits whose `score` is that of the reranker, where it gave one; the others keep theirs, made smaller in
-    one proportion (below 0: by one amount) where they would stand above the lowest of those.
+    """Hits whose `score` is that of the reranker, where it gave one; the others keep theirs, made
+    smaller in one proportion (below 0: by one amount) where they would stand above the lowest of
+    those.
 
-    A score of features is one between the lowest and the highest score of the hits that it was given to.
+    A score of features is one between the lowest and the highest score of the hits that it was
+    given to.
     """
     score, queries = (hits.get_column(c).to_numpy() for c in ("score", "query"))
     again = hits.get_column("rerank_score").to_numpy(writable=True)
@@ -315,7 +310,8 @@ def _one_scale(score: np.ndarray, again: np.ndarray, by_features: np.ndarray) ->
 
 
 def reordered(ranked: pl.DataFrame, scores: pl.DataFrame, limit: int) -> pl.DataFrame:
-    """The first `limit` hits of each query in the order of the scores, ranks from 1, with the columns RERANKED.
+    """The first `limit` hits of each query in the order of the scores, ranks from 1, with the
+    columns RERANKED.
 
     Hits without a score follow those that have one. Ties keep their order.
     """

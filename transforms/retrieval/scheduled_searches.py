@@ -12,7 +12,9 @@ from transforms.schemas.search import SEARCH_RESULTS
 
 @dataclass(frozen=True)
 class Answers:
-    """Hits of a batch of queries (`schemas.SEARCH_HITS`), a label for each, and the version that answered."""
+    """Hits of a batch of queries (`schemas.SEARCH_HITS`), a label for each, and the version that
+    answered.
+    """
 
     hits: pa.Table
     labels: Sequence[str]
@@ -27,11 +29,8 @@ def search_results(
         {"query_no": range(len(queries)), "query": list(queries), "label": list(answers.labels)},
         schema={"query_no": pl.Int32, "query": pl.String, "label": pl.String},
     )
-    hits = pl.DataFrame(
-        answers.hits.select(
-            ["query", "rank", "chunk_id", "doc_id", "subject", "score", "snippet", "citation"]
-        )
-    )
+    own = ("rank", "chunk_id", "doc_id", "subject", "score", "snippet", "citation", "folded")
+    hits = pl.DataFrame(answers.hits.select(["query", *own]))
     rows = (
         hits.rename({"query": "query_no"})
         .join(numbered, on="query_no", maintain_order="left")
@@ -49,5 +48,6 @@ def with_others(rows: pa.Table, stored: pa.Table | None, search: str) -> pa.Tabl
     """`rows` of a search with the stored rows of all others, by search, query and rank."""
     new = pl.DataFrame(rows)
     if stored is not None:
-        new = pl.concat([pl.DataFrame(stored).filter(pl.col("search") != search), new])
+        others = pl.DataFrame(stored).filter(pl.col("search") != search)
+        new = pl.concat([others, new], how="diagonal")
     return SEARCH_RESULTS.conform(new.sort("search", "query_no", "rank").to_arrow())

@@ -1,4 +1,6 @@
-"""The best of many scores, and small tables without expressions, because an expression takes ten times as long."""
+"""The best of many scores, and small tables without expressions, because an expression takes ten
+times as long.
+"""
 
 import numpy as np
 import polars as pl
@@ -29,7 +31,9 @@ def with_values(table: pl.DataFrame, **columns: np.ndarray | pl.Series) -> pl.Da
 
 
 def arrow_series(name: str, values: pa.Array) -> pl.Series:
-    """A column of Arrow as one of Polars, which for a first `pl.Series` of such a column loads all functions of Arrow."""
+    """A column of Arrow as one of Polars, which for a first `pl.Series` of such a column loads all
+    functions of Arrow.
+    """
     return pl.DataFrame(pa.RecordBatch.from_arrays([values], [name])).to_series()
 
 

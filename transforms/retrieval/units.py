@@ -1,6 +1,5 @@
-"""Hits that another hit replaces: windows of a chat, questions beside the turns that answer them, parts of a section."""
+"""Hits that another hit replaces: turns near it, windows of a chat, parts of a section."""
 
-import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -10,35 +9,26 @@ import polars as pl
 
 from transforms.retrieval.hits import Step, best_first, parted, unchanged
 from transforms.retrieval.small_tables import with_values
+from transforms.text.passages import stretch
 
-_ENDS = re.compile("(?<=[.!?\u3002\uff01\uff1f\u061f\n])")
-_MARKS = ("?", "\uff1f", "\u061f")
-_HEAD = 90
-"""Most bytes, but for the speaker's name, between two turns that follow each other in the Markdown of a window: it writes
-some 65, and twice as many if another turn is between the two."""
+LOOKED_AT = 30
+"""Hits of a query that are looked at, however few are shown."""
 _SECTION = 4_000
 """Bytes of a section up to which its parts are one hit."""
-WINDOW, QUESTION, PART = "its turns are hits", "the next turn answers it", "the same section"
+WINDOW, STRETCH, PART = "its turns are hits", "a hit shows it", "the same section"
 
 
 class Unit(NamedTuple):
-    """A hit: the number of its query, its row (`HitRows.of`), and if it is a turn that asks the query's question."""
+    """A hit: the number of its query, its row (`HitRows.of`), and its rank."""
 
     query: int
     row: Mapping[str, Any]
-    asks: bool = False
-
-
-def asked_and_said(turn: str) -> tuple[str, str]:
-    """The questions of the text of a turn, and the rest of it, without its first line; nothing if it asks nothing."""
-    sentences = _ENDS.split(turn.partition("\n")[2])
-    questions = [sentence for sentence in sentences if sentence.endswith(_MARKS)]
-    rest = [sentence for sentence in sentences if not sentence.endswith(_MARKS)]
-    return ("".join(questions), "".join(rest)) if questions else ("", "")
+    rank: int
 
 
 def once(hits: pl.DataFrame, units: Sequence[Unit]) -> Step:
-    """Hits without those that another hit replaces, which gets the better score of the two; windows lend none.
+    """Hits without those that another hit replaces, which gets the better score of the two; windows
+    lend none.
 
     `units` are some of the hits, query by query and best first; the others stay as they are.
     """
@@ -66,34 +56,48 @@ def once(hits: pl.DataFrame, units: Sequence[Unit]) -> Step:
 
 
 def _stand_ins(units: Sequence[Unit]) -> dict[int, tuple[int, str]]:
-    """By the chunk of each hit of a query that another one replaces the chunk of that, and why."""
-    turns = [unit.row for unit in units if unit.row["chunk_kind"] == "turn"]
-    asking = [unit.row for unit in units if unit.asks]
-    answers = {q["chunk_no"]: turn for q in asking for turn in turns if follows(turn, q)}
+    """By the chunk of each hit of a query that another one replaces the chunk of that, and why.
+
+    A turn of a chat replaces those of its stretch (`passages.stretch`), and a section that has a
+    heading replaces its parts, up to _SECTION; each part of code says something else.
+    """
     sections: dict[str, Mapping[str, Any]] = {}
+    turns: list[Mapping[str, Any]] = []
     stand_ins: dict[int, tuple[int, str]] = {}
     for _, row, _ in units:
-        other, reason = row, QUESTION
-        if row["chunk_kind"] == "window_segment":
-            other, reason = next((turn for turn in turns if _holds(row, turn)), row), WINDOW
-        elif row["node_end"] is not None and row["node_end"] - row["node_start"] <= _SECTION:
-            other, reason = sections.setdefault(row["parent_id"], row), PART
-        while other["chunk_no"] in answers:
-            other = answers[other["chunk_no"]]
+        other = row
+        if row["chunk_kind"] == "turn":
+            other = next((turn for turn in turns if _shows(turn, row)), row)
+            turns += [row] if other is row else []
+        elif row["content_class"] != "code" and _is_short(row):
+            other = sections.setdefault(row["parent_id"], row)
         if other is not row:
+            reason = STRETCH if row["chunk_kind"] == "turn" else PART
             stand_ins[row["chunk_no"]] = other["chunk_no"], reason
+    # A longer list takes nothing from a shorter one.
+    near = {unit.row["chunk_no"] for unit in units if unit.rank <= LOOKED_AT}
+    for _, row, rank in units:
+        held = (
+            turn
+            for turn in turns
+            if _holds(row, turn) and (rank > LOOKED_AT or turn["chunk_no"] in near)
+        )
+        if row["chunk_kind"] == "window_segment" and (turn := next(held, None)):
+            stand_ins[row["chunk_no"]] = turn["chunk_no"], WINDOW
     return stand_ins
 
 
-def follows(turn: Mapping[str, Any], question: Mapping[str, Any]) -> bool:
-    """True of the row of the turn of somebody else that is the next one behind a question."""
-    if turn["doc_id"] != question["doc_id"] or turn["byte_start"] <= question["byte_end"]:
-        return False
-    speaker, asker = (
-        row["text_display"].partition("\n")[0].rpartition(", ")[0] for row in (turn, question)
-    )
-    gap = turn["byte_start"] - question["byte_end"]
-    return bool(gap <= _HEAD + len(speaker.encode()) and speaker != asker)
+def _is_short(row: Mapping[str, Any]) -> bool:
+    """True of a part of a section that has a heading, of up to _SECTION bytes."""
+    has_heading = row["node_end"] is not None and row["parent_id"] != row["doc_id"]
+    return has_heading and row["node_end"] - row["node_start"] <= _SECTION
+
+
+def _shows(hit: Mapping[str, Any], turn: Mapping[str, Any]) -> bool:
+    """True if a turn is in the stretch that a hit shows."""
+    low, high = stretch(hit["byte_start"], hit["byte_end"])
+    is_near = low <= turn["byte_start"] and turn["byte_end"] <= high
+    return is_near and turn["doc_id"] == hit["doc_id"]
 
 
 def _holds(window: Mapping[str, Any], turn: Mapping[str, Any]) -> bool:

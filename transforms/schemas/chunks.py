@@ -5,9 +5,6 @@ import pyarrow as pa
 from transforms.hashing import text_hash
 from transforms.schemas.table import PARTITION, SOURCE, SPAN, TEXT, Column, Table, required
 
-UNAUTHORED = "unauthored_message"
-"""The kind of the one chunk of a mail without a word of its author, such as one of quotes alone: it has no words in the
-inverted index and no vector, so that no ranking knows of it, and conditions on text look at its text."""
 PICTURE = "picture"
 """The kind of the one chunk of a picture that is found by what it shows."""
 UNEMBEDDED = text_hash("")
@@ -75,7 +72,7 @@ CHUNKS = Table(
         required(
             "spans",
             pa.list_(SPAN),
-            "place of the text in the body or attachment: half-open UTF-8 byte ranges, "
+            "place of the text in the body or attachment: half-open UTF-8 byte ranges (use `slice_text`), "
             "role anchor (quoted) or own",
         ),
         required("char_count", pa.int64(), "characters of text_display"),
@@ -108,7 +105,7 @@ CHUNKS = Table(
         required("lane", pa.string(), "lane that made the chunk: fast or slow"),
         required("needs_parent", pa.bool_(), "true if it is too short to be understood alone"),
         required("checksum", pa.string(), "hash of text_embed"),
-        required("chunker", pa.string(), "name and version of the chunker"),
+        required("chunker", pa.string(), "name of the chunker"),
     ),
 )
 
@@ -121,8 +118,8 @@ EXCLUSIONS = Table(
         Column("attachment_id", pa.string(), "attachment, null for the body"),
         SOURCE,
         PARTITION,
-        required("byte_start", pa.int64(), "first byte in the text"),
-        required("byte_end", pa.int64(), "byte behind the last"),
+        required("byte_start", pa.int64(), "first byte in the text (bytes: use `slice_text`)"),
+        required("byte_end", pa.int64(), "byte behind the last (bytes: use `slice_text`)"),
         required(
             "reason",
             pa.string(),

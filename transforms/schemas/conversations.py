@@ -98,9 +98,9 @@ CONVERSATION_QUERY_CHUNKS = Table(
         required(
             "byte_start",
             pa.int64(),
-            "first byte in the Markdown that the previous segment does not contain",
+            "first byte in the Markdown that the previous segment does not contain (bytes: use `slice_text`)",
         ),
-        required("byte_end", pa.int64(), "byte behind the last"),
+        required("byte_end", pa.int64(), "byte behind the last (bytes: use `slice_text`)"),
         required("text", TEXT, "the segment of the Markdown"),
         required(
             "text_query",

@@ -23,7 +23,8 @@ DOCUMENTS = Table(
             "format",
             pa.string(),
             "markdown, "
-            "text, rst, html, pdf, docx, pptx, sheet, opendocument, epub, notebook, canvas, calendar, wikitext or picture",
+            "text, code, rst, html, pdf, docx, pptx, sheet, opendocument, epub, notebook, canvas, calendar, "
+            "wikitext or picture",
         ),
         Column("doc_type", pa.string(), "types of the frontmatter, divided by commas"),
         Column("description", pa.string(), "description of the frontmatter"),
@@ -47,11 +48,13 @@ DOCUMENTS = Table(
             TEXT,
             "stored text: the file's own, or the Markdown made of it; all offsets are UTF-8 bytes into it",
         ),
-        required("body_start", pa.int64(), "first byte behind the frontmatter"),
+        required(
+            "body_start", pa.int64(), "first byte behind the frontmatter (bytes: use `slice_text`)"
+        ),
         Column(
             "page_starts",
             pa.list_(pa.int64()),
-            "first byte of each page or slide; null without pages",
+            "first byte of each page or slide (bytes: use `slice_text`); null without pages",
         ),
         Column(
             "picture",
@@ -80,11 +83,25 @@ DOCUMENT_NODES = Table(
             "fragment identifier, unique in the document; null for the document",
         ),
         required("breadcrumb", pa.string(), "titles from the document down to the node"),
-        required("heading_start", pa.int64(), "first byte of the heading; 0 for the document"),
-        required("byte_start", pa.int64(), "first byte of the span, behind the heading"),
-        required("byte_end", pa.int64(), "byte behind the span, children included"),
         required(
-            "body_end", pa.int64(), "byte behind the node's own text, which begins at byte_start"
+            "heading_start",
+            pa.int64(),
+            "first byte of the heading; 0 for the document (bytes: use `slice_text`)",
+        ),
+        required(
+            "byte_start",
+            pa.int64(),
+            "first byte of the span, behind the heading (bytes: use `slice_text`)",
+        ),
+        required(
+            "byte_end",
+            pa.int64(),
+            "byte behind the span, children included (bytes: use `slice_text`)",
+        ),
+        required(
+            "body_end",
+            pa.int64(),
+            "byte behind the node's own text, which begins at byte_start (bytes: use `slice_text`)",
         ),
         required("sibling_count", pa.int64(), "children of the parent, this node included"),
     ),
@@ -98,8 +115,12 @@ DOCUMENT_REFERENCES = Table(
         required("doc_id", pa.string(), "document that holds the reference"),
         SOURCE,
         PARTITION,
-        required("byte_start", pa.int64(), "first byte of the reference in the stored text"),
-        required("byte_end", pa.int64(), "byte behind it"),
+        required(
+            "byte_start",
+            pa.int64(),
+            "first byte of the reference in the stored text (bytes: use `slice_text`)",
+        ),
+        required("byte_end", pa.int64(), "byte behind it (bytes: use `slice_text`)"),
         required(
             "kind",
             pa.string(),

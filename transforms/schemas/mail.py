@@ -81,7 +81,7 @@ MESSAGES = Table(
         Column("user_agent", pa.string(), "program that wrote the mail: User-Agent, else X-Mailer"),
         Column("sent_at", TIME, "time of the Date header"),
         Column(
-            "zone_minutes",
+            "sent_offset_minutes",
             pa.int64(),
             "minutes that the sender's clock is east of UTC; null if the Date header does not say it",
         ),
@@ -147,7 +147,7 @@ ATTACHMENTS = Table(
         Column(
             "page_starts",
             pa.list_(pa.int64()),
-            "first byte of each page or slide in the text; null without pages",
+            "first byte of each page or slide in the text (bytes: use `slice_text`); null without pages",
         ),
         required("char_count", pa.int64(), "characters of the text, 0 where there is none"),
         required("byte_count", pa.int64(), "bytes of the decoded part"),
@@ -174,8 +174,8 @@ MESSAGE_BLOCKS = Table(
         required("line_count", pa.int64(), "lines"),
         required("start_line", pa.int64(), "first line, from 0"),
         required("end_line", pa.int64(), "line behind the last"),
-        required("byte_start", pa.int64(), "first byte in the body"),
-        required("byte_end", pa.int64(), "byte behind the last"),
+        required("byte_start", pa.int64(), "first byte in the body (bytes: use `slice_text`)"),
+        required("byte_end", pa.int64(), "byte behind the last (bytes: use `slice_text`)"),
         required("inferred", pa.bool_(), "true where no mark in the text says the kind"),
     ),
 )
@@ -188,8 +188,12 @@ MESSAGE_TRAILERS = Table(
         MESSAGE_ID,
         SOURCE,
         PARTITION,
-        required("byte_start", pa.int64(), "first byte of the trailer in the body"),
-        required("byte_end", pa.int64(), "byte behind it"),
+        required(
+            "byte_start",
+            pa.int64(),
+            "first byte of the trailer in the body (bytes: use `slice_text`)",
+        ),
+        required("byte_end", pa.int64(), "byte behind it (bytes: use `slice_text`)"),
         required(
             "kind",
             pa.string(),
@@ -218,7 +222,8 @@ ADDRESS_USES = Table(
             "role",
             pa.string(),
             "from, to, cc, or trailer (a From line of the body, too); of what shows who somebody is: named (another "
-            "address beside the same full name in one mail), signature, or list (the address of the mail's list)",
+            "address beside the same full name in one mail), signature, or list (the address of the mail's list); of "
+            "addresses without a name: signed (the name below a text), greeted (of the only recipient)",
         ),
         required(
             "also",
@@ -239,8 +244,12 @@ MESSAGE_REFERENCES = Table(
         MESSAGE_ID,
         SOURCE,
         PARTITION,
-        required("byte_start", pa.int64(), "first byte of the reference in the body"),
-        required("byte_end", pa.int64(), "byte behind it"),
+        required(
+            "byte_start",
+            pa.int64(),
+            "first byte of the reference in the body (bytes: use `slice_text`)",
+        ),
+        required("byte_end", pa.int64(), "byte behind it (bytes: use `slice_text`)"),
         required(
             "kind",
             pa.string(),

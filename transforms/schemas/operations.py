@@ -1,4 +1,6 @@
-"""The tables that say how the pipeline fares: quarantine, readiness, measures, and the tables of an evaluation."""
+"""The tables that say how the pipeline fares: quarantine, readiness, measures, and the tables of an
+evaluation.
+"""
 
 import pyarrow as pa
 

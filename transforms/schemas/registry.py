@@ -13,9 +13,9 @@ ANY_DIMENSIONS = 1
 class LakeTable:
     """A table of the lake.
 
-    `partitions` names whose partitions it has: a source type, or an extra that adds to those of one; None for a table
-    over the whole lake. `published` is the table of the published file that shows its rows, None without one;
-    `is_input` says that a publish reads it.
+    `partitions` names whose partitions it has: a source type, or an extra that adds to those of
+    one; None for a table over the whole lake. `published` is the table of the published file that
+    shows its rows, None without one; `is_input` says that a publish reads it.
     """
 
     schema: Table
@@ -119,17 +119,23 @@ def lake_tables(dimensions: int) -> dict[str, Table]:
 
 
 def tables_of(partitions: str) -> tuple[str, ...]:
-    """The tables that the partitions of a source type have, or of its additions, in the order of the stages."""
+    """The tables that the partitions of a source type have, or of its additions, in the order of
+    the stages.
+    """
     return tuple(name for name, table in REGISTRY.items() if table.partitions == partitions)
 
 
 def lake_wide_inputs() -> tuple[str, ...]:
-    """The tables over the whole lake that every published file is built from, without those of extras."""
+    """The tables over the whole lake that every published file is built from, without those of
+    extras.
+    """
     return tuple(n for n, t in REGISTRY.items() if t.is_input and t.partitions is None)
 
 
 def partitions_of(table: str) -> str | None:
-    """Whose partitions a table has; None for one over the whole lake, as all are that extras declare."""
+    """Whose partitions a table has; None for one over the whole lake, as all are that extras
+    declare.
+    """
     return REGISTRY[table].partitions if table in REGISTRY else None
 
 

@@ -101,10 +101,11 @@ PEOPLE = Table(
     ("addr",),
     (
         required("person_id", pa.string(), "the person: the address under which they wrote first"),
-        Column(
+        required(
             "name",
             pa.string(),
-            "name of the person: that of the alias, else the most used; null if none",
+            "name of the person: that of the alias, else the most used, else that of signatures and salutations, else the "
+            "address",
         ),
         required("addr", pa.string(), "the address, lower case"),
         required(
@@ -133,14 +134,22 @@ PEOPLE = Table(
 
 INFERRED_QUOTES = Table(
     "inferred_quotes",
-    "Lines of a mail that look like its author's and are the answered mail's, without a quote mark.",
+    "Lines of a mail that look like its author's and are another mail's, without a quote mark.",
     ("message_id", "byte_start"),
     (
         MESSAGE_ID,
-        required("byte_start", pa.int64(), "first byte in the body"),
-        required("byte_end", pa.int64(), "byte behind the last"),
-        required("parent_id", pa.string(), "Message-ID of the mail that the lines are found in"),
-        required("line_count", pa.int64(), "lines that are long enough to count"),
+        required("byte_start", pa.int64(), "first byte in the body (bytes: use `slice_text`)"),
+        required("byte_end", pa.int64(), "byte behind the last (bytes: use `slice_text`)"),
+        required(
+            "parent_id",
+            pa.string(),
+            "mail that the lines are found in; this one if only the header above them says that they are another mail's",
+        ),
+        required(
+            "line_count",
+            pa.int64(),
+            "lines that are long enough to count; all below a pasted header",
+        ),
         required("char_count", pa.int64(), "characters of these lines"),
     ),
 )
@@ -203,8 +212,12 @@ LINKS = Table(
     (
         required("from_id", pa.string(), "Message-ID, document or node that holds the reference"),
         required("source_kind", pa.string(), "message or document"),
-        required("byte_start", pa.int64(), "first byte of the reference in the stored text"),
-        required("byte_end", pa.int64(), "byte behind it"),
+        required(
+            "byte_start",
+            pa.int64(),
+            "first byte of the reference in the stored text (bytes: use `slice_text`)",
+        ),
+        required("byte_end", pa.int64(), "byte behind it (bytes: use `slice_text`)"),
         Column(
             "to_id",
             pa.string(),

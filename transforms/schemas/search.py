@@ -6,8 +6,8 @@ from transforms.schemas.table import TIME, Column, Table, required
 
 _PART_OF_SCORE = pa.struct([("part", pa.string()), ("value", pa.float64())])
 _BYTES = pa.struct([("byte_start", pa.int64()), ("byte_end", pa.int64())])
-_CONSTITUENT = pa.struct(
-    [("chunk_id", pa.string()), ("doc_id", pa.string()), ("reason", pa.string())]
+_FOLDED = pa.struct(
+    [(n, pa.string()) for n in ("relation", "chunk_id", "doc_id", "title", "author", "day")]
 )
 _ALSO = pa.struct([(n, pa.string()) for n in ("kind", "chunk_id", "title", "citation")])
 _EXPANSION = pa.struct(
@@ -62,13 +62,17 @@ SEARCH_HITS = Table(
             "page or slide of the file that most words found stand on, from 1; null without pages",
         ),
         Column("block_index", pa.int64(), "block of the mail that the text begins in"),
-        Column("byte_start", pa.int64(), "first byte of the hit in the stored text"),
+        Column(
+            "byte_start",
+            pa.int64(),
+            "first byte of the hit in the stored text, of a chat of its stretch",
+        ),
         Column("byte_end", pa.int64(), "byte behind the last"),
         required("citation", pa.string(), "place and bytes of the text, to open it again"),
         Column("thread_id", pa.string(), "thread of the mail"),
         Column("thread_subject", pa.string(), "its subject"),
         Column(
-            "thread_position", pa.int64(), "place of the mail among those of the thread, from 0"
+            "thread_position", pa.int64(), "place of the mail among those of the thread, from 1"
         ),
         Column("thread_size", pa.int64(), "mails of the thread"),
         required(
@@ -82,8 +86,8 @@ SEARCH_HITS = Table(
             "of a mail that answers: the quote that it answers, without marks",
         ),
         Column("quoted_name", pa.string(), "who wrote that, if the index holds the mail"),
-        Column("before", pa.string(), "of a chat: the turn before"),
-        Column("after", pa.string(), "of a chat: the turn behind"),
+        Column("before", pa.string(), "of a chat: the turns before in the stretch"),
+        Column("after", pa.string(), "of a chat: the turns behind in the stretch"),
         required(
             "more",
             pa.list_(_ALSO),
@@ -123,7 +127,9 @@ SEARCH_HITS = Table(
         Column("rank_before", pa.int32(), "place before reranking"),
         Column("rerank_parts", pa.list_(_PART_OF_SCORE), "parts of that score, of features alone"),
         required(
-            "constituents", pa.list_(_CONSTITUENT), "other chunks that the hit replaces, and why"
+            "folded",
+            pa.list_(_FOLDED),
+            "other chunks that are folded into the hit: how each relates to it, its title, author and day",
         ),
         required(
             "expansions",
@@ -152,5 +158,10 @@ SEARCH_RESULTS = Table(
         required("score", pa.float64(), "score that orders hits"),
         required("snippet", pa.string(), "the part of the text that shows best why it was found"),
         required("citation", pa.string(), "place of the text, for `weft get`"),
+        Column(
+            "folded",
+            pa.list_(_FOLDED),
+            "earlier versions, copies and replies folded into the hit; null in rows of an earlier release",
+        ),
     ),
 )

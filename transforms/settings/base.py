@@ -1,4 +1,6 @@
-"""The base of the settings of every stage: frozen models that refuse unknown names, with a digest of their values."""
+"""The base of the settings of every stage: frozen models that refuse unknown names, with a digest
+of their values.
+"""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +16,9 @@ Internal = Annotated[_Value, "internal"]
 
 
 class StageSettings(BaseModel):
-    """Base of all stage settings: immutable; an unknown name is an error, and no fault repeats a value, maybe a secret."""
+    """Base of all stage settings: immutable; an unknown name is an error, and no fault repeats a
+    value, maybe a secret.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -29,7 +33,9 @@ class StageSettings(BaseModel):
 
 
 def without_credentials(url: str | None) -> str | None:
-    """`url`; ValueError, which does not repeat it, if it carries a name or a password: addresses are printed and stored."""
+    """`url`; ValueError, which does not repeat it, if it carries a name or a password: addresses
+    are printed and stored.
+    """
     # An @ that belongs to a path is written %40; one in a password may stand behind a slash.
     if url and "://" in url and "@" in url:
         raise ValueError(
@@ -39,7 +45,9 @@ def without_credentials(url: str | None) -> str | None:
 
 
 def digest_of(settings: Mapping[str, StageSettings]) -> str:
-    """Hash of several settings by name; the code version of a stage that takes them all is derived from it."""
+    """Hash of several settings by name; the code version of a stage that takes them all is derived
+    from it.
+    """
     return text_hash(
         json.dumps({name: s.digest() for name, s in settings.items()}, sort_keys=True)
     )[:12]

@@ -1,8 +1,8 @@
 """Settings of conversations, their windows and the context retrieved for them."""
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from transforms.hashing import text_hash
 from transforms.settings.base import Internal, StageSettings
@@ -28,8 +28,11 @@ class ConversationSettings(StageSettings):
     max_chat_bytes: Internal[int] = Field(
         256 << 20, gt=0, description="bytes of an export; a larger one is set aside"
     )
-    query_tokens: Internal[int] = Field(
-        1800, ge=16, description="tokens of a query chunk (egregora)"
+    query_tokens: int = Field(
+        1800, ge=16, description="tokens of a query and of a stored part of a window (egregora)"
+    )
+    query_overlap_tokens: int = Field(
+        150, ge=0, description="tokens of whole paragraphs that a part repeats (egregora)"
     )
     index: Literal["both", "turns", "windows", "none"] = Field(
         "both", description="the parts of conversations that can be found"
@@ -42,21 +45,6 @@ class ConversationSettings(StageSettings):
     def cutting_digest(self) -> str:
         """Hash of the settings that decide how windows are cut and indexed."""
         return text_hash(self.model_dump_json(exclude=_READING))[:12]
-
-
-_CONTEXT_PROFILES: dict[str, dict[str, Any]] = {
-    "recommended": {},
-    "seed": {
-        "strategy": "chunks",
-        "candidates": 5,
-        "mode": "ann",
-        "lexical_weight": 0.0,
-        "pick": "score",
-        "include": "later",
-        "by_parts": False,
-        "dedup_max_per_doc": 1,
-    },
-}
 
 
 class ContextRule(StageSettings):
@@ -73,15 +61,10 @@ class ContextRule(StageSettings):
 
 
 class ContextSettings(StageSettings):
-    """How a conversation's context is found and put together.
-
-    The profile `seed` follows the egregora design; `recommended` covered most topics in
-    `benchmarks/conversations.py`. A value that the settings file has holds in both.
+    """How a conversation's context is found and put together: what covered most topics in
+    `benchmarks/conversations.py`.
     """
 
-    profile: Literal["recommended", "seed"] = Field(
-        "recommended", description="seed: as the egregora design"
-    )
     strategy: Literal["window", "chunks", "hybrid", "adaptive", "adaptive_tokens", "off"] = Field(
         "chunks",
         description="queries: one for each part of a window, for the window, both, or by its messages or tokens; off: none",
@@ -90,14 +73,20 @@ class ContextSettings(StageSettings):
         None,
         ge=-1,
         le=1,
-        description="least cosine of a candidate; unset: 0 (egregora: that of the model)",
+        description="least cosine of a candidate; unset: 0, or as `calibrated` says",
+    )
+    calibrated: bool = Field(
+        False,
+        description="unset least cosine: 0.7 of the design's model, that of others measured (egregora)",
     )
     where: str = Field(
         "",
         description="conditions of the query language on passages, as `source:notes OR kind:message`",
     )
     include: Internal[Literal["earlier", "later"]] = "earlier"
-    """Texts not later than the conversation and not of it; later (the seed): all but the conversation itself."""
+    """Texts not later than the conversation and not of it; later (egregora): all but the
+    conversation itself.
+    """
     rules: tuple[ContextRule, ...] = Field(
         (), description="passages to show beside some files, as [[context.rules]]", exclude=True
     )
@@ -108,8 +97,9 @@ class ContextSettings(StageSettings):
         gt=0,
         description="chunks of each query (egregora, chunks_per_query: 5); unset: enough to fill the budget",
     )
-    pick: Internal[Literal["score", "coverage"]] = "coverage"
-    """The best (seed), or the passages that cover most queries."""
+    pick: Literal["score", "coverage"] = Field(
+        "coverage", description="the best (egregora), or the passages that cover most queries"
+    )
     dedup_max_per_doc: int | None = Field(
         None,
         gt=0,
@@ -122,26 +112,25 @@ class ContextSettings(StageSettings):
     expand: Internal[bool] = True
     """Show section or mail around a passage where the budget allows."""
     ask_with: Internal[Literal["said", "markdown"]] = "said"
-    """The words of the turns, without headings; or the query chunk as it is (seed)."""
+    """The words of the turns, without headings; or the query chunk as it is (egregora)."""
     mode: Literal["exact", "ann"] = Field(
         "exact", description="by every vector, or by the HNSW index where there is one (egregora)"
     )
     nprobe: int = Field(256, gt=0, description="vectors that `ann` keeps in view (egregora)")
     overfetch: int = Field(4, gt=0, description="times `candidates` that `ann` asks for (egregora)")
     lexical_weight: Internal[float | None] = Field(None, ge=0, le=1)
-    """Weight of the lexical score of a candidate; unset: that of a search. The seed gives it no weight."""
+    """Weight of the lexical score of a candidate; unset: that of a search. Egregora gives it no
+    weight.
+    """
 
     by_parts: Internal[bool] = True
-    """Ask the parts of a short text, too, and show only passages that bear out a part (the seed does neither)."""
+    """Ask the parts of a short text, too, and show only passages that bear out a part (egregora
+    does neither).
+    """
 
     @property
     def fills_budget(self) -> bool:
-        """True if further chunks of the documents fill the rest of the budget behind the best of each."""
+        """True if further chunks of the documents fill the rest of the budget behind the best of
+        each.
+        """
         return self.dedup_strategy == "document" and self.dedup_max_per_doc is None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _filled(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
-        return {**_CONTEXT_PROFILES.get(values.get("profile", "recommended"), {}), **values}

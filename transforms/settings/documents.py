@@ -1,15 +1,21 @@
 """Settings of documents: headings and chunks."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from transforms.settings.base import Internal, StageSettings
 from transforms.toml_file import toml_file
 
 DOCUMENT_FORMATS: dict[str, str] = toml_file(__name__, "formats.toml")
 """The format of a document by the extension of its file name; a source looks for these."""
+WAYS_OUT: dict[str, str] = toml_file(__name__, "ways_out.toml")
+"""How a file that is not read becomes one that is, by the ending of its name."""
+CODE_FORMATS: dict[str, str] = dict.fromkeys(toml_file(__name__, "code.toml")["endings"], "code")
+"""As DOCUMENT_FORMATS, of files of code, which a source reads if its `include` names them."""
+PLAIN_FORMATS = frozenset({"text", "code"})
+"""Formats whose text is not Markdown."""
 PICTURE_FORMATS = dict.fromkeys(
     ("png", "jpg", "jpeg", "tif", "tiff", "webp", "bmp", "gif"), "picture"
 )
@@ -40,12 +46,14 @@ def _patterns(needs: dict[str, str]) -> dict[str, str]:
 
 Patterns = Annotated[dict[str, str], AfterValidator(_patterns)]
 """Regular expressions by the name of the fact that they find."""
-_TEXTS = frozenset({"markdown", "text", "rst", "html", "canvas"})
+_TEXTS = frozenset({"markdown", "rst", "html", "canvas"} | PLAIN_FORMATS)
 CONVERTED_FORMATS = (
     *dict.fromkeys(f for f in DOCUMENT_FORMATS.values() if f not in _TEXTS),
     "picture",
 )
-"""Formats that are read in a process of their own, in the order of their names in the documentation."""
+"""Formats that are read in a process of their own, in the order of their names in the
+documentation.
+"""
 
 
 class DocumentSettings(StageSettings):
@@ -77,33 +85,15 @@ class DocumentSettings(StageSettings):
 
     @property
     def picture_reading(self) -> str:
-        """How attached pictures are read, for the version of what is made of them; empty if they are not."""
+        """How attached pictures are read, for the version of what is made of them; empty if they
+        are not.
+        """
         return ".".join(filter(None, (self.ocr, "seen" * self.pictures)))
 
 
-_DOCUMENT_PROFILES: dict[str, dict[str, Any]] = {
-    "recommended": {},
-    "seed": {
-        "target_chars": 700,
-        "overlap_chars": 100,
-        "min_chars": 100,
-        "context_chars": 0,
-        "strict": True,
-    },
-}
-
-
 class DocumentChunkSettings(StageSettings):
-    """How documents become chunks.
+    """How documents become chunks: by default as found most in `benchmarks/passages.py`."""
 
-    The profile `seed` has the sizes of the SecondBrain design, and the faults of Information Graph's chunker;
-    `recommended` those that found most in `benchmarks/passages.py`. A size that is set holds in both.
-    """
-
-    profile: Literal["recommended", "seed"] = Field(
-        "recommended",
-        description="seed: the sizes of SecondBrain, the faults of Information Graph's chunker",
-    )
     chunker: Literal["tree", "sections", "semantic"] = Field(
         "sections",
         description="about one size (SecondBrain), one per heading (ra), gathered by tokens (Information Graph)",
@@ -125,10 +115,3 @@ class DocumentChunkSettings(StageSettings):
     """Tokens from which a deeper heading begins a chunk (Information Graph)."""
     semantic_max_tokens: Internal[int] = Field(750, gt=0)
     """Tokens that no further line may pass (Information Graph)."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _filled(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
-        return {**_DOCUMENT_PROFILES.get(values.get("profile", "recommended"), {}), **values}

@@ -22,7 +22,9 @@ class BlockSettings(StageSettings):
     """How a body becomes blocks."""
 
     unmarked_history: Internal[Literal["unlisted", "always", "never"]] = "unlisted"
-    """In which mails text below an Outlook, Gmail or mobile header is a quote without marks: those that name no list."""
+    """In which mails text below an Outlook, Gmail or mobile header is a quote without marks: those
+    that name no list.
+    """
 
 
 class ChunkSettings(StageSettings):
@@ -49,6 +51,11 @@ class ChunkSettings(StageSettings):
         200, ge=0, description="a shorter reply needs its quote or parent (pginbox)"
     )
     attachment_chars: int = Field(8000, gt=0, description="a longer attachment is split (pginbox)")
+    attachment_syntax_chars: int = Field(
+        0,
+        ge=0,
+        description="characters; longer code and SQL are split at their syntax (pginbox: 32,000)",
+    )
     slow_body_chars: int = Field(
         200_000, gt=0, description="characters; a longer body waits until the rest is published"
     )

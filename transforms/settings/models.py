@@ -1,4 +1,6 @@
-"""Settings of embedding and language models, known facts of models by name, and the screen of texts for them."""
+"""Settings of embedding and language models, known facts of models by name, and the screen of texts
+for them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ HELD_SHARE = 0.1
 
 
 class GeminiEmbedding(NamedTuple):
-    """Tokens of a text that a model reads, its price in US dollars per million, whether it knows task types and sees."""
+    """Tokens of a text that a model reads, its price in US dollars per million, whether it knows
+    task types and sees.
+    """
 
     max_tokens: int
     price: float
@@ -68,7 +72,9 @@ def prefixes_of(name: str) -> Prefixes:
 
 
 def in_service(name: str) -> str:
-    """The name of one of Google's models; ValueError with its successor for one that Google has retired."""
+    """The name of one of Google's models; ValueError with its successor for one that Google has
+    retired.
+    """
     bare = name.removeprefix("models/")
     successor = _RETIRED.get(bare) or _RETIRED.get(bare.removesuffix("-001").removesuffix("-002"))
     if successor and bare not in GEMINI_EMBEDDINGS:
@@ -77,7 +83,8 @@ def in_service(name: str) -> str:
 
 
 def successor_of(name: str, served: Sequence[str], default: str) -> str:
-    """The model to use if `name` is not `served`: its known successor, else one of a like name, else `default`.
+    """The model to use if `name` is not `served`: its known successor, else one of a like name,
+    else `default`.
 
     >>> successor_of("gemini-2.5-flash", ["gemini-3.5-flash-lite", "gemini-4-pro"], LANGUAGE_NAME)
     'gemini-3.5-flash-lite'
@@ -88,12 +95,15 @@ def successor_of(name: str, served: Sequence[str], default: str) -> str:
 
 
 def gemini_embedding(name: str | None) -> GeminiEmbedding:
-    """The known facts about an embedding model of Google; those of the default model if its name is unknown."""
+    """The known facts about an embedding model of Google; those of the default model if its name is
+    unknown.
+    """
     return GEMINI_EMBEDDINGS.get(name or EMBEDDING_NAME, GEMINI_EMBEDDINGS[EMBEDDING_NAME])
 
 
 def language_dollars(name: str, sent: int, output: int, cached: int = 0) -> float:
-    """The list price of so many tokens sent, and thought and answered; of an unknown model that of LANGUAGE_NAME.
+    """The list price of so many tokens sent, and thought and answered; of an unknown model that of
+    LANGUAGE_NAME.
 
     The service holds `cached` of the tokens sent.
     """
@@ -125,7 +135,8 @@ class EmbeddingSettings(StageSettings):
         "there; gemini: none for gemini-embedding-2",
     )
     revision: Internal[str | None] = None
-    """Transformer: commit of the hub, behind the `@` of `name`; of a folder the hash of its files."""
+    """Transformer: commit of the hub, behind the `@` of `name`; of a folder the hash of its files.
+    """
     dimensions: int = Field(
         _TABLE_DIMENSIONS,
         gt=0,
@@ -201,7 +212,8 @@ class EmbeddingSettings(StageSettings):
 
     @property
     def model_id(self) -> str:
-        """Name of the weights and of how texts are handed to them; vectors, cache and manifest carry it.
+        """Name of the weights and of how texts are handed to them; vectors, cache and manifest
+        carry it.
 
         Two settings that could give a text different vectors never share it.
         """
@@ -250,7 +262,9 @@ class EmbeddingSettings(StageSettings):
 
 
 class GeminiSettings(StageSettings):
-    """Calls of Google's service: GEMINI_API_KEY or GOOGLE_API_KEY has its key, GOOGLE_GEMINI_BASE_URL another address."""
+    """Calls of Google's service: GEMINI_API_KEY or GOOGLE_API_KEY has its key,
+    GOOGLE_GEMINI_BASE_URL another address.
+    """
 
     base_url: Internal[str | None] = None
     """Another address than GOOGLE_GEMINI_BASE_URL, or Google's."""
@@ -289,7 +303,8 @@ class GeminiSettings(StageSettings):
 class SafetySettings(StageSettings):
     """The treatment of secrets and personal data in texts that are sent to a service.
 
-    mask: sent with a mark in its place; hold: the text around it is not sent either; send: as it is.
+    mask: sent with a mark in its place; hold: the text around it is not sent either; send: as it
+    is.
     """
 
     secrets: Literal["mask", "hold", "send"] = Field(

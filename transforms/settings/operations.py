@@ -1,4 +1,6 @@
-"""Settings of running Weft: limits, the engine, alerts, the published index, how quality is measured."""
+"""Settings of running Weft: limits, the engine, alerts, the published index, how quality is
+measured.
+"""
 
 from pydantic import Field, field_validator
 
@@ -77,9 +79,11 @@ class AlertSettings(StageSettings):
 _INDEXED_VECTORS = 1_000
 """Vectors up to which making an HNSW index takes at most a fifth of a run that publishes.
 
-With 1,000 mails such a run takes 3.3 s of processor time without the index, which adds 0.2 s to a full rebuild and 0.5 s
-to an update (256 dimensions); to measure it, which is a step of its own, takes 0.4 s. The publisher alone takes 0.9 s
-for a full rebuild of 1,000, 1.7 s of 10,000 and 5.3 s of 50,000, and with the index 1.1, 7.0 and 83 s."""
+With 1,000 mails such a run takes 3.3 s of processor time without the index, which adds 0.2 s to a
+full rebuild and 0.5 s to an update (256 dimensions); to measure it, which is a step of its own,
+takes 0.4 s. The publisher alone takes 0.9 s for a full rebuild of 1,000, 1.7 s of 10,000 and 5.3 s
+of 50,000, and with the index 1.1, 7.0 and 83 s.
+"""
 
 
 OWN_TARGET = "duckdb"

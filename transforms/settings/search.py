@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from transforms.languages import function_words, languages_of
 from transforms.settings.base import Internal, StageSettings
+from transforms.settings.expansions import Expansion
 from transforms.settings.models import LANGUAGE_NAME, in_service
 
 
@@ -41,13 +42,14 @@ class TermSettings(StageSettings):
         return self.model_copy(update={"stemmer": language if language in names else names[0]})
 
     def of_most(self, texts: Iterable[str]) -> TermSettings:
-        """These with the stemmer of most of some texts, for tables that compare the words of these with each other."""
+        """These with the stemmer of most of some texts, for tables that compare the words of these
+        with each other.
+        """
         return self.of(next(iter(languages_of(texts)), (None,))[0]) if "+" in self.stemmer else self
 
 
 _CUTOFF = 0.5
 """Share of the score of the hit above, below which ra ends a list."""
-Expansion = Literal["parent", "neighbours", "section", "links"]
 
 
 class SearchSettings(StageSettings):
@@ -64,6 +66,7 @@ class SearchSettings(StageSettings):
     fusion: Literal["blend", "rrf"] = Field(
         "blend", description="min-max blend or reciprocal rank fusion"
     )
+    rrf_k: int = Field(60, gt=0, description="rrf: number that is added to each rank")
     lexical_weight: float = Field(
         0.7, ge=0, le=1, description="weight of the lexical score in a blend"
     )
@@ -88,6 +91,8 @@ class SearchSettings(StageSettings):
     """Hits of one mail, page or chat; None: one of a mail and any number of others."""
     rerank: Internal[Literal["as_set", "features", "off"]] = "as_set"
     """As [rerank] says, by features, or not."""
+    length_counts: Internal[bool] = True
+    """The own words of a turn or section count for its length; a context counts that in tokens."""
     cutoff_ratio: float | None = Field(
         None,
         ge=0,
@@ -101,16 +106,14 @@ class SearchSettings(StageSettings):
     aggregation_threshold: float = Field(
         0.5, ge=0, le=1, description="share of its parts that are hits (ra)"
     )
-    collapse_duplicates: bool = Field(
-        False,
-        description="show once equal texts, quoted history beside its origin, revisions of a patch",
-    )
     diversity: Internal[float] = Field(0.0, ge=0, le=1)
     """0: by score alone; 1: as unlike as can be (MMR)."""
     collapse_threads: Internal[bool] = False
     """Show a thread once, by its best mail."""
-    expand: Internal[tuple[Expansion, ...]] = ()
-    """Texts to show besides a hit."""
+    expand: tuple[Expansion, ...] = Field(
+        (),
+        description="texts to show besides each hit: parent, neighbours, section, links (pginbox)",
+    )
     weak: Internal[bool] = False
     """Show the hits of a query labelled NO_RESULTS too."""
     label_pass: Internal[float] = Field(0.65, ge=0, le=2)
@@ -130,17 +133,23 @@ class SearchSettings(StageSettings):
     pool: Internal[int] = Field(100, gt=0)
     """Hits of a query that the steps behind fusion look at, or `limit` if that is more (ra)."""
     exact_max_chunks: Internal[int] = Field(20_000, ge=0)
-    """Chunks up to which `vector_search = "auto"` compares every vector in full, where that is as fast as by signs."""
+    """Chunks up to which `vector_search = "auto"` compares every vector in full, where that is as
+    fast as by signs.
+    """
 
     @property
     def least_evidence(self) -> float:
-        """The least evidence of hits of a context or strict search (any two tasks of `benchmarks/memory.py` choose it)."""
+        """The least evidence of hits of a context or strict search (any two tasks of
+        `benchmarks/memory.py` choose it).
+        """
         return self.label_weak / 2
 
     def vector_path(
         self, chunk_count: int, *, has_index: bool
     ) -> Literal["hnsw", "exact", "codes"]:
-        """How vectors of so many chunks are searched: by an HNSW index if there is one, all of them, or by signs first."""
+        """How vectors of so many chunks are searched: by an HNSW index if there is one, all of
+        them, or by signs first.
+        """
         if self.vector_search == "ann" and has_index:
             return "hnsw"
         return (
@@ -163,14 +172,15 @@ _NODES: dict[str, Any] = {
     "candidates_lexical": 100,
     "candidates_vector": 1,
     "latest_first": False,
-    "collapse_duplicates": False,
     "diversity": 0.0,
     "collapse_threads": False,
     "similarity_threshold": None,
     "limit": 20,
     "cutoff_ratio": _CUTOFF,
 }
-"""The ranking of ra: the BM25 score of a node and nothing else, a hundred candidates, twenty results."""
+"""The ranking of ra: the BM25 score of a node and nothing else, a hundred candidates, twenty
+results.
+"""
 BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
     "default": {},
     "lexical": {**_ALONE, "lexical_weight": 1.0, "candidates_lexical": 300, "candidates_vector": 1},
@@ -185,8 +195,9 @@ BUILT_IN_PROFILES: dict[str, dict[str, Any]] = {
     "sections": {**_NODES, "aggregation": "after_elbow"},
     "sections_later": {**_NODES, "aggregation": "before_elbow"},
 }
-"""The changes in [search] of the profiles that every evaluation knows: nothing, BM25 alone, vectors alone,
-rank fusion with equal weights, and both orders in which ra gathers parts to sections."""
+"""The changes in [search] of the profiles that every evaluation knows: nothing, BM25 alone, vectors
+alone, rank fusion with equal weights, and both orders in which ra gathers parts to sections.
+"""
 
 
 class RankingOptions(StageSettings):
@@ -223,7 +234,9 @@ class RankingOptions(StageSettings):
 
 
 class SearchOptions(RankingOptions):
-    """Options of `weft search` and of scheduled searches: the changes that one search may make in [search]."""
+    """Options of `weft search` and of scheduled searches: the changes that one search may make in
+    [search].
+    """
 
     expand: tuple[Expansion, ...] = Field((), description="texts to show besides a hit")
 
@@ -248,7 +261,9 @@ class McpSettings(StageSettings):
 
 
 class LensSettings(StageSettings):
-    """A view of the index: the texts that it shows, and how much of them in one session; a string is its conditions."""
+    """A view of the index: the texts that it shows, and how much of them in one session; a string
+    is its conditions.
+    """
 
     where: str = Field(description="conditions of the query language that all that is shown meets")
     passages: int | None = Field(None, gt=0, description="different passages of a session")
@@ -263,6 +278,7 @@ class LensSettings(StageSettings):
         (),
         description="addresses that are shown in clear, as `*@kernel.org`: those that are public anyway",
     )
+    names: bool = Field(False, description='show the names in chats whose `pseudonyms` is "others"')
 
     @model_validator(mode="before")
     @classmethod

@@ -63,7 +63,9 @@ def decode_text(data: bytes, declared: str | None) -> Decoded:
 
 @lru_cache(maxsize=1024)
 def codec_of(declared: str) -> tuple[str | None, bool]:
-    """Python's name of a declared charset, None if it is none; and whether the spelling was repaired."""
+    """Python's name of a declared charset, None if it is none; and whether the spelling was
+    repaired.
+    """
     label = _label(declared)
     repaired = label != declared.strip().lower()
     if label in _ALIASES:
@@ -93,8 +95,8 @@ def _label(declared: str) -> str:
 def holds(declared: str | None, outcome: str) -> bool:
     """True if text that was decoded with `outcome` is sure to be its sender's.
 
-    It is not sure if the charset was detected, if characters were replaced, or if Python does not know the
-    declared charset or cannot decode its escapes: such text may look like ASCII.
+    It is not sure if the charset was detected, if characters were replaced, or if Python does not
+    know the declared charset or cannot decode its escapes: such text may look like ASCII.
     """
     if outcome == "replaced" or outcome.startswith("detected"):
         return False
@@ -118,26 +120,32 @@ def _lookup(label: str) -> str | None:
 def _climb(data: bytes, declared: str | None) -> tuple[str, str]:
     codec, repaired = codec_of(declared) if declared else (None, False)
     good = "alias" if repaired else "declared"
-    if (
-        data.isascii()
-        and b"\x1b" not in data
-        and (codec is None or codec in _LATIN or codec == "utf-8")
-    ):
+    may_be_other = codec is None or codec in _LATIN or codec == "utf-8"
+    if may_be_other and data.isascii() and b"\x1b" not in data:
         return data.decode("ascii"), good if codec else "utf-8"
-    if codec is None or codec in _LATIN or codec == "utf-8":
-        japanese = _japanese(data)
-        if japanese is not None:
-            return japanese, "detected:iso-2022-jp"
-        text = _strict(data, "utf-8")
-        if text is not None:
-            as_declared = codec == "utf-8" or (codec is not None and data.isascii())
-            return text.removeprefix("\ufeff"), good if as_declared else "utf-8"
-    if codec is not None and codec != "utf-8":
-        for name in (codec, *_SUPERSETS.get(codec, ())):
-            text = _strict(data, name)
-            if text is not None and not (codec in _LATIN | set(_SUPERSETS) and _C1.search(text)):
-                return text, good if name == codec else "alias"
-    return _guess(data)
+    if may_be_other and (japanese := _japanese(data)) is not None:
+        return japanese, "detected:iso-2022-jp"
+    if may_be_other and (text := _strict(data, "utf-8")) is not None:
+        as_declared = codec == "utf-8" or (codec is not None and data.isascii())
+        return text.removeprefix("\ufeff"), good if as_declared else "utf-8"
+    if codec is None or codec == "utf-8":
+        return _guess(data)
+    name, text = _as_declared(data, codec)
+    if text is None:
+        return _guess(data)
+    return text, good if name == codec else "alias"
+
+
+def _as_declared(data: bytes, codec: str) -> tuple[str, str | None]:
+    """The first of a codec and its supersets that decodes `data` without control characters, with
+    the text; None if none does.
+    """
+    has_supersets = codec in _LATIN or codec in _SUPERSETS
+    for name in (codec, *_SUPERSETS.get(codec, ())):
+        text = _strict(data, name)
+        if text is not None and not (has_supersets and _C1.search(text)):
+            return name, text
+    return codec, None
 
 
 def _strict(data: bytes, codec: str) -> str | None:

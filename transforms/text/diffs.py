@@ -1,6 +1,8 @@
-"""Diffs: their segments, the files and functions that they name, the lines that they add and remove.
+"""Diffs: their segments, the files and functions that they name, the lines that they add and
+remove.
 
-The fixed prefixes of lines identify unified and context diffs and plain `diff` output; nothing here applies a patch.
+The fixed prefixes of lines identify unified and context diffs and plain `diff` output; nothing here
+applies a patch.
 """
 
 import re
@@ -12,7 +14,7 @@ import polars as pl
 from transforms.text.segments import TextSegment, line_windows
 from transforms.toml_file import patterns
 
-_PATTERNS = patterns(__name__)
+_PATTERNS = patterns(__name__, "patterns.toml")
 DIFF_MARK = rf"(?m)^(?:{_PATTERNS['diff_mark']})"
 """A line that only diffs have; a pattern for Python and Polars."""
 _MARK = re.compile(DIFF_MARK)
@@ -22,7 +24,8 @@ DIFF_HUNK = re.compile(
     r"^(?:@@ -\d[^\n]*|\*{15}[^\n]*|\d+(?:,\d+)?[acd]\d+(?:,\d+)?$)", re.MULTILINE
 )
 _FILE_NAME = re.compile(rf"^(?:{_PATTERNS['file_name']})", re.MULTILINE)
-# `literal 123` and `delta 45` with their base-85 lines; the lines of `uuencode` between `begin` and `end`.
+# `literal 123` and `delta 45` with their base-85 lines; the lines of `uuencode` between `begin` and
+# `end`.
 _BINARY = re.compile(
     r"^GIT binary patch\n(?:(?:(?:literal|delta) \d+|[A-Za-z](?:[!-~]{5}){1,13})?\n)*|"
     r"^begin [0-7]{3,4} [^\n]+\n(?:[ -`]{1,62}\n)+?end\n?",
@@ -84,7 +87,9 @@ def diff_segments(
 
 
 def file_starts(text: str, start: int, end: int) -> list[int]:
-    """Starts of the diffs of files; the `---` line below a `diff` or `Index:` line opens no second one."""
+    """Starts of the diffs of files; the `---` line below a `diff` or `Index:` line opens no second
+    one.
+    """
     out: list[int] = []
     if text.startswith("diff --git a/", start):
         at = start
@@ -123,7 +128,9 @@ def _file_name(text: str, start: int, end: int) -> str:
 def _hunk_ranges(
     text: str, diff: tuple[int, int], hunks: list[tuple[int, str]], pack: int, bound: int
 ) -> Iterator[tuple[int, int, str]]:
-    """Hunks packed up to `pack` characters, those over `bound` cut at lines, with the header of a hunk that is cut."""
+    """Hunks packed up to `pack` characters, those over `bound` cut at lines, with the header of a
+    hunk that is cut.
+    """
     start, end = diff
     edges = [start, *(a for a, _ in hunks if a > start), end]
     headers = dict(hunks)
@@ -143,10 +150,10 @@ def _hunk_ranges(
 def diff_columns(diffs: pl.DataFrame) -> pl.DataFrame:
     """The changes of each diff.
 
-    `diffs` has the columns diff (text of a diff or of a segment of one), file and hunk (the file and
-    the hunk header that the segment begins in, empty if its text names them). Columns: diff_files,
-    diff_functions (lists, in order, each name once), lines_added, lines_removed (counts),
-    added_lex, removed_lex (those lines without their sign) and rest (all other lines).
+    `diffs` has the columns diff (text of a diff or of a segment of one), file and hunk (the file
+    and the hunk header that the segment begins in, empty if its text names them). Columns:
+    diff_files, diff_functions (lists, in order, each name once), lines_added, lines_removed
+    (counts), added_lex, removed_lex (those lines without their sign) and rest (all other lines).
     """
     diff = pl.col("diff").str.replace_all(_UNIFIED_HEADER, " --- $1\n +++ ")
     diff = diff.str.replace_all(_GIT_VERSION, "$1")

@@ -1,10 +1,12 @@
-"""The passage of a stored text that a hit shows: the author's words, the quote they answer, and the turns around them."""
+"""The passage of a stored text that a hit shows: the author's words, the quote they answer, and the
+turns around them.
+"""
 
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from transforms.text.terms import word_runs
 
@@ -26,11 +28,15 @@ _TRAILERS = re.compile(
 )
 _AUTHOR = re.compile(r"\AFrom: [^\n]*\n\s*")
 _LINES = re.compile(r"(?m)^[-+ ]*-\+-[-+ ]*$|^(?:\[[^\n]*\n){3}")
-"""The line below the head of a table of psql; lines of a log that begin with a time in brackets, or notes."""
+"""The line below the head of a table of psql; lines of a log that begin with a time in brackets, or
+notes.
+"""
 SAYS_SOMETHING = 15
 """Characters from which the text above a patch explains it."""
 _EXPLAINS = 0.5
 """Share of the matches from which the words above a patch are shown in its place."""
+_STRETCH = 1_200
+"""Bytes of a turn of a chat with the turns that are read with it."""
 _WORDS = 4
 """Words of the sequences by which two texts are compared."""
 
@@ -69,14 +75,17 @@ def unmarked(quote: str) -> str:
 
 
 def has_lines(text: str, content_class: str) -> bool:
-    """True for a text whose line breaks mean something: code, a log, a diff, a table, or a text with one of them."""
+    """True for a text whose line breaks mean something: code, a log, a diff, a table, or a text
+    with one of them.
+    """
     return (
         content_class != "text" or _DIFF.search(text) is not None or _LINES.search(text) is not None
     )
 
 
 def commit_message(text: str) -> str:
-    r"""The text above the first diff or the list of its files, without the line of its author and its trailers.
+    r"""The text above the first diff or the list of its files, without the line of its author and
+    its trailers.
 
     >>> commit_message("From: Ann\n\nFix it.\n\nFixes: 1ab4 (\"Add it\")\n---\n a.c | 2 +-\ndiff --git a/a.c b/a.c")
     'Fix it.'
@@ -88,7 +97,8 @@ def commit_message(text: str) -> str:
 def patch_message(
     text: str, subject: str, terms: Mapping[str, str], weights: Mapping[str, int]
 ) -> str:
-    r"""The message above a patch if this says something, and with the subject has half of the matches; else empty.
+    r"""The message above a patch if this says something, and with the subject has half of the
+    matches; else empty.
 
     `terms` are those of words that match, `weights` those of terms, 1 if not named.
 
@@ -105,7 +115,8 @@ def patch_message(
 
 
 def without_headings(text: str) -> str:
-    """A section without the headings it begins with, which its breadcrumb shows; unless it has nothing else.
+    """A section without the headings it begins with, which its breadcrumb shows; unless it has
+    nothing else.
 
     >>> without_headings("# Backup\\n\\nCopy it.")
     'Copy it.'
@@ -124,15 +135,46 @@ def turn_lines(markdown: str) -> str:
     )
 
 
-def neighbour_turns(markdown: str, start: int, end: int) -> tuple[str, str]:
-    """The turns before and behind those at a half-open range of UTF-8 bytes of a window; empty if there is none."""
+class Neighbours(NamedTuple):
+    """The turns before and behind a turn in its stretch, and the bytes of the stretch."""
+
+    before: str
+    after: str
+    start: int
+    end: int
+
+
+def stretch(start: int, end: int) -> tuple[int, int]:
+    """The bytes around a turn at a half-open range between which turns are read with it."""
+    reach = max(0, _STRETCH - (end - start)) // 2
+    return start - reach, end + reach
+
+
+def around_turn(markdown: str, start: int, end: int) -> Neighbours:
+    """The other turns of a window in the stretch of those at a half-open range of UTF-8 bytes."""
     head, data = b"\n## Message ", b"\n" + markdown.encode()
-    own = max(data.rfind(head, 0, start + 1), 0)
-    first, behind = max(data.rfind(head, 0, own), 0), max(data.find(head, end), end + 1)
-    further = data.find(head, behind + 1)
-    turns = data[first:own], data[behind : further if further > 0 else len(data)]
-    before, after = (turn_lines(turn.decode(errors="replace")) for turn in turns)
-    return before, after
+    low, high = stretch(start, end)
+    own = first = max(data.rfind(head, 0, start + 1), 0)
+    while first and _text_start(data, before := max(data.rfind(head, 0, first), 0)) >= low:
+        first = before
+    behind = last = max(data.find(head, end), end + 1)
+    while data.startswith(head, last):
+        further = data.find(head, last + 1)
+        stop = further if further > 0 else len(data)
+        if len(data[:stop].rstrip()) - 1 > high:
+            break
+        last = stop
+    return Neighbours(
+        before=turn_lines(data[first:own].decode(errors="replace")),
+        after=turn_lines(data[behind:last].decode(errors="replace")),
+        start=_text_start(data, first) if first < own else start,
+        end=len(data[:last].rstrip()) - 1 if last > behind else end,
+    )
+
+
+def _text_start(data: bytes, head: int) -> int:
+    """The byte of the Markdown, which is one behind in `data`, where the text below a head begins."""
+    return data.find(b"\n\n", head + 1) + 1
 
 
 def turn_facts(display: str) -> tuple[str, datetime | None]:
@@ -158,8 +200,8 @@ def word_sequences(text: str) -> frozenset[tuple[str, ...]]:
 
 
 def repeated(texts: Sequence[str], share: float = 0.8) -> list[int | None]:
-    """For each text the place of the text before it that has most of it in common, if those before it hold `share` of its
-    word sequences; else None.
+    """For each text the place of the text before it that has most of it in common, if those before
+    it hold `share` of its word sequences; else None.
 
     >>> repeated(["a b c d e", "f g", "A B C D E!"])
     [None, None, 0]
@@ -171,7 +213,8 @@ def repeated(texts: Sequence[str], share: float = 0.8) -> list[int | None]:
         sequences = word_sequences(text)
         is_repeat = len(sequences & above) >= share * len(sequences)
         if is_repeat:
-            # Most repeats say nothing that one other text does not say, which no text can have more of.
+            # Most repeats say nothing that one other text does not say, which no text can have more
+            # of.
             whole = next((n for n, other in enumerate(prior) if sequences <= other), None)
             most = (
                 max(range(len(prior)), key=lambda n: len(sequences & prior[n]))

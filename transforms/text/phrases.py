@@ -11,15 +11,21 @@ _BREAK = r"[^\p{L}\p{M}\p{N}]"
 _EDGE = rf"[{_BREAK}{UNSPACED}]"
 """The characters that end a word; Chinese and Japanese words follow each other without a gap."""
 _MARK = "\x1f"
-"""Is before each character that is not a letter, mark or digit, where a text is made ready for long patterns."""
+"""Is before each character that is not a letter, mark or digit, where a text is made ready for long
+patterns.
+"""
 _AT_ONCE = 16
-"""Words of a pattern on the text as it is: each class of characters between two of them takes some 40 KB."""
+"""Words of a pattern on the text as it is: each class of characters between two of them takes some
+40 KB.
+"""
 
 
 def holding(texts: pl.Series, phrase: str) -> pl.Series:
-    """True of texts that hold a phrase as whole words; a blank of it matches whatever is not a letter or digit.
+    """True of texts that hold a phrase as whole words; a blank of it matches whatever is not a
+    letter or digit.
 
-    A word with signs must be in the text as it is written. Takes time in proportion to the texts and to the phrase.
+    A word with signs must be in the text as it is written. Takes time in proportion to the texts
+    and to the phrase.
 
     >>> holding(pl.Series(["The torn-record flag", "torn records", None]), "torn record").to_list()
     [True, False, False]
@@ -39,9 +45,11 @@ def holding(texts: pl.Series, phrase: str) -> pl.Series:
 
 
 def words_pattern(words: list[str]) -> str:
-    """The pattern of texts that hold one of some words in small letters, or one of them between the humps of an identifier.
+    """The pattern of texts that hold one of some words in small letters, or one of them between the
+    humps of an identifier.
 
-    A word may hold `.*` for any letters, marks, digits and underscores; other signs stand for themselves.
+    A word may hold `.*` for any letters, marks, digits and underscores; other signs stand for
+    themselves.
 
     >>> texts = pl.Series(["a RED lamp", "stored", "isRedLamp", "redLamp", "REDO"])
     >>> texts.str.contains(words_pattern(["red"])).to_list()
@@ -78,7 +86,9 @@ def _pattern(words: list[str], *, is_cut: bool) -> str:
 
 
 def _marked_pattern(words: list[str]) -> str:
-    """The pattern of a phrase in a text where _MARK is before each break, which makes breaks cheap to find."""
+    """The pattern of a phrase in a text where _MARK is before each break, which makes breaks cheap
+    to find.
+    """
     before = rf"(?:^|{_MARK}.)" if _needs_edge(words[0][0]) else ""
     end = rf"(?:{_MARK}|$)" if _needs_edge(words[-1][-1]) else ""
     breaks = {

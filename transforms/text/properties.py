@@ -11,8 +11,8 @@ from transforms.errors import shortened
 def documents_with(frontmatters: Iterable[tuple[str, str]], key: str, pattern: str) -> list[str]:
     """The ids of documents of whose frontmatter (JSON) a value at a key matches a pattern.
 
-    `a.b` is the key b below a; case of keys does not matter; of a list one value is enough. KeyError with the known
-    keys if none has the key.
+    `a.b` is the key b below a; case of keys does not matter; of a list one value is enough.
+    KeyError with the known keys if none has the key.
 
     >>> documents_with([("n", '{"status": ["open", 2]}')], "Status", "^open$")
     ['n']

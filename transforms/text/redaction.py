@@ -1,4 +1,6 @@
-"""Secrets and personal data in texts that leave this machine: patterns find, mask or withhold, and count them."""
+"""Secrets and personal data in texts that leave this machine: patterns find, mask or withhold, and
+count them.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,8 +15,6 @@ from transforms.text.finds.finder import finds_in
 from transforms.text.finds.forms import Find
 from transforms.text.visible import is_picture
 
-VERSION = "3"
-
 
 @dataclass(frozen=True)
 class Screened:
@@ -26,10 +26,12 @@ class Screened:
 
 
 def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
-    """`texts` with every find masked as `[kind]`, or replaced as a whole if the settings withhold its kind.
+    """`texts` with every find masked as `[kind]`, or replaced as a whole if the settings withhold
+    its kind.
 
-    `[held back: kind]` replaces a withheld text. Screening a second time changes nothing. A lone surrogate,
-    which a command line or JSON may contain but a request cannot, becomes a question mark. A picture stays as it is.
+    `[held back: kind]` replaces a withheld text. Screening a second time changes nothing. A lone
+    surrogate, which a command line or JSON may contain but a request cannot, becomes a question
+    mark. A picture stays as it is.
 
     >>> screened(["password: hunter2 of ann@example.org"], SafetySettings(emails="mask")).texts
     ['password: [password] of [email]']
@@ -56,27 +58,29 @@ def screened(texts: Sequence[str], settings: SafetySettings) -> Screened:
 
 def masked_in_place(
     texts: Sequence[str], settings: SafetySettings, clear: Sequence[str] = ()
-) -> tuple[list[str], Counter[str]]:
-    """`texts` with every find behind a mark that takes as many bytes, so that places in them stay right; finds by kind.
+) -> tuple[list[str], list[Counter[str]]]:
+    """`texts` with every find behind a mark that takes as many bytes, so that places in them stay
+    right; the finds of each text by kind.
 
-    Finds that the settings send stay as they are, and so does an address that one of the patterns `clear` matches.
+    Finds that the settings send stay as they are, and so does an address that one of the patterns
+    `clear` matches.
 
     >>> masked_in_place(["Ask ann@example.org or bo@example.net."], SafetySettings(), ["*@example.net"])[0]
     ['Ask [email]******** or bo@example.net.']
     """
     texts = [text.encode("utf-8", "replace").decode() for text in texts]
-    finds, rows = Counter[str](), list[int]()
+    finds, rows = [Counter[str]() for _ in texts], list[int]()
     for row, in_text in finds_in(pl.Series(texts, dtype=pl.String), _actions(settings)):
         masked = [find for find in in_text if not _is_clear(texts[row], find, clear)]
         if (text := _marked(texts[row], masked, in_place=True)) != texts[row]:
             rows.append(row)
-            finds.update(find.kind for find in masked)
+            finds[row].update(find.kind for find in masked)
             texts[row] = text
     if rows:  # a mark may make a find of the words beside it
-        again, more = masked_in_place([texts[row] for row in rows], settings, clear)
-        finds += more
-        for row, text in zip(rows, again, strict=True):
+        again = masked_in_place([texts[row] for row in rows], settings, clear)
+        for row, text, more in zip(rows, *again, strict=True):
             texts[row] = text
+            finds[row] += more
     return texts, finds
 
 
@@ -98,7 +102,8 @@ def _marked(text: str, finds: Sequence[Find], *, in_place: bool) -> str:
 
 
 def sensitivity(texts: pl.Series) -> pl.Series:
-    """Each text's sensitivity: `secret` with a key or password, else `personal` with an address or number, else `public`.
+    """Each text's sensitivity: `secret` with a key or password, else `personal` with an address or
+    number, else `public`.
 
     >>> sensitivity(pl.Series(["It works.", "Ask ann@example.org.", 'password: "hunter2"'])).to_list()
     ['public', 'personal', 'secret']

@@ -55,7 +55,8 @@ PARAGRAPH = re.compile(r"\n(?:[ \t>]*\n)+")
 SENTENCE = re.compile(r"(?<=[.!?。！？])[\"')\]]*\s+|(?<=[。！？])")
 LINE = re.compile(r"\n")
 SPACES = re.compile(r"\s+")
-# A definition begins at the left margin: after a blank line, after a closing brace at the margin, or with a keyword.
+# A definition begins at the left margin: after a blank line, after a closing brace at the margin,
+# or with a keyword.
 DEFINITION = re.compile(
     r"\n(?:[ \t]*\n)+(?=[^\s}#)])|\n[})][^\n]{0,20}\n(?=[^\s}#)])|\n(?=(?:def|class|sub) \w)"
 )
@@ -73,8 +74,9 @@ class TextSegment(NamedTuple):
 class ProseLimits(NamedTuple):
     """Sizes of prose segments, in characters.
 
-    A segment has at most `segment` characters and repeats up to `overlap` characters of the previous
-    one. A longer paragraph stays in one segment up to `paragraph` characters unless `recursive`.
+    A segment has at most `segment` characters and repeats up to `overlap` characters of the
+    previous one. A longer paragraph stays in one segment up to `paragraph` characters unless
+    `recursive`.
     """
 
     segment: int
@@ -86,7 +88,8 @@ class ProseLimits(NamedTuple):
 def prose_segments(text: str, start: int, end: int, limits: ProseLimits) -> Iterator[TextSegment]:
     """Segments that cover a range of text in order.
 
-    Cuts fall on paragraphs. A paragraph over the limits is cut at sentences, else lines, else words, else anywhere.
+    Cuts fall on paragraphs. A paragraph over the limits is cut at sentences, else lines, else
+    words, else anywhere.
 
     >>> text = "One two.\\n\\nThree four."
     >>> [text[s.start : s.end] for s in prose_segments(text, 0, 21, ProseLimits(12, 0, 40))]
@@ -159,12 +162,15 @@ def line_windows(text: str, start: int, end: int, limit: int) -> Iterator[tuple[
 
 
 def section_segments(text: str, limit: int) -> Iterator[TextSegment]:
-    """Sections between blank lines, packed up to `limit` characters; a longer section is cut at lines."""
+    """Sections between blank lines, packed up to `limit` characters; a longer section is cut at
+    lines.
+    """
     yield from _packed(text, [m.end() for m in PARAGRAPH.finditer(text)], limit)
 
 
 def code_segments(text: str, limit: int) -> Iterator[TextSegment]:
-    """Definitions at the left margin, packed up to `limit` characters; a longer one is cut at lines.
+    """Definitions at the left margin, packed up to `limit` characters; a longer one is cut at
+    lines.
 
     A definition includes the comment above it if no blank line separates them.
     """

@@ -1,7 +1,8 @@
-"""HTML whose elements nest no deeper than a reader needs: the time of parsers grows with the square of the depth.
+"""HTML whose elements nest no deeper than a reader needs: the time of parsers grows with the square
+of the depth.
 
-Depth is counted with fewer rules than HTML has. An end tag that HTML may ignore closes nothing here, so that the count
-is never too low; on a malformed page it may be too high.
+Depth is counted with fewer rules than HTML has. An end tag that HTML may ignore closes nothing
+here, so that the count is never too low; on a malformed page it may be too high.
 """
 
 import re
@@ -148,7 +149,8 @@ _HTML = (_SPECIAL - _DRAWINGS) | _FORMATS | _VOID | {"ruby", "span", "sub", "sup
 
 
 def shallow_markup(markup: str) -> str:
-    """`markup` without the tags that nest deeper than `MAX_LEVELS`; all text stays, and a line break for each block.
+    """`markup` without the tags that nest deeper than `MAX_LEVELS`; all text stays, and a line
+    break for each block.
 
     An element keeps its first `MAX_ATTRIBUTES` attributes; the code of scripts is left out.
 
@@ -161,35 +163,49 @@ def shallow_markup(markup: str) -> str:
     copied = at = 0
     nesting = _Nesting()
     while match := _TAG.search(markup, at):
-        if match[1]:
-            if (comment := _COMMENT_END.search(markup, match.end() - 2)) is None:
-                break
-            at = comment.end()
-            continue
-        if (rest := _ATTRIBUTES.match(markup, match.end())) is None:
+        rest = _rest_of_tag(markup, match)
+        if rest is None:
             break
         at = rest.end()
+        if match[1]:
+            continue
         name = match[3].lower() if match[3].isascii() else match[3]
         if match[2]:
             nesting.close(name)
             continue
-        has_raw = name in _RAW and not nesting.is_strict
-        if not has_raw and (substitute := nesting.open(name, is_empty="/" in rest[1])):
+        raw = _RAW.get(name) if not nesting.is_strict else None
+        if raw is None and (substitute := nesting.open(name, is_empty="/" in rest[1])):
             parts += [markup[copied : match.start(3)], substitute]
             copied = match.end()
-        if at - match.end() > _FEW_CHARS and (
-            first := _FIRST_ATTRIBUTES.match(markup, match.end(), at)
-        ):
-            parts += [markup[copied : first.end()], ">"]
+        if first := _first_of_many(markup, match.end(), at):
+            parts += [markup[copied:first], ">"]
             copied = at
-        if has_raw:
-            if (raw := _RAW[name].search(markup, at)) is None:
-                break
-            if name == "script":
-                parts.append(markup[copied:at])
-                copied = raw.start()
-            at = raw.start()
+        if raw is None:
+            continue
+        if (text := raw.search(markup, at)) is None:
+            break
+        if name == "script":
+            parts.append(markup[copied:at])
+            copied = text.start()
+        at = text.start()
     return "".join([*parts, markup[copied:]]) if parts else markup
+
+
+def _rest_of_tag(markup: str, tag: re.Match[str]) -> re.Match[str] | None:
+    """The end of a comment, or the attributes of a tag with the slash that ends it; None if it is
+    open to the end of the text.
+    """
+    if tag[1]:
+        return _COMMENT_END.search(markup, tag.end() - 2)
+    return _ATTRIBUTES.match(markup, tag.end())
+
+
+def _first_of_many(markup: str, start: int, end: int) -> int | None:
+    """Where the first `MAX_ATTRIBUTES` attributes end, if there may be more of them."""
+    if end - start <= _FEW_CHARS:
+        return None
+    first = _FIRST_ATTRIBUTES.match(markup, start, end)
+    return None if first is None else first.end()
 
 
 class _Nesting:
@@ -208,28 +224,40 @@ class _Nesting:
     def open(self, name: str, *, is_empty: bool) -> str | None:
         """Open an element; returns the text to write instead of its name if it may not be opened."""
         if self.is_strict or name in _STRICT:
-            self._is_drawing &= name not in _HTML
-            if not self.is_strict:
-                self._is_drawing = name in _DRAWINGS
-            if is_empty and self._is_drawing or name == "option" and self._open[-1:] == ["select"]:
+            if self._is_ignored(name, is_empty=is_empty):
                 return None
         elif name in _VOID or name in _CELLS and not self._counts["table"]:
             return None
         else:
-            ended = _ENDED_BY.get(name, ())
-            while self._open and self._open[-1] in ended:
-                self._pop()
-        if (
-            len(self._open) >= MAX_LEVELS
-            or (name in _FORMATS and self._formats >= MAX_FORMATS)
-            or (name in _INDENTS and sum(self._counts[n] for n in _INDENTS) >= MAX_INDENTS)
-        ):
+            self._end_others(name)
+        if self._is_too_deep(name):
             return "br" if name in _SPECIAL else "meta"
         self._open.append(name)
         self._counts[name] += 1
         self._formats += name in _FORMATS
         self._strict += name in _STRICT
         return None
+
+    def _is_ignored(self, name: str, *, is_empty: bool) -> bool:
+        """True for an element within a drawing or a list of options that opens nothing there."""
+        if self.is_strict:
+            self._is_drawing &= name not in _HTML
+        else:
+            self._is_drawing = name in _DRAWINGS
+        if name == "option" and self._open[-1:] == ["select"]:
+            return True
+        return is_empty and self._is_drawing
+
+    def _end_others(self, name: str) -> None:
+        """Close the open elements that HTML ends if this one begins."""
+        ended = _ENDED_BY.get(name, ())
+        while self._open and self._open[-1] in ended:
+            self._pop()
+
+    def _is_too_deep(self, name: str) -> bool:
+        if len(self._open) >= MAX_LEVELS or (name in _FORMATS and self._formats >= MAX_FORMATS):
+            return True
+        return name in _INDENTS and sum(self._counts[n] for n in _INDENTS) >= MAX_INDENTS
 
     def close(self, name: str) -> None:
         """Close an element, and those inside it that end with it."""

@@ -20,17 +20,23 @@ _WORDS_KNOWN = 1 << 16
 _KNOWING = Lock()
 _LINE_BREAKS = re.compile(r"\s*\n")
 _LINE_CHARS = 160
-"""Characters of the longest line at whose start a snippet that keeps lines begins; in longer ones it begins at a word."""
+"""Characters of the longest line at whose start a snippet that keeps lines begins; in longer ones
+it begins at a word.
+"""
 _NEAR, _FARTHEST = 50, 500
-"""Words before and after those of a snippet that are aligned with them, and how far these may have moved."""
+"""Words before and after those of a snippet that are aligned with them, and how far these may have
+moved.
+"""
 LENGTH = 240
 """Characters of a snippet, about three lines of a terminal."""
 
 
 class Snippet(NamedTuple):
-    """A text, on one line unless lines are kept, and the half-open character ranges in it that match the query.
+    """A text, on one line unless lines are kept, and the half-open character ranges in it that
+    match the query.
 
-    `words` are all that match in the whole text, lower case, `first` the number of the first one in the snippet.
+    `words` are all that match in the whole text, lower case, `first` the number of the first one in
+    the snippet.
     """
 
     text: str
@@ -59,7 +65,8 @@ def stored_texts(stored: str, spans: Sequence[tuple[int, int]]) -> list[StoredTe
 def words_by_term(
     texts: Iterable[str], targets: Set[str], settings: TermSettings
 ) -> dict[str, list[tuple[int, str]]]:
-    """The words of some texts by each of their terms in `targets`, with the number of the term among those of the word.
+    """The words of some texts by each of their terms in `targets`, with the number of the term
+    among those of the word.
 
     Term 0 is that of the complete word, the others are those of the parts of an identifier.
     """
@@ -91,7 +98,9 @@ def words_by_term(
 
 @cache
 def _known_words(settings: TermSettings) -> tuple[set[str], dict[str, dict[str, int]]]:
-    """The words that are known, as hits have most in common, and by term those with it, each with the term's number."""
+    """The words that are known, as hits have most in common, and by term those with it, each with
+    the term's number.
+    """
     return set(), {}
 
 
@@ -112,10 +121,11 @@ def snippet(
     keep_lines: bool = False,
     weights: Mapping[str, int] = MappingProxyType({}),
 ) -> Snippet:
-    """The window of about `length` characters with the distinct terms of `matching_words` that weigh most, 1 if not named.
+    """The window of about `length` characters with the distinct terms of `matching_words` that
+    weigh most, 1 if not named.
 
-    White space is folded, but for line ends and indents if lines are kept; windows start at a word, or at a line that is
-    not very long. Ties go to the earliest window.
+    White space is folded, but for line ends and indents if lines are kept; windows start at a word,
+    or at a line that is not very long. Ties go to the earliest window.
     """
     folded = (
         _LINE_BREAKS.sub("\n", text.expandtabs(4)).strip("\n")
@@ -149,10 +159,12 @@ def snippet(
 def stored_ranges(
     excerpt: Snippet, stored: Sequence[StoredText], matching: Mapping[str, str]
 ) -> list[tuple[int, int] | None]:
-    """The ranges of the highlighted words of a snippet in the stored text: half-open, in UTF-8 bytes.
+    """The ranges of the highlighted words of a snippet in the stored text: half-open, in UTF-8
+    bytes.
 
-    `stored` are the ranges that the text of the snippet consists of, in order. Matching words of both are aligned
-    in their order; None for a word that the stored ranges lack (a name of a file added before a diff).
+    `stored` are the ranges that the text of the snippet consists of, in order. Matching words of
+    both are aligned in their order; None for a word that the stored ranges lack (a name of a file
+    added before a diff).
     """
     ranges: list[tuple[int, int]] = []
     words: list[str] = []
@@ -169,10 +181,11 @@ def stored_ranges(
 def _aligned(
     snippet_words: Sequence[str], stored_words: Sequence[str], numbers: range
 ) -> dict[int, int]:
-    """The positions in `stored_words` of the words `numbers` of `snippet_words`, if both have them in the same order.
+    """The positions in `stored_words` of the words `numbers` of `snippet_words`, if both have them
+    in the same order.
 
-    A common start and end align directly; between them only words near `numbers` are compared, because the time
-    grows with the number of pairs of equal words.
+    A common start and end align directly; between them only words near `numbers` are compared,
+    because the time grows with the number of pairs of equal words.
     """
     least = min(len(snippet_words), len(stored_words))
     head = next((n for n in range(least) if snippet_words[n] != stored_words[n]), least)
@@ -199,7 +212,8 @@ def _aligned(
 
 
 def _matches(text: str, matching: Mapping[str, str], whole: str) -> list[tuple[int, int, str]]:
-    """Start, end and term of each word of a text that is one of `matching_words`; `whole` has at least the same words.
+    """Start, end and term of each word of a text that is one of `matching_words`; `whole` has at
+    least the same words.
 
     The few words that match are found faster than all words are looked at.
     """

@@ -7,12 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 FLOWED_FORMATS = frozenset({"flowed", "flowed_delsp"})
-"""Values of `messages.body_format` whose text has soft line breaks; `flowed_delsp` means DelSp=yes."""
+"""Values of `messages.body_format` whose text has soft line breaks; `flowed_delsp` means DelSp=yes.
+"""
 
 SIGNATURE_SEPARATOR = "-- "
 
-# The quote marks of a line (RFC 3676 section 4.5), between them blanks as some programs write them; the
-# blank that stuffs it (section 4.4); its text; its end.
+# The quote marks of a line (RFC 3676 section 4.5), between them blanks as some programs write them;
+# the blank that stuffs it (section 4.4); its text; its end.
 _LINE = re.compile(r"(?: (?=>))?((?:>(?: (?=>))?)*) ?([^\n]*)(\n?)")
 
 
@@ -27,13 +28,13 @@ def flowed_text(body: str, start: int, end: int, *, del_sp: bool = False) -> str
     """The characters `[start, end)` of a flowed `body` as their author wrote them.
 
     A line that ends in a blank goes on in the next line of the same quote depth; with `del_sp` its
-    last blank goes too (RFC 3676 section 4.2, 4.3). The blank that stuffs a line is taken off. Quote
-    marks stay on the first line of a joined paragraph, one blank behind them. The signature
+    last blank goes too (RFC 3676 section 4.2, 4.3). The blank that stuffs a line is taken off.
+    Quote marks stay on the first line of a joined paragraph, one blank behind them. The signature
     separator `-- ` joins neither way. A soft break before a line of another depth stays a line end.
 
-    Two things are taken other than the RFC has them, because real archives show their meaning. A line
-    of nothing but blanks joins nothing: most are empty lines of a quoted diff. A line that is stuffed
-    and then begins with `>` is a quoted one: such lines are quotes that were pasted.
+    Two things are taken other than the RFC has them, because real archives show their meaning. A
+    line of nothing but blanks joins nothing: most are empty lines of a quoted diff. A line that is
+    stuffed and then begins with `>` is a quoted one: such lines are quotes that were pasted.
     """
     fragments: list[str] = []
     open_depth: int | None = None
@@ -104,7 +105,8 @@ def display_text(
 class Offsets:
     """Characters of a text to UTF-8 bytes and back; in ASCII text they are the same.
 
-    Memory holds only the bytes that do not begin a character: their positions, and the characters before them.
+    Memory holds only the bytes that do not begin a character: their positions, and the characters
+    before them.
 
     >>> Offsets("año").bytes([2]), Offsets("año").chars([3])
     ([3], [2])

@@ -10,10 +10,11 @@ _Rule = tuple[tuple[str, ...], tuple[str, ...]]
 
 @functools.lru_cache(4)
 def rules(text: str) -> tuple[_Rule, ...]:
-    """The rules of a file: which words ask for which others. ValueError names the line that is none.
+    """The rules of a file: which words ask for which others. ValueError names the line that is
+    none.
 
-    A line `wal, write-ahead log` lets each ask for the others, `pg => postgres` the first for the second; # begins a
-    comment.
+    A line `wal, write-ahead log` lets each ask for the others, `pg => postgres` the first for the
+    second; # begins a comment.
 
     >>> rules("pg => postgres  # one way")
     ((('pg',), ('postgres',)),)

@@ -15,7 +15,6 @@ from transforms.languages import OR, UNSPACED, language_of
 from transforms.schemas.chunks import TERMS
 from transforms.settings.search import TermSettings
 
-VERSION = "6"
 MAX_TERM_CHARS = 64
 """Characters; longer tokens are cut."""
 _CODED = {"code": pl.Int64, "term": pl.String}
@@ -33,9 +32,13 @@ COLUMN_OF = {
     "removed": "removed_lex",
     "rest": "rest_lex",
 }
-"""Field of the index by the column of `chunks` that fills it; names in a list stand on lines of their own."""
+"""Field of the index by the column of `chunks` that fills it; names in a list stand on lines of
+their own.
+"""
 TERM_COLUMNS = ("chunk_id", "doc_id", *COLUMN_OF.values())
-"""The columns of chunks that terms are counted of, with the document, which tells the language of a short chunk."""
+"""The columns of chunks that terms are counted of, with the document, which tells the language of a
+short chunk.
+"""
 
 WORD = r"[\p{L}\p{M}\p{N}_]*[\p{L}\p{N}][\p{L}\p{M}\p{N}_]*"
 """A word is a run of letters, marks, digits and underscores with a letter or digit in it."""
@@ -44,13 +47,19 @@ COMPOUND = (
     r"(?i)[\p{L}]{1,3}(?:\+\+|#)|cve-\d{4}-\d+|v?\d+(?:\.\d+)+|"
     r"[\p{L}\p{N}_][\p{L}\p{N}_.+-]*(?:/[\p{L}\p{N}_.+-]+)*/[\p{L}\p{N}_+-]+(?:\.[\p{L}\p{N}_+-]+)+"
 )
-"""Names that only signs tell apart stay whole beside their words: C++, C#, CVE-2024-0001, v16.2, fs/erofs/zdata.c."""
+"""Names that only signs tell apart stay whole beside their words: C++, C#, CVE-2024-0001, v16.2,
+fs/erofs/zdata.c.
+"""
 
 HUMPS = (r"([\p{Lu}\p{N}]+)([\p{Lu}][\p{Ll}])", r"([\p{Ll}])([\p{Lu}])")
-"""Where the parts of camelCase meet, one pattern after the other: HTTP|Server, read|Block. RE2 and Polars know both."""
+"""Where the parts of camelCase meet, one pattern after the other: HTTP|Server, read|Block. RE2 and
+Polars know both.
+"""
 
 PART_CHARS = 2
-"""A word with a part shorter than this between humps is not cut there: iPhone, IPv6, and most of base64."""
+"""A word with a part shorter than this between humps is not cut there: iPhone, IPv6, and most of
+base64.
+"""
 
 HOST = r"^[^/]*\.[^/]*/"
 """A compound that begins like this is the address of a host, which its words find."""
@@ -71,7 +80,9 @@ _ASCII = (
 
 
 def _in_ascii(pattern: str) -> re.Pattern[str]:
-    """A pattern for texts of ASCII: for a few short texts Polars spends more time compiling it than matching."""
+    """A pattern for texts of ASCII: for a few short texts Polars spends more time compiling it than
+    matching.
+    """
     for name, members in _ASCII:
         pattern = pattern.replace(name, members)
     return re.compile(pattern, re.ASCII)
@@ -82,18 +93,23 @@ _ASCII_HUMPS = tuple(map(_in_ascii, HUMPS))
 _ASCII_SIGNS = {n: " " for n in range(128) if not re.match(r"\w", chr(n))}
 _LONG = 200
 _LONG_RUN = re.compile(rf"\S{{{_LONG}}}")
-"""So many characters without a blank are left to Polars, whose patterns take time in proportion to a text: Python's
-start again at each character of a run."""
+"""So many characters without a blank are left to Polars, whose patterns take time in proportion to
+a text: Python's start again at each character of a run.
+"""
 
 
 @functools.cache
 def _stemmer(language: str) -> Stemmer.Stemmer:
-    """A stemmer that remembers no words: they come distinct, and its keeping of them took longer than stemming."""
+    """A stemmer that remembers no words: they come distinct, and its keeping of them took longer
+    than stemming.
+    """
     return Stemmer.Stemmer(language, 0)
 
 
 def stems(words: list[str], settings: TermSettings) -> list[str]:
-    """The terms that lower-case words become; where several stemmers differ, their terms in order with OR between them."""
+    """The terms that lower-case words become; where several stemmers differ, their terms in order
+    with OR between them.
+    """
     cut = [w[:MAX_TERM_CHARS] for w in words]
     names = settings.languages
     first, *others = [cut if name == "none" else _stemmer(name).stemWords(cut) for name in names]
@@ -113,7 +129,9 @@ class _Occurrences(NamedTuple):
 
 
 class _Tally(NamedTuple):
-    """Occurrences counted: texts, places in the sorted `terms`, and counts, in order of text and term."""
+    """Occurrences counted: texts, places in the sorted `terms`, and counts, in order of text and
+    term.
+    """
 
     rows: np.ndarray
     ranks: np.ndarray
@@ -125,10 +143,11 @@ def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
     """Columns `row` (position in `texts`), `term` and `tf`, in order of row and term.
 
     Words are runs of letters, digits and underscores in lower case; an identifier with underscores
-    or in camelCase counts whole and in its parts. Each character of Chinese and Japanese counts, and each pair of
-    neighbours (as in Lucene's CJKBigramFilter), and a word of other letters beside them by itself. Versions, CVE
-    numbers, paths of files, C++ and C# count whole beside their words. Terms are cut at MAX_TERM_CHARS; words are stemmed by
-    Snowball. A distinct word becomes terms once; occurrences are counted as numbers.
+    or in camelCase counts whole and in its parts. Each character of Chinese and Japanese counts,
+    and each pair of neighbours (as in Lucene's CJKBigramFilter), and a word of other letters beside
+    them by itself. Versions, CVE numbers, paths of files, C++ and C# count whole beside their
+    words. Terms are cut at MAX_TERM_CHARS; words are stemmed by Snowball. A distinct word becomes
+    terms once; occurrences are counted as numbers.
     """
     words, compounds = _occurrences(texts, WORD), _occurrences(texts, COMPOUND)
     word_terms = _with_parts(words)
@@ -141,9 +160,11 @@ def counted_terms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
 
 
 def word_forms(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
-    """Columns `form`, `term` and `texts`: the words that stemming changes, and how many texts hold each.
+    """Columns `form`, `term` and `texts`: the words that stemming changes, and how many texts hold
+    each.
 
-    With these rows a word becomes its terms without a stemmer; each term has a row. Every other word is its own term.
+    With these rows a word becomes its terms without a stemmer; each term has a row. Every other
+    word is its own term.
     """
     words = _occurrences(texts, WORD)
     forms = _with_parts(words).with_columns(pl.col("term").str.slice(0, MAX_TERM_CHARS))
@@ -172,7 +193,8 @@ def _occurrences(texts: pl.Series, pattern: str) -> _Occurrences:
 
 
 def _with_parts(words: _Occurrences) -> pl.DataFrame:
-    """Columns `code` and `term`: the distinct words in lower case, and the parts of those that are identifiers.
+    """Columns `code` and `term`: the distinct words in lower case, and the parts of those that are
+    identifiers.
 
     A word with UNSPACED characters becomes its `_pieces`.
     """
@@ -200,7 +222,9 @@ def _with_parts(words: _Occurrences) -> pl.DataFrame:
 
 
 def _parts(word: pl.Expr) -> pl.Expr:
-    """Lists of the parts of words, cut at underscores and, unless they would be too short, at humps; some are empty."""
+    """Lists of the parts of words, cut at underscores and, unless they would be too short, at
+    humps; some are empty.
+    """
     marked = word
     for hump in HUMPS:
         marked = marked.str.replace_all(hump, "${1}_${2}")
@@ -251,7 +275,8 @@ def _tally(sources: Sequence[tuple[_Occurrences, pl.DataFrame]]) -> _Tally:
 
 
 def _pieces(word: str, *, every: bool = False) -> list[str]:
-    """The terms of a word: itself, or if it has UNSPACED characters pairs of them, and its other words.
+    """The terms of a word: itself, or if it has UNSPACED characters pairs of them, and its other
+    words.
 
     A character alone is one piece; if `every`, each is, as it is in the index.
 
@@ -276,10 +301,12 @@ _HUMP = re.compile(r"[^\W\d_]\d*[A-Z]")
 
 
 def word_parts(text: str, settings: TermSettings) -> list[str]:
-    """The terms of the words of one text, each once, in order; those with underscores in their parts alone.
+    """The terms of the words of one text, each once, in order; those with underscores in their
+    parts alone.
 
-    Every text that holds these words in any case has these terms, which is not so of the parts of camelCase, nor of a
-    part with humps of a word with underscores: `log_errReturn` is known by log, err and return.
+    Every text that holds these words in any case has these terms, which is not so of the parts of
+    camelCase, nor of a part with humps of a word with underscores: `log_errReturn` is known by log,
+    err and return.
     """
     words = (
         pl.Series([text], dtype=pl.String).str.extract_all(WORD).explode().drop_nulls().to_list()
@@ -292,7 +319,9 @@ def word_parts(text: str, settings: TermSettings) -> list[str]:
 
 
 def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
-    """The `terms` table of `chunks`, which needs CHUNK_COLUMNS: how often each term is in each field of each chunk."""
+    """The `terms` table of `chunks`, which needs CHUNK_COLUMNS: how often each term is in each
+    field of each chunk.
+    """
     frame = pl.DataFrame(chunks.select(list(TERM_COLUMNS)))
     lists = [name for name, type_ in frame.schema.items() if isinstance(type_, pl.List)]
     frame = frame.with_columns(pl.col(lists).list.join("\n"))
@@ -304,8 +333,8 @@ def chunk_terms(chunks: pa.Table, settings: TermSettings) -> pa.Table:
 def context_terms(context: pa.Table, restated: pa.Table, settings: TermSettings) -> pa.Table:
     """The `terms` table of the context that a join over the lake adds to chunks.
 
-    The column `context` of `chunk_context` is the field `context`; `text_lex` and `quote_lex` of `restated` are the fields
-    `text` and `quote`, in place of the chunk's own text there.
+    The column `context` of `chunk_context` is the field `context`; `text_lex` and `quote_lex` of
+    `restated` are the fields `text` and `quote`, in place of the chunk's own text there.
     """
     own = pl.DataFrame(restated.select(["chunk_id", "text_lex", "quote_lex"]))
     fields = {
@@ -319,7 +348,9 @@ def context_terms(context: pa.Table, restated: pa.Table, settings: TermSettings)
 def field_terms(
     fields: dict[str, pl.DataFrame], settings: TermSettings, documents: pl.DataFrame | None = None
 ) -> pa.Table:
-    """The `terms` table of frames with `chunk_id` and one text column, by field name; `documents` has doc_ids."""
+    """The `terms` table of frames with `chunk_id` and one text column, by field name; `documents`
+    has doc_ids.
+    """
     parts = [
         frame.select(chunk_id="chunk_id", field=pl.lit(name), text=frame.columns[1])
         for name, frame in fields.items()
@@ -347,7 +378,9 @@ def field_terms(
 def _by_language(
     texts: pl.DataFrame, documents: pl.DataFrame | None, settings: TermSettings
 ) -> list[pl.DataFrame]:
-    """The rows of `texts` for each stemmer: that of the text's language, else of its document's, else the first."""
+    """The rows of `texts` for each stemmer: that of the text's language, else of its document's,
+    else the first.
+    """
     language = pl.col("text").map_elements(language_of, pl.String)
     language = pl.when(language.is_in(settings.languages)).then(language)
     texts = texts.with_columns(language=language)
@@ -379,9 +412,9 @@ def query_terms(
 ) -> list[list[str]]:
     """The distinct terms of each query, in order.
 
-    A query that has other terms loses those of `stopwords`, but for words in capitals among others in small letters. The
-    terms equal those of `counted_terms`, which is faster for many texts; but an identifier that a chunk contains (`df` of
-    its term is not 0) has no parts here.
+    A query that has other terms loses those of `stopwords`, but for words in capitals among others
+    in small letters. The terms equal those of `counted_terms`, which is faster for many texts; but
+    an identifier that a chunk contains (`df` of its term is not 0) has no parts here.
     """
     stop = set(stems(list(stopwords), settings))
     by_query: list[list[str]] = []
@@ -400,7 +433,9 @@ def query_terms(
 
 
 def word_runs(text: str) -> list[str]:
-    """The runs of letters, digits and underscores of a text; those of ASCII in less than half of a pattern's time."""
+    """The runs of letters, digits and underscores of a text; those of ASCII in less than half of a
+    pattern's time.
+    """
     return text.translate(_ASCII_SIGNS).split() if text.isascii() else re.findall(r"\w+", text)
 
 

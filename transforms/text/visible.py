@@ -1,7 +1,9 @@
-"""Text that others wrote, as a terminal or a log may get it, and pictures as texts (`data:` addresses).
+"""Text that others wrote, as a terminal or a log may get it, and pictures as texts (`data:`
+addresses).
 
-A sign that would steer or deceive the reader is shown as its escape in JSON, whose value stays as it is. Two signs without
-width stay, U+200C and U+200D: Persian, the scripts of India and many emoji are not readable without them.
+A sign that would steer or deceive the reader is shown as its escape in JSON, whose value stays as
+it is. Two signs without width stay, U+200C and U+200D: Persian, the scripts of India and many emoji
+are not readable without them.
 """
 
 import json
@@ -30,7 +32,9 @@ _MARKUP = re.compile(r"[\\`*_{}\[\]<>()#+!|~$&]")
 
 
 def table_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table whose cells are shown as they are: in one, an image would be fetched by whoever looks at it."""
+    """A Markdown table whose cells are shown as they are: in one, an image would be fetched by
+    whoever looks at it.
+    """
     cells = [
         [_MARKUP.sub(r"\\\g<0>", visible(" ".join(str(value).split()))) for value in row]
         for row in rows
@@ -39,7 +43,9 @@ def table_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 PATTERN = r"^data:(image/(?:png|jpeg));base64,((?:iVBORw0KGg|/9j/)[A-Za-z0-9+/]+={0,2})$"
-"""A text that is one picture and nothing else, by how the bytes of its format begin; for Python and Polars."""
+"""A text that is one picture and nothing else, by how the bytes of its format begin; for Python and
+Polars.
+"""
 _PICTURE = re.compile(PATTERN)
 
 

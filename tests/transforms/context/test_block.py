@@ -181,7 +181,7 @@ def test_what_does_not_fit_is_left_out_with_the_reason_and_what_follows_may_fit(
     (dropped,) = made.dropped
     assert (dropped.passage.chunk_id, dropped.reason) == (
         "b",
-        "over_budget: 107 tokens, 36 are left",
+        "over_budget: 107 tokens, 24 are left",
     )
     assert made.tokens == words([made.block])[0] <= 50
     assert (
@@ -189,16 +189,17 @@ def test_what_does_not_fit_is_left_out_with_the_reason_and_what_follows_may_fit(
     )
 
 
-def test_the_best_passage_is_cut_before_a_worse_one_is_shown_whole():
+def test_the_rest_of_a_budget_shows_the_beginning_of_the_best_passage_that_does_not_fit():
     long = "One sentence of five words. " * 40
     listed = [passage("a"), passage("b", long, start=10, end=10 + len(long)), passage("c")]
     made = compile_block(listed, 120, words, expand=False)
-    assert [p.chunk_id for p in made.chosen] == ["a", "b"] and made.tokens <= 120
-    text, start, end = made.chosen[1].shown
+    assert [p.chunk_id for p in made.chosen] == ["a", "c", "b"] and made.tokens <= 120
+    text, start, end = made.chosen[2].shown
+    assert f"{text.rstrip()} …\n" in made.block
     assert (
         text.endswith("words. ") and long.startswith(text) and (start, end) == (10, 10 + len(text))
     )
-    assert [d.passage.chunk_id for d in made.dropped] == ["c"] and made.stopped == "budget"
+    assert not made.dropped and made.stopped == "budget"
     recorded = manifest(made, FACTS)
     assert reproduce_block(recorded, {p.chunk_id: p for p in listed}) == made.block
 

@@ -1,5 +1,8 @@
 """Dedup, diversity and order of candidates, after the tests of the egregora design."""
 
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
 import polars as pl
 import pytest
 
@@ -8,8 +11,10 @@ from transforms.context.candidates import (
     deduplicate,
     in_stretches,
     order_documents,
+    strangers,
     strategy_queries,
     telling_terms,
+    worth,
 )
 from transforms.settings.conversations import ContextSettings
 from transforms.settings.search import SearchSettings, TermSettings
@@ -111,19 +116,39 @@ def test_telling_terms_are_frequent_here_and_rare_elsewhere():
 
 def test_turns_that_answer_together_stand_above_a_single_one_and_bring_those_between():
     rows = [
-        ("chat", n, n, score, False, 0.0, 10 * n)
+        ("chat", n, n, score, False, 0.0, 150 * n)
         for n, score in ((1, 0.8), (20, 0.7), (22, 0.7), (24, 0.7))
     ]
-    rows += [("chat", 50, None, 0.9, True, 1.0, 150), ("page", 51, None, 0.6, False, 0.5, 0)]
+    rows += [("chat", 50, None, 0.9, True, 1.0, 2_250), ("page", 51, None, 0.6, False, 0.5, 0)]
     names = ["document_id", "chunk_no", "turn", "score", "is_segment", "near", "byte_start"]
     found = pl.DataFrame(rows, schema=names, orient="row")
-    found = found.with_columns(row=pl.lit(0), byte_end=pl.col("byte_start") + 150)
+    found = found.with_columns(
+        row=pl.lit(0),
+        byte_end=pl.col("byte_start") + pl.when("is_segment").then(2_250).otherwise(90),
+    )
     numbers = list(range(30))
     turns = pl.DataFrame({"document_id": ["chat"] * 30, "turn": numbers, "chunk_no": numbers})
+    turns = turns.with_columns(byte_start=150 * pl.col("turn"), byte_end=150 * pl.col("turn") + 90)
     best = in_stretches(found, turns).sort("score", "chunk_no", descending=[True, False])
     assert best["chunk_no"].to_list()[:4] == [22, 21, 23, 20] and best["score"].max() == 0.8
     assert {1, 50} & {*best["chunk_no"]} == set()
     assert best.filter(document_id="page")["near"].to_list() == [0.5]
+
+
+@pytest.mark.parametrize(("gap", "is_there"), [(900, True), (1_100, False)])
+def test_a_turn_far_away_in_bytes_is_not_of_the_stretch(gap: int, is_there: bool):
+    turns = pl.DataFrame({"document_id": "chat", "turn": [0, 1], "chunk_no": [0, 1]})
+    turns = turns.with_columns(
+        byte_start=pl.Series([0, 10 + gap]), byte_end=pl.Series([10, 20 + gap])
+    )
+    found = turns.head(1).with_columns(row=0, score=0.5, is_segment=False, near=1.0)
+    assert (1 in in_stretches(found, turns)["chunk_no"]) == is_there
+
+
+def test_a_long_passage_counts_by_what_its_tokens_show():
+    found = pl.DataFrame({"score": 0.8, "near": [1.0, 1.0, 0.5], "byte_start": 0})
+    found = found.with_columns(byte_end=pl.Series([100, 9_600, 2_400]))
+    assert worth(found)["score"].to_list() == pytest.approx([0.8, 0.2, 0.4])
 
 
 @pytest.mark.parametrize(
@@ -145,3 +170,40 @@ def test_the_more_chunks_were_searched_the_more_opens_a_query(
     assert (
         borne_out(found, [7, searched], SearchSettings(label_weak=0.42))["near"].to_list() == near
     )
+
+
+STRANGERS = [
+    ("mail", "a", "message", 1),
+    ("notes", "b", "document", 30),
+    ("notes", "c", "document", None),
+    ("mail", "d", "message", 3),
+    ("chat", "e", "conversation", 90),
+]
+
+
+@pytest.mark.parametrize(
+    ("kept", "linked", "pairs"),
+    [
+        ("abcde", [], {"ab", "ac", "bd", "cd"}),
+        ("abcde", [("b", "a"), ("x", "c")], {"ac", "bd", "cd"}),
+        ("bce", [], {"bc"}),
+        ("adx", [], set()),
+    ],
+    ids=["no chat, not of one week", "no link", "of one source", "none"],
+)
+def test_pairs_that_tell_nothing_of_each_other(
+    kept: str, linked: list[tuple[str, str]], pairs: set[str]
+):
+    rows = [row for row in STRANGERS if row[1] in kept]
+    facts = [
+        {
+            "source": source,
+            "doc_id": doc_id,
+            "source_kind": kind,
+            "effective_at": days and datetime(2025, 1, 1, tzinfo=UTC) + timedelta(days=days),
+        }
+        for source, doc_id, kind, days in rows
+    ]
+    chosen = strangers(facts, linked)
+    found = [{rows[a][1] + rows[b][1] for a, b in np.argwhere(choice)} for choice in chosen]
+    assert found[:-1] == ([pairs] if pairs else [])

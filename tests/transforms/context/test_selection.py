@@ -72,7 +72,7 @@ def test_a_window_asks_with_what_was_said_or_with_its_markdown(ask_with: str, te
 @pytest.mark.parametrize(
     ("settings", "kept"),
     [
-        ({}, ["a", "b", "x", "aa", "aaa"]),
+        ({}, ["a", "aa", "aaa", "b", "x"]),
         ({"dedup_max_per_doc": 1}, ["a", "b", "x"]),
         ({"dedup_max_per_doc": 2}, ["a", "aa", "b", "x"]),
         ({"dedup_strategy": "semantic"}, ["a", "b"]),
@@ -87,6 +87,14 @@ def test_what_each_way_of_dedup_keeps(settings: dict, kept: list[str]):
     assert made["chunk_id"].to_list() == kept
     assert made["place"].to_list() == list(range(1, len(kept) + 1))
     assert made["found_by"].to_list() == [1] * len(kept)
+
+
+def test_further_passages_of_a_mail_count_half_as_much_each():
+    found = candidates(("a", "d1", 0.9), ("aa", "d1", 0.8), ("aaa", "d1", 0.7), ("b", "d2", 0.3))
+    mails = found.with_columns(source_kind=pl.lit("message"))
+    settings = ContextSettings(pick="score")  # type: ignore[arg-type]
+    made = window_documents(mails, settings, vectors)
+    assert made["chunk_id"].to_list() == ["a", "aa", "b", "aaa"]
 
 
 def test_what_only_fills_stands_behind_what_another_query_asks_for():

@@ -1,4 +1,6 @@
-"""Slack, Discord and Telegram: what bots, forwards, files and the programs themselves write has text."""
+"""Slack, Discord and Telegram: what bots, forwards, files and the programs themselves write has
+text.
+"""
 
 import json
 
@@ -284,7 +286,8 @@ def test_a_reply_is_found_with_what_it_answers_however_far_above_it_stands():
     rows[0]["text"], rows[-1]["thread_ts"] = "who has the hinge?", "1.5"
     ((_, turns),) = of_windows(rows, 8)
     assert [n for n, turn in enumerate(turns) if "hinge" in turn["text_lex"]] == [0, 1, 2, 7]
-    # A lens may show the window of a reply and not the one with the question: it holds no word of that.
+    # A lens may show the window of a reply and not the one with the question: it holds no word of
+    # that.
     *_, (later, turns) = of_windows(rows, 4)
     assert later.column("answered_turn").to_pylist() == [None, None, None, 0]
     assert len(turns) == 4 and "hinge" not in f"{later.to_pylist()} {turns}"

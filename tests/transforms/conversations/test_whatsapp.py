@@ -153,6 +153,16 @@ def test_the_bytes_of_all_tables_have_no_name_of_a_member():
     assert len(chunks.chunks) == 2
 
 
+@pytest.mark.parametrize(
+    "form", ["Maud added {}", "Maud hat {} hinzugefügt", "{} kişisini ekledi", "Maud lade till {}"]
+)
+def test_no_name_of_a_long_list_of_members_is_left_out(form: str):
+    people = [f"Member{n} Eaves" for n in range(3000)]
+    line = form.format(", ".join(people))
+    chat = read_whatsapp(f"27.03.25, 18:02 - {line}\n27.03.25, 18:03 - Jo: hi\n", "chat", "UTC")
+    assert chat.names >= {*people} and not chat.faults
+
+
 @pytest.mark.parametrize(("text", "kind"), LINES["cases"]["kinds"])
 def test_media_and_deletions_of_many_languages(text: str, kind: str):
     (entry,) = read_whatsapp(f"[27.03.25, 18:02:33] Maud: {text}\n", "chat", "UTC").entries

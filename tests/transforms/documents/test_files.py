@@ -9,7 +9,7 @@ import pytest
 from tests.documents import read
 from transforms.documents.files import RawFile, file_name, read_documents
 from transforms.formats.converted import Converted
-from transforms.settings.documents import DocumentSettings
+from transforms.settings.documents import DOCUMENT_FORMATS, WAYS_OUT, DocumentSettings
 
 
 def row(path: str, content: str | bytes) -> dict[str, Any]:
@@ -44,7 +44,16 @@ TITLES = [
         "B c",
     ),
     ("html with the title of its site", "n.html", "<title>The C</title><h1>2 B</h1>x", "2 B"),
-    ("html with its name", "n.html", "<title>n.html</title><h2>B</h2>x", "B"),
+    ("html with its name", "n.html", "<title>n.html</title><h1>B</h1>x", "B"),
+    ("html without a title", "n.html", "<title>n.html</title><h2>B</h2>x", "n"),
+    (
+        "html manual page",
+        "n.html",
+        "<title>git-a(1)</title><h1>git-a(1) Manual Page</h1><h2>NAME</h2>x<h2>GIT</h2>y",
+        "git-a(1) Manual Page",
+    ),
+    ("html colon", "n.html", "<title>S Syntax: a-b</title><h1>a-b</h1><h2>S Syntax</h2>x", "a-b"),
+    ("html h2 first", "n.html", "<title>GIT - b</title><h2>GIT</h2>x<h2>C</h2>", "GIT - b"),
     ("rst title", "n.rst", ".. sectnum::\n\nB\n=\n\nx\n", "B"),
     ("rst field", "n.rst", "B\n=\n\n:Title: A b\n\nx\n", "A b"),
     (
@@ -58,6 +67,16 @@ TITLES = [
 ]
 
 
+def test_a_title_that_most_pages_share_is_the_name_of_their_site():
+    pages = {f"{n}.html": f"<title>T {n}</title><h1>S</h1>x" for n in range(3)}
+    pages |= {"a.html": "<title>S</title><p>x", "b.html": "<title>U</title><h1>V</h1>x"}
+    rows = read(pages).documents.to_pylist()
+    assert [row["title"] for row in rows] == ["T 0", "T 1", "T 2", "a", "V"]
+    assert [row["has_own_title"] for row in rows] == [True, True, True, False, True]
+    few = {"a.html": "<title>S</title>x", "b.html": "<title>S</title>y"}
+    assert read(few).documents["title"].to_pylist() == ["S", "S"]
+
+
 @pytest.mark.parametrize(
     ("path", "text", "title"), [c[1:] for c in TITLES], ids=[c[0] for c in TITLES]
 )
@@ -66,6 +85,20 @@ def test_title(path: str, text: str | None, title: str | None):
         assert file_name(path) == path
     else:
         assert row(path, text)["title"] == title
+
+
+@pytest.mark.parametrize(
+    "icon",
+    [
+        '<img src="a.png" alt="view this" width="20">',
+        '<img src="a.png" alt="view this" style="height: 1.5em; width:20px;">',
+        '<i class="fa icon">view this</i>',
+    ],
+)
+def test_the_text_of_an_icon_is_not_read(icon: str):
+    page = f'<p>a <a href="b">{icon}</a> c <img src="d.png" alt="A mill" width="320"></p>'
+    text = row("n.html", page)["text"]
+    assert "view" not in text and "A mill" in text
 
 
 def test_fields_at_the_top_of_restructuredtext_are_properties_and_stay_text():
@@ -243,6 +276,7 @@ FAULTS = [
     ("program", "n.exe", b"MZ", {}, "unknown_format"),
     ("no extension", "Makefile", b"a", {}, "unknown_format"),
     ("a name like an extension", "x.md/md", b"a", {}, "unknown_format"),
+    ("way out", "n.enex", b"a", {}, "unknown_format"),
     ("large", "n.md", b"abc", {"max_document_bytes": 2}, "too_large"),
     ("large rst", "n.rst", b"abc\n" * (1 << 18) + b"a", {}, "too_large"),
     ("lone surrogate", "n\udcff.md", b"abc", {}, "bad_path"),
@@ -257,6 +291,11 @@ FAULTS = [
 )
 def test_what_is_no_document_says_why(path: str, data: bytes, settings: dict, code: str):
     assert reason(path, data, **settings).partition(":")[0] == code
+
+
+def test_a_format_that_is_not_read_has_a_way_out():
+    assert reason("n.enex", b"a").startswith("unknown_format: import it in Obsidian")
+    assert not set(WAYS_OUT) & set(DOCUMENT_FORMATS)
 
 
 def test_a_fault_of_the_source_and_a_second_copy_are_set_aside():

@@ -1,4 +1,6 @@
-"""Ten times the text takes about ten times the work, in many documents and in one; large files are read."""
+"""Ten times the text takes about ten times the work, in many documents and in one; large files are
+read.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -142,23 +142,37 @@ FRONTMATTER = [
     ("template", "---\n{{ a }}: b\n---\n", {}, "---\n{{ a }}: b\n---\n", "malformed"),
     ("object", "---\na: !!python/name:os.system\n---\n", {}, None, "malformed"),
     ("prose between rules", "---\nhello\n---\n", {}, "---\nhello\n---\n", "not_a_mapping"),
-    ("nested", "---\na: " + "[" * 900 + "]" * 900 + "\n---\n", {}, None, "too_large"),
+    ("nested", "---\na: " + "[" * 900 + "]" * 900 + "\n---\n", {}, "", "too_large"),
     (
         "nested beyond the C stack",
         "---\na: " + "[" * 30000 + "]" * 30000 + "\n---\n",
         {},
-        None,
+        "",
         "too_large",
     ),
-    ("nested blocks", "---\n" + "- " * 30000 + "a\n---\n", {}, None, "too_large"),
-    ("long", "---\na: " + "x" * 70000 + "\n---\n", {}, None, "too_large"),
-    ("recursive", "---\na: &a [*a]\n---\n", {}, None, "too_large"),
+    ("nested blocks", "---\n" + "- " * 30000 + "a\n---\n", {}, "", "too_large"),
+    ("long", "---\na: " + "x" * 70000 + "\n---\n", {}, "", "too_large"),
+    ("recursive", "---\na: &a [*a]\n---\n", {}, "", "too_large"),
     (
         "exponential",
         "---\n"
         + "a0: &a0 [1]\n"
         + "".join(f"a{n + 1}: &a{n + 1} [{','.join([f'*a{n}'] * 9)}]\n" for n in range(20))
         + "---\n",
+        {},
+        "",
+        "too_large",
+    ),
+    (
+        "many keys",
+        f"---\n{''.join(f'k{n}: v{chr(10)}' for n in range(20000))}---\nc",
+        {},
+        "c",
+        "too_large",
+    ),
+    (
+        "long prose between rules",
+        f"---\n{'Some words, and more. ' * 5000}\n---\n",
         {},
         None,
         "too_large",

@@ -1,4 +1,6 @@
-"""Exports of MediaWiki: what becomes of pages, redirects and revisions, and of files that break off or lie."""
+"""Exports of MediaWiki: what becomes of pages, redirects and revisions, and of files that break off
+or lie.
+"""
 
 from pathlib import Path
 

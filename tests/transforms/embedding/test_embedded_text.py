@@ -90,6 +90,41 @@ def test_a_short_reply_is_given_what_it_answers(
     assert contexts(SHORT, *others) == expected
 
 
+@pytest.mark.parametrize(
+    ("asked", "above", "expected"),
+    [
+        pytest.param(
+            "Fine with me as well.",
+            "Shall we rename the field?",
+            "Shall we rename the field?\n\nFine with me as well.",
+            id="a parent of a few words",
+        ),
+        pytest.param("w " * 100, "Shall we?", "w " * 100, id="a parent that says enough"),
+        pytest.param("Fine.", "v " * 500, "v " * 397 + "v\n\nFine.", id="800 characters at most"),
+        pytest.param("Fine.", None, "Fine.", id="nothing above it"),
+    ],
+)
+def test_rule_5_goes_up_the_thread_until_enough_is_said(
+    asked: str, above: str | None, expected: str
+):
+    tree = pa.table(
+        {"message_id": ["reply", "asked", "first"], "parent_id": ["asked", "first", None]}
+    )
+    reply = chunk("c", "reply", "No objection.", needs_parent=True)
+    others = [chunk("q", "first", above)] if above else []
+    chunks = table([reply, chunk("p", "asked", asked), *others])
+    rows = embedded_text.parent_texts(chunks, ibis.memtable(tree)).to_pyarrow().to_pylist()
+    assert [row["context"] for row in rows] == [expected]
+
+
+def test_rule_5_goes_through_several_brief_mails_and_no_further_than_needed():
+    ids = [f"m{i}" for i in range(8)]
+    tree = pa.table({"message_id": ids, "parent_id": [None, *ids[:-1]]})
+    chunks = [chunk(i, i, f"Yes, {i}.", needs_parent=i == "m7") for i in ids]
+    (row,) = embedded_text.parent_texts(table(chunks), ibis.memtable(tree)).to_pyarrow().to_pylist()
+    assert row["context"] == "\n\n".join(f"Yes, m{i}." for i in (3, 4, 5, 6))
+
+
 def test_a_reply_that_stands_alone_is_given_nothing():
     assert contexts({**SHORT, "needs_parent": False}, chunk("p", "asked", "Is it fast?")) == {}
 

@@ -1,4 +1,6 @@
-"""Runs and judgements become a report that says what was found, how sure that is, and what got lost where."""
+"""Runs and judgements become a report that says what was found, how sure that is, and what got lost
+where.
+"""
 
 import json
 
@@ -39,7 +41,9 @@ def listed(profile: str, query: int, stage: str, chunks: list[str]) -> list[dict
 
 
 def contents(chunks: pl.DataFrame, texts: dict[str, str]) -> Contents:
-    """Chunks of documents, some of them with their texts, in an index without mails, sections and chats."""
+    """Chunks of documents, some of them with their texts, in an index without mails, sections and
+    chats.
+    """
     mails, nodes = ["message_id", "thread_id"], ["node_id", "doc_id"]
     bounds = dict.fromkeys(("depth", "heading_start", "byte_end"), pl.Int64)
     return Contents(

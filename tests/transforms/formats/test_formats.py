@@ -69,6 +69,15 @@ CASES = [
         "## Costs\n\n## Travel\n\ntext",
     ),
     (
+        "docx",
+        "docx",
+        made.docx(
+            '<w:p><w:pPr><w:pStyle w:val="Fett"/><w:outlineLvl w:val="1"/></w:pPr><w:r><w:t>Costs</w:t></w:r></w:p>'
+            '<w:p><w:pPr><w:outlineLvl w:val="9"/></w:pPr><w:r><w:t>text</w:t></w:r></w:p>'
+        ),
+        "## Costs\n\ntext",
+    ),
+    (
         "pptx",
         "pptx",
         made.pptx([("Why", "Because"), ("How", "Thus")], notes="Speak slowly"),
@@ -233,6 +242,45 @@ def test_each_event_of_a_calendar_is_a_document_and_a_series_is_one():
     assert facts[2]["when"] == "2026-01-05 10:00 Europe/Berlin to 2026-01-05 10:30 Europe/Berlin"
     moved = "## Weekly sluice meeting (moved)\n\nWhen: 2026-01-20 14:00 Europe/Berlin to 2026-01-20 14:30 Europe/Berlin"
     assert f"{moved}  \nInstead of: 2026-01-19 10:00 Europe/Berlin" in rows[2]["text"]
+
+
+ZONE = (
+    "BEGIN:VTIMEZONE\nTZID:Own/Zone\nBEGIN:STANDARD\nDTSTART:19701025T030000\n{}TZOFFSETFROM:+0300\n"
+    "TZOFFSETTO:+0200\nEND:STANDARD\nBEGIN:DAYLIGHT\nDTSTART:19700329T020000\n"
+    "RRULE:FREQ=YEARLY;BYMONTH=3;BYDAY=-1SU\nTZOFFSETFROM:+0200\nTZOFFSETTO:+0300\nEND:DAYLIGHT\nEND:VTIMEZONE\n"
+)
+RULES = {
+    "RRULE:FREQ=YEARLY;BYMONTH=10;BYDAY=-1SU": ("+02:00", []),
+    "RRULE:FREQ=SECONDLY": ("+03:00", ["time_zone_rule: Own/Zone"]),
+    "EXRULE:FREQ=MINUTELY": ("+03:00", ["time_zone_rule: Own/Zone"]),
+    "RRULE:FREQ=YEARLY;BYSECOND=1,2": ("+03:00", ["time_zone_rule: Own/Zone"]),
+    "RRULE:FREQ=YEARLY;INTERVAL=0": ("+03:00", ["time_zone_rule: Own/Zone"]),
+    f"RRULE:FREQ=YEARLY;BYMONTHDAY={','.join(map(str, range(1, 29)))}": (
+        "+03:00",
+        ["time_zone_rule: Own/Zone"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("rule", "outcome"), RULES.items(), ids=RULES)
+def test_rules_of_time_zones_are_followed_if_they_have_few_onsets(
+    rule: str, outcome: tuple[str, list[str]]
+):
+    event = EVENT.replace("Europe/Berlin", "Own/Zone")
+    read = read_format(calendar(ZONE.format(f"{rule}\n") + event), "calendar")
+    assert (read.created, read.defects) == (f"2026-11-28T10:00:00{outcome[0]}", outcome[1])
+    alone = read_format(calendar(event), "calendar")
+    assert alone.created == "2026-11-28T10:00:00", "no other file lends it a time zone"
+
+
+def test_a_time_zone_of_fifty_rules_by_the_second_takes_no_time():
+    part = "BEGIN:STANDARD\nDTSTART:19700101T000000\nRRULE:FREQ=SECONDLY\nTZOFFSETFROM:+0100\nTZOFFSETTO:+0200\n"
+    zone = f"BEGIN:VTIMEZONE\nTZID:Own/Zone\n{f'{part}END:STANDARD{chr(10)}' * 50}END:VTIMEZONE\n"
+    read = read_format(
+        calendar(zone + EVENT.replace("Europe/Berlin", "Own/Zone") * 100), "calendar"
+    )
+    assert read.created == "2026-11-28T10:00:00+02:00"
+    assert read.defects == ["time_zone_rule: Own/Zone"]
 
 
 def pages(data: bytes) -> list[str]:

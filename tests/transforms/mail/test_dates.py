@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from transforms.mail.dates import SentDate, effective_time, envelope_time, received_times, sent_date
 
+DOS = datetime(1980, 1, 1, tzinfo=UTC)
 T = datetime(2002, 4, 12, 8, 35, 52, tzinfo=UTC)
 
 
@@ -72,6 +73,7 @@ def test_received_headers():
         (b"From a@b Fri Apr 12 08:35:52 2002", T),
         (b"From a@b  Fri Apr 12 08:35:52 2002\r", T),
         (b"From mboxrd@z Thu Jan  1 00:00:00 1970", None),
+        (b"From mboxrd@z Tue Jan  1 00:00:00 1980", None),
         (b"From nobody", None),
         (b"From a@b Fri Feb 31 08:35:52 2002", None),
     ],
@@ -104,6 +106,18 @@ DAY = timedelta(days=1)
             SentDate(T, False), T + 900 * DAY, T, None, (T, "sent"), id="put in an archive later"
         ),
         pytest.param(SentDate(T - 30 * 365 * DAY, False), T, T, None, (T, "received"), id="1972"),
+        pytest.param(
+            SentDate(DOS, False), T, T, None, (T, "received"), id="a clock of DOS at zero"
+        ),
+        pytest.param(SentDate(DOS, False), None, None, None, (None, "none"), id="zero alone"),
+        pytest.param(
+            SentDate(DOS + 3 * DAY, False),
+            None,
+            None,
+            None,
+            (DOS + 3 * DAY, "sent"),
+            id="January 1980",
+        ),
         pytest.param(SentDate(None, True), None, None, T, (T, "envelope"), id="only the envelope"),
         pytest.param(
             SentDate(T + 9 * DAY, False), None, None, T, (T, "envelope"), id="envelope bounds"

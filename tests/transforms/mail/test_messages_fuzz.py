@@ -1,4 +1,6 @@
-"""Random and damaged mails: none is lost, none raises, and the quick way reads what the full one reads."""
+"""Random and damaged mails: none is lost, none raises, and the quick way reads what the full one
+reads.
+"""
 
 import base64
 import gzip
@@ -43,7 +45,9 @@ def assert_sound(raw: list[RawMail]) -> MailTables:
 
 
 def real_mails() -> list[bytes]:
-    """Small mails of the real archives, of each list some; without them, the mails of the shipped sample."""
+    """Small mails of the real archives, of each list some; without them, the mails of the shipped
+    sample.
+    """
     files = [
         *sorted(CORPORA.glob("pgsql/pgsql-*"))[::9],
         *sorted(CORPORA.glob("linux-erofs/*.gz"))[::12],

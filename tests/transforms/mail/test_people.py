@@ -65,6 +65,56 @@ def test_ten_times_the_addresses_of_one_person_take_about_ten_times_the_work():
     assert growth(lambda: people(few, {}), lambda: people(many, {}), 25) < 25
 
 
+@pytest.mark.parametrize(
+    ("mails", "name"),
+    [
+        ([("kay.mann@example.org", "The meter is set.\n\nThanks,\nKay\n")], "Kay Mann"),
+        ([("kmann@example.org", "Done.\n\nKay Mann\n\n> Is it set?\n> Bo Ek\n")], "Kay Mann"),
+        ([("k7@example.org", "So be it.\n\nBest,\nKay\n")] * 3, "Kay"),
+        ([("k7@example.org", "So be it.\n\nBest,\nKay\n")] * 2, "k7@example.org"),
+        ([("k7@example.org", f"Hi.\n\nBest,\n{n}\n") for n in MANY], "k7@example.org"),
+        ([("info@example.org", "Hello.\n\nBest,\nKay\n")] * 3, "info@example.org"),
+        ([("Kay <kay.mann@example.org>", "Hi.\n\nBest,\nKay Mann\n")], "Kay"),
+    ],
+)
+def test_a_signature_names_an_address_without_a_name(mails, name):
+    assert [row["name"] for row in people_of(*mails)] == [name]
+
+
+@pytest.mark.parametrize(
+    ("body", "to", "name"),
+    [
+        ("Hi Kay,\n\nIs it set?\n", "kay.mann@example.org", "Kay Mann"),
+        ("Kay -\nIs it set?\n", "kay.mann@example.org", "Kay Mann"),
+        ("Dear Bo,\n\nIs it set?\n", "kay.mann@example.org", "kay.mann@example.org"),
+        (
+            "Hi Kay,\n\nIs it set?\n",
+            "kay.mann@example.org, bo.ek@example.org",
+            "kay.mann@example.org",
+        ),
+    ],
+)
+def test_a_salutation_names_the_only_recipient(body, to, name):
+    rows = people_of((f"Ann Lee <ann@home.example>\nTo: {to}", body))
+    assert {str(row["addr"]): row["name"] for row in rows}["kay.mann@example.org"] == name
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ("Kay Mann", "Kay Mann"),
+        ("Mann, Kay </O=ENRON/OU=NA/CN=RECIPIENTS/CN=KMANN>", "Mann, Kay"),
+        ("Kay Mann/Corp/Enron@ENRON", "Kay Mann"),
+        ('"Kay Mann" <kay.mann@example.org>@ENRON', "Kay Mann"),
+        ("kay.mann@example.org", "kay.mann@example.org"),
+    ],
+)
+def test_an_export_of_exchange_names_the_author_in_a_header_of_its_own(header, name):
+    assert [r["name"] for r in people_of((f"kay.mann@example.org\nX-From: {header}", "Hi."))] == [
+        name
+    ]
+
+
 HOME_AND_WORK = {frozenset({"ann@home.example", "ann@work.example"})}
 
 

@@ -69,7 +69,7 @@ def test_several_headers_are_one_list():
     ],
 )
 def test_the_senders_zone(date: str, minutes: int | None):
-    assert row(f"Date: {date}")["zone_minutes"] == minutes
+    assert row(f"Date: {date}")["sent_offset_minutes"] == minutes
 
 
 @pytest.mark.parametrize("quick", [True, False])

@@ -7,7 +7,8 @@ from transforms.mail.messages import MailTables, Means, read_mail, split_mbox
 from transforms.mail.threads.threads import canonical, memberships
 from transforms.settings.mail import MailSettings
 
-# As Takeout writes: an id with @xxx above, labels in the language of the account, encoded where they are not ASCII.
+# As Takeout writes: an id with @xxx above, labels in the language of the account, encoded where
+# they are not ASCII.
 TAKEOUT = b"""\
 From 1791234567890123456@xxx Tue Mar 02 10:00:00 +0000 2004
 X-GM-THRID: 1791234567890123456

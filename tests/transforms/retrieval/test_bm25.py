@@ -56,7 +56,9 @@ def segment(texts: list[list[str]], field: str = "text") -> TermSegment:
 def bm25_scores(
     query_terms: pa.Table, count: int, index: Postings, settings: SearchSettings
 ) -> np.ndarray:
-    """The scores of all chunks, computed term by term over all of its postings: shape (queries, chunks)."""
+    """The scores of all chunks, computed term by term over all of its postings: shape (queries,
+    chunks).
+    """
     scores = np.zeros((count, index.chunk_count), dtype=np.float32)
     weights = weighed(index, settings)
     for query, words in enumerate(terms_by_query(query_terms, count)):

@@ -4,7 +4,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from transforms.retrieval.labels import evidence, names_nothing, runtime_label, runtime_labels
+from transforms.retrieval.labels import (
+    Judged,
+    evidence,
+    names_nothing,
+    runtime_label,
+    runtime_labels,
+)
 from transforms.retrieval.pipeline import RANKED
 from transforms.settings.search import SearchSettings
 
@@ -12,19 +18,25 @@ SETTINGS = SearchSettings(label_pass=0.7, label_weak=0.5)
 
 
 @pytest.mark.parametrize(
-    ("values", "reranks", "label"),
+    ("hits", "label"),
     [
-        ([], None, "NO_RESULTS"),
-        ([0.49, 0.3], None, "NO_RESULTS"),
-        ([0.3, 0.5], None, "WEAK"),
-        ([0.3, 0.7], None, "PASS"),
-        ([0.3], [5.0], "PASS"),
-        ([0.9, 0.9], [4.9, 1.0], "WEAK"),
-        ([0.3], [4.9], "NO_RESULTS"),
+        (Judged([]), "NO_RESULTS"),
+        (Judged([0.49, 0.3]), "NO_RESULTS"),
+        (Judged([0.3, 0.5]), "WEAK"),
+        # The first hit decides; turns around a turn lend it words.
+        (Judged([0.7, 0.3]), "PASS"),
+        (Judged([0.3, 0.9]), "WEAK"),
+        (Judged([0.9], is_turn=True), "WEAK"),
+        (Judged([1.3], is_turn=True), "PASS"),
+        (Judged([0.9], meets=False), "WEAK"),
+        # A model that judged knows better.
+        (Judged([0.3], [5.0]), "PASS"),
+        (Judged([0.9, 0.9], [4.9, 1.0]), "WEAK"),
+        (Judged([0.3], [4.9]), "NO_RESULTS"),
     ],
 )
-def test_the_label_of_a_result(values: list[float], reranks: list[float] | None, label: str):
-    assert runtime_label(values, reranks, SETTINGS) == label
+def test_the_label_of_a_result(hits: Judged, label: str):
+    assert runtime_label(hits, SETTINGS) == label
 
 
 def test_each_query_is_labelled_and_scores_of_features_are_no_judgement():
@@ -40,9 +52,12 @@ def test_each_query_is_labelled_and_scores_of_features_are_no_judgement():
         {"query": 6, "evidence": 0.8, "rerank_score": None, "rerank_parts": None},
         {"query": 7, "evidence": 0.5, "rerank_score": None, "rerank_parts": None},
     ]
-    ranked = pl.DataFrame(rows, schema={n: RANKED[n] for n in rows[0]})
-    expected = ("WEAK", "PASS", "PASS", "WEAK", "NO_RESULTS")
-    assert runtime_labels(ranked, range(4, 9), SETTINGS) == expected
+    kinds = {name: RANKED[name] for name in rows[0]} | {"is_turn": pl.Boolean}
+    ranked = pl.DataFrame([row | {"is_turn": False} for row in rows], schema=kinds)
+    expected = ["WEAK", "PASS", "PASS", "WEAK", "NO_RESULTS"]
+    assert [*runtime_labels(ranked, range(4, 9), SETTINGS, {})] == expected
+    expected[2] = "WEAK"
+    assert [*runtime_labels(ranked, range(4, 9), SETTINGS, {6})] == expected
 
 
 def test_evidence_is_the_share_of_words_and_how_far_the_cosine_is_above_the_usual_one():

@@ -1,4 +1,6 @@
-"""Ten times the query takes about ten times the work, whatever it is made of, and what is too much is refused at once."""
+"""Ten times the query takes about ten times the work, whatever it is made of, and what is too much
+is refused at once.
+"""
 
 import contextlib
 from collections.abc import Callable
@@ -17,7 +19,6 @@ from transforms.retrieval.query_language import (
     plain_query,
 )
 from transforms.retrieval.query_rewriting import by_rules
-from transforms.retrieval.units import asked_and_said
 from transforms.settings.search import TermSettings
 from transforms.text.phrases import holding
 from transforms.text.snippets import (
@@ -34,7 +35,9 @@ TERMS = TermSettings()
 
 
 def described(text: str) -> object:
-    """The snippet of a text in which every word is asked for, and where it stands in a text with one more."""
+    """The snippet of a text in which every word is asked for, and where it stands in a text with
+    one more.
+    """
     wanted = set(*query_terms([text], TERMS))
     matching = matching_words(wanted, words_by_term([text], wanted, TERMS))
     return stored_ranges(snippet(text, matching), [StoredText(0, f"x {text} y")], matching)
@@ -43,7 +46,7 @@ def described(text: str) -> object:
 def looked_at(text: str) -> object:
     """What a second look sees in a text."""
     row = reranking.Candidate(0, 1, 1.0, 0, text, text, "turn", "text", None, False, False, 0.0)
-    return reranking.features([row], {0: text}, {})
+    return reranking.features([row], {0: text})
 
 
 WORK: dict[str, Callable[[str], object]] = {
@@ -54,7 +57,6 @@ WORK: dict[str, Callable[[str], object]] = {
     "phrases": lambda text: holding(pl.Series([text]), "torn record"),
     "described": described,
     "looked_at": looked_at,
-    "asked_and_said": lambda text: asked_and_said(f"Ann\n{text}"),
 }
 REPEATED = [
     "a",

@@ -1,4 +1,6 @@
-"""A query that leans on the turns before it gets their names; one that stands by itself stays as it is."""
+"""A query that leans on the turns before it gets their names; one that stands by itself stays as it
+is.
+"""
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,16 @@ TURNS = [
     "We moved from v16.2 to Debian last week.",
     "Since then wal_level is back to minimal and `pg_basebackup` fails.",
 ]
+
+CRASH = ["I read that somebody reported it: the crash in kmod 31 with xz modules."]
+SHORT = (
+    "which temperature?",
+    "since when?",
+    "how long?",
+    "seit wann?",
+    "what did Lucas answer",
+    "who objected, and why",
+)
 
 
 @pytest.mark.parametrize(
@@ -50,12 +62,23 @@ TURNS = [
         ),
         ("was ist damit", ["Die Sicherung bricht ab"], "was ist damit Sicherung bricht"),
         (
-            "wie sichere ich eine Datenbank",
+            "wie sichere ich eine große Datenbank jede Nacht",
             ["Die Sicherung bricht ab"],
-            "wie sichere ich eine Datenbank",
+            "wie sichere ich eine große Datenbank jede Nacht",
         ),
+        *((query, CRASH, f"{query} crash kmod 31 xz modules") for query in SHORT),
+        (
+            "was it fixed in the kernel or in kmod",
+            CRASH,
+            "was it fixed in the kernel or in kmod crash 31 xz modules",
+        ),
+        ("depuis quand ?", ["La pompe du puits est en panne"], "depuis quand ? pompe puits panne"),
         ("is wal_level that slow", ["wal_level is slow"], "is wal_level that slow"),
-        ("how do I restore a backup", TURNS, "how do I restore a backup"),
+        (
+            "how do I restore a backup without the log files",
+            TURNS,
+            "how do I restore a backup without the log files",
+        ),
         ("why does it fail?", [], "why does it fail?"),
         ("why does it fail?", ["?!"], "why does it fail?"),
     ],

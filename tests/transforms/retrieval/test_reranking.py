@@ -36,13 +36,13 @@ def candidates(*rows: dict[str, Any]) -> list[Candidate]:
         "effective_at": None,
         "opens": False,
         "is_mail": True,
-        "own": 0.0,
+        "own": None,
     }
     return [Candidate(**{**plain, "rank": n, "thread": n, **row}) for n, row in enumerate(rows, 1)]
 
 
-def part(name: str, query: str, *rows: dict[str, Any], diagnostic: bool = False) -> list[float]:
-    found = reranking.features(candidates(*rows), {0: query}, {0} if diagnostic else {}, ONES)
+def part(name: str, query: str, *rows: dict[str, Any]) -> list[float]:
+    found = reranking.features(candidates(*rows), {0: query}, ONES)
     return found[:, reranking.PARTS.index(name)].round(4).tolist()
 
 
@@ -51,7 +51,7 @@ def part(name: str, query: str, *rows: dict[str, Any], diagnostic: bool = False)
     [
         ("fused", "q", [{"score": 3.0}, {"score": 2.0}, {"score": 1.0}], [1, 0.5, 0]),
         ("fused", "q", [{"score": 3.0}], [0]),
-        ("own", "q", [TURN | {"own": 0.75}, TURN | {"own": 0.25}, {"own": 1.0}], [0.25, -0.25, 0]),
+        ("own", "q", [TURN | {"own": 0.75}, TURN | {"own": 0.25}, {}], [0.25, -0.25, 0]),
         ("title", "slow vacuum", [{"title": "Re: vacuum"}, {"text": "slow vacuum"}], [0.5, 0]),
         (
             "opens",
@@ -66,20 +66,6 @@ def part(name: str, query: str, *rows: dict[str, Any], diagnostic: bool = False)
             [0, 0],
         ),
         (
-            "phrase",
-            "slow vacuum run",
-            [{"text": "a slow vacuum"}, {"text": "vacuum run slow"}],
-            [0.5, 0.5],
-        ),
-        ("phrase", "vacuum", [{"text": "vacuum"}], [0]),
-        ("phrase", "end start", [{"title": "the end", "text": "start"}], [1]),
-        (
-            "thread",
-            "q",
-            [{"thread": 7}, {"thread": 7}, {"thread": 7}, {"thread": 8}],
-            [0.6667, 0.6667, 0.6667, 0],
-        ),
-        (
             "recency",
             "latest release",
             [{"effective_at": NOW}, {"effective_at": NOW - timedelta(180)}, {}],
@@ -92,19 +78,13 @@ def part(name: str, query: str, *rows: dict[str, Any], diagnostic: bool = False)
             [0, 0],
         ),
         ("kind", "q", [{"chunk_kind": "attachment_segment"}, {}], [-0.1, 0]),
-        ("log", "q", [{"content_class": "log"}, {}], [-1, 0]),
         (
             "brief",
             "q",
             [{"text": "> a lock?\n> " + 80 * "b" + "\n\n" + 20 * "a"}, {"text": 90 * "a"}],
             [-0.75, 0],
         ),
-        (
-            "brief",
-            "q",
-            [{"text": "a", "opens": True}, TURN | {"text": "a"}, {"own": 0.75}],
-            [0, 0, -0.25],
-        ),
+        ("brief", "q", [{"opens": True}, TURN | {"text": "a"}, {"text": "q"}], [0, 0, 0]),
         ("asker", "Why?", [ASKS, ASKS | {"opens": False}, REPLY], [-1, -1, 0]),
         ("asker", "my vacuum stops", [ASKS, REPLY], [-1, 0]),
         ("asker", "vacuum stops", [ASKS, ASKS | {"opens": False}, REPLY], [0, 0, 0]),
@@ -117,18 +97,17 @@ def test_a_feature_sees(name: str, query: str, rows: list[dict[str, Any]], expec
     assert part(name, query, *rows) == expected
 
 
-def test_a_diagnostic_query_takes_nothing_from_logs():
-    assert part("log", "segfault", {"content_class": "log"}, diagnostic=True) == [0]
+def test_a_share_counts_for_the_length_of_its_text():
+    shares = [reranking.for_its_length(0.5, chars) for chars in (0, 1_200, 2_400, 7_200, 9_000)]
+    assert shares == pytest.approx([1.0, 0.5, 1 / 3, 1 / 7, 1 / 7])
 
 
 def test_queries_of_a_batch_do_not_see_each_other():
     rows = [{"text": "alpha beta", "score": 2.0}, {"text": "gamma", "score": 1.0}]
     queries = {0: "alpha beta", 1: "latest gamma"}
     both = [*candidates(*rows), *candidates(*({**row, "query": 1} for row in rows))]
-    together = reranking.features(both, queries, {}, ONES)
-    alone = [
-        reranking.features(candidates(*rows), {0: query}, {}, ONES) for query in queries.values()
-    ]
+    together = reranking.features(both, queries, ONES)
+    alone = [reranking.features(candidates(*rows), {0: query}, ONES) for query in queries.values()]
     np.testing.assert_array_equal(together, np.concatenate(alone))
 
 
@@ -141,9 +120,13 @@ def ranked(count: int) -> pl.DataFrame:
 
 def test_the_parts_of_a_score_add_up_and_explain_the_order():
     hits = ranked(3)
-    rows = [{"score": 3.0}, {"score": 2.0, "text": "slow vacuum", "own": 1.0}, {"score": 1.0}]
+    rows = [
+        {"score": 3.0, "own": 0.0},
+        {"score": 2.0, "title": "slow vacuum", "own": 1.0},
+        {"score": 1.0, "own": 0.5},
+    ]
     looked_at = candidates(*(TURN | row for row in rows))
-    parts = reranking.features(looked_at, {0: "slow vacuum"}, {}, ONES)
+    parts = reranking.features(looked_at, {0: "slow vacuum"}, ONES)
     made = reranking.reordered(hits, reranking.feature_scores(looked_at, parts, "features"), 2)
     assert made.get_column("chunk_no").to_list() == [20, 10]
     assert made.get_column("rank").to_list() == [1, 2]
@@ -152,8 +135,8 @@ def test_the_parts_of_a_score_add_up_and_explain_the_order():
     assert best["reranker"] == "features"
     assert {p["part"]: p["value"] for p in best["rerank_parts"] if p["value"]} == {
         "fused": 0.5,
-        "own": 0.666667,
-        "phrase": 1,
+        "own": 0.5,
+        "title": 1,
     }
     assert best["rerank_score"] == pytest.approx(sum(p["value"] for p in best["rerank_parts"]))
     assert dict(made.schema) == FIRST | reranking.RERANKED == dict(reranking.unranked(hits).schema)

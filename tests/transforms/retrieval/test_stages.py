@@ -12,7 +12,7 @@ from tests.cases import examples
 from tests.hit_tables import hits_of, with_facts
 from transforms.retrieval import collapse, cutoffs, pipeline
 from transforms.retrieval.diversity import diversified, marginal_order
-from transforms.retrieval.hits import Step
+from transforms.retrieval.hits import Patches, Step
 from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings
 
 
@@ -63,40 +63,56 @@ def test_documents_keep_their_best_hits_and_threads_one():
 
 
 @pytest.mark.parametrize(
-    ("origins", "kept", "gone"),
+    ("numbers", "versions", "latest", "as_ranked", "kept", "gone"),
     [
-        ([{"checksum": "x"}, {"checksum": "y"}, {"checksum": "x"}], [0, 1], {2: 0}),
-        ([{}, {}, {}], [0, 1, 2], {}),
-        # The second repeats the first's mail; without that mail the copy stays.
-        ([{}, {"quoted_from": "d0"}, {"quoted_from": "elsewhere"}], [0, 2], {1: 0}),
-        # The latest posting takes the place of the best one.
-        (
-            [
-                {"revision": 1, "version": 1, "is_latest": False},
-                {"revision": 2, "version": 1},
-                {"revision": 1, "version": 3, "is_latest": True},
-            ],
-            [2, 1],
-            {0: 2},
-        ),
-        # Where the latest is no hit, the one with the highest version stays.
-        (
-            [
-                {"revision": 1, "version": 1, "is_latest": False},
-                {},
-                {"revision": 1, "version": 2, "is_latest": False},
-            ],
-            [2, 1],
-            {0: 2},
-        ),
+        # The latest version takes the place of the best one.
+        ([1, 2, 1], [1, 1, 3], [2], [], [2, 1], {0: 2}),
+        # Without the latest it is the highest version; texts that are no patch are nobody's version.
+        ([1, -1, 1, -1], [1, 0, 2, 0], [], [], [2, 1, 3], {0: 2}),
+        # A query for a version keeps the best.
+        ([1, 2, 1], [1, 1, 3], [2], [0], [0, 1], {2: 0}),
+        ([-1, -1, -1], [0, 0, 0], [], [], [0, 1, 2], {}),
     ],
 )
-def test_what_is_the_same_is_shown_once(
-    origins: list[dict[str, Any]], kept: list[int], gone: dict[int, int]
+def test_a_patch_is_shown_in_one_version(
+    numbers: list[int],
+    versions: list[int],
+    latest: list[int],
+    as_ranked: list[int],
+    kept: list[int],
+    gone: dict[int, int],
 ):
-    step = collapse.unlike(with_facts(hits_of({0: [3, 2, 1]}), origins=origins), SearchSettings())
+    hits = hits_of({0: [4, 3, 2, 1][: len(numbers)]})
+    is_latest = np.isin(np.arange(len(numbers)), latest)
+    patches = Patches(np.array(numbers), np.array(versions), is_latest)
+    step = collapse.versions_once(hits, patches, as_ranked)
     assert (chunks(step), into(step)) == (kept, gone)
-    assert step.hits.get_column("score").is_sorted(descending=True)
+    places = [min([n, *(m for m, to in gone.items() if to == n)]) for n in kept]
+    assert step.hits.get_column("score").to_list() == [4.0 - place for place in places]
+    relation = {2: "a later version"} if as_ranked else {0: "an earlier version"}
+    for chunk, reason in step.dropped.select("chunk_no", "reason").iter_rows():
+        assert reason == relation[chunk]
+
+
+@examples(60)
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(-1, 2), st.integers(1, 4)), max_size=12))
+def test_hits_that_fold_into_none_keep_their_order(rows: list[tuple[int, int, int]]):
+    scores = {query: [9.0 - n for n, row in enumerate(rows) if row[0] == query] for query in (0, 1)}
+    hits = hits_of({query: values for query, values in scores.items() if values})
+    number, version = (np.array([row[n] for row in rows], dtype=np.int64) for n in (1, 2))
+    patches = Patches(number, version, np.zeros(len(rows), dtype=bool))
+    step = collapse.versions_once(hits, patches, [])
+    keys = hits.select("query", "chunk_no").rows()
+    alone = [
+        key
+        for key in keys
+        if sum(number[key[1]] == number[n] and q == key[0] for q, n in keys) == 1
+    ]
+    kept = step.hits.select("query", "chunk_no").rows()
+    assert [key for key in kept if key in set(alone)] == alone
+    gone = {(q, n) for q, n in step.dropped.select("query", "chunk_no").iter_rows()}
+    assert sorted([*kept, *gone]) == sorted(keys)
+    assert {(q, n) for q, n in step.dropped.select("query", "into").iter_rows()} <= {*kept}
 
 
 ALIKE = np.array([[1, 0], [1, 0], [0, 1], [0.6, 0.8]], dtype=np.float32)
@@ -132,7 +148,7 @@ def test_a_hit_stands_for_all_that_went_into_it_by_several_steps():
     )
     then = pl.DataFrame({"query": [0], "chunk_no": [2], "reason": ["thread"], "into": [1]})
     types = {"query": pl.Int32, "chunk_no": pl.Int64, "into": pl.Int64}
-    held = pipeline.constituents(hits_of({0: [2, 1]}), [first.cast(types), then.cast(types)])
+    held = pipeline.merged(hits_of({0: [2, 1]}), [first.cast(types), then.cast(types)])
     assert held.select("chunk_no", "into", "reason").rows() == [(2, 1, "thread"), (3, 1, "same")]
 
 
@@ -155,7 +171,6 @@ def test_every_stage_has_its_place_in_the_declared_order(changed: dict[str, Any]
             {},
             {"cutoff_ratio": 0.5},
             {"collapse_threads": True, "diversity": 0.5},
-            {"collapse_duplicates": True},
             {"aggregation": "before_elbow", "cutoff_ratio": 0.5},
         ]
     ),

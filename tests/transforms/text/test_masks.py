@@ -1,21 +1,30 @@
-"""The usual shapes of secrets and personal data are masked, ordinary sentences are not, and labels say the same."""
+"""The usual shapes of secrets and personal data are masked, ordinary sentences are not, and labels
+say the same.
+"""
 
+import random
 import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import polars as pl
 import pytest
 
-from tests.transforms.text.secret_shapes import SHAPES
+from tests.transforms.text.pattern_samples import sample
+from tests.transforms.text.secret_shapes import (
+    SENTENCES,
+    SHAPES,
+    UNSEEN_LINES,
+    UNSEEN_SHAPES,
+    shapes,
+)
 from transforms.settings.models import SafetySettings
+from transforms.text.finds import SECRETS
+from transforms.text.finds.finder import finds_in
 from transforms.text.redaction import masked_in_place, screened, sensitivity
+from transforms.toml_file import toml_file
 
 MASK = SafetySettings()
-SENTENCES = (
-    (Path(__file__).parent / "ordinary_sentences.txt").read_text(encoding="utf-8").splitlines()
-)
 PLAIN = [re.sub("[«»]", "", shape) for shape in SHAPES]
 _PIECE = 6
 """Bytes of a secret that would stand out as a part of it."""
@@ -42,7 +51,7 @@ def test_secrets_of_the_usual_shapes_are_masked(masked: Callable[[list[str]], li
     missed = [
         shape for shape, text in zip(SHAPES, masked(PLAIN), strict=True) if _stays(shape, text)
     ]
-    assert len(SHAPES) >= 350
+    assert len(SHAPES) >= 520
     assert len(missed) <= len(SHAPES) * 0.01, missed
 
 
@@ -52,6 +61,37 @@ def test_ordinary_sentences_are_not_masked():
     ]
     assert len(SENTENCES) >= 200
     assert len(altered) <= len(SENTENCES) * 0.01, altered
+
+
+def test_shapes_and_lines_that_no_rule_was_written_after_are_told_apart():
+    texts = _screened([re.sub("[«»]", "", shape) for shape in UNSEEN_SHAPES])
+    missed = [
+        shape for shape, text in zip(UNSEEN_SHAPES, texts, strict=True) if _stays(shape, text)
+    ]
+    assert len(UNSEEN_SHAPES) >= 230
+    assert len(missed) <= len(UNSEEN_SHAPES) * 0.07, missed
+    newest = shapes("newest_shapes.txt")
+    texts = _screened([re.sub("[«»]", "", shape) for shape in newest])
+    missed = [shape for shape, text in zip(newest, texts, strict=True) if _stays(shape, text)]
+    assert len(missed) <= len(newest) * 0.1, missed
+    altered = [
+        pair
+        for pair in zip(UNSEEN_LINES, _screened(UNSEEN_LINES), strict=True)
+        if pair[0] != pair[1]
+    ]
+    assert len(UNSEEN_LINES) >= 400
+    assert len(altered) <= len(UNSEEN_LINES) * 0.01, altered
+
+
+def test_every_rule_of_gitleaks_finds_texts_of_its_form():
+    lot = random.Random(7)
+    silent = []
+    for row in toml_file("transforms.text.finds", "gitleaks.toml")["rules"]:
+        word = "" if row["is_first"] else f"{row['words'][0]}: "
+        texts = pl.Series([f"{word}{sample(row['pattern'], lot).strip()} x" for _ in range(8)])
+        if sum(1 for _ in finds_in(texts, SECRETS)) < 4:
+            silent.append((row["id"], texts.to_list()))
+    assert silent == []
 
 
 def test_labels_say_what_masks_find():
@@ -101,6 +141,17 @@ REPEATED = (
     "radius key ",
     "openssl -",
     "pw for x ",
+    "password, ",
+    "password\n",
+    "log in with a / ",
+    "http -a x:",
+    '"d": "',
+    "\u00a0",
+    "seed phrase ",
+    "word ",
+    "recovery code 1a2b3c4d ",
+    ":::",
+    "<a@b",
 )
 KEY_LINES = ("-----BEGIN PRIVATE KEY-----\n", "-----END PRIVATE KEY-----\n", "MIIE" * 16 + "\n")
 

@@ -25,17 +25,24 @@ Thanks
 """
 
 
-def test_the_turns_beside_a_turn_have_time_and_speaker():
-    start = WINDOW.index("Yes")
-    assert passages.neighbour_turns(WINDOW, start, start + len("Yes,\nsince nine.")) == (
-        "2025-01-02 10:00 Ada: Is it up?",
-        "2025-01-02 10:05 Ada: Thanks",
-    )
-    start = WINDOW.index("Is it")
-    assert passages.neighbour_turns(WINDOW, start, start + 9)[0] == ""
-    start = WINDOW.index("Thanks")
-    assert passages.neighbour_turns(WINDOW, start, start + 6)[1] == ""
+def around(text: str, window: str = WINDOW) -> tuple[str, str, str]:
+    """The texts before and behind a text of a window, and all that is cited."""
+    start = window.index(text)
+    found = passages.around_turn(window, start, start + len(text))
+    return found.before, found.after, window[found.start : found.end]
+
+
+def test_the_turns_around_a_turn_have_time_and_speaker_and_are_cited_together():
+    before, after, cited = around("Yes,\nsince nine.")
+    assert (before, after) == ("2025-01-02 10:00 Ada: Is it up?", "2025-01-02 10:05 Ada: Thanks")
+    assert (cited[:9], cited[-6:]) == ("Is it up?", "Thanks")
+    assert around("Is it up?")[0] == around("Thanks")[1] == ""
     assert len(passages.turn_lines(WINDOW).splitlines()) == 4
+
+
+def test_no_turn_around_a_long_one_is_read_with_it():
+    yes = "Yes, " * 300 + "."
+    assert around(yes, WINDOW.replace("Yes,\nsince nine.", yes)) == ("", "", yes)
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,8 @@ def test_names_in_ascii_are_those_that_polars_finds(texts: list[str]):
 @examples(300)
 @given(st.lists(st.text("aBcDEfgHI019_", min_size=1), min_size=1, max_size=6))
 def test_parts_of_words_in_ascii_are_those_that_polars_cuts(words: list[str]):
-    # A letter that is no ASCII, behind an underscore, sends a word the other way and is a part of its own.
+    # A letter that is no ASCII, behind an underscore, sends a word the other way and is a part of
+    # its own.
     other_way = terms_module.identifier_parts([f"{word}_öö" for word in words])
     for word, parts in terms_module.identifier_parts(words).items():
         if "_" in word:

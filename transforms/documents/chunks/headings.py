@@ -14,8 +14,6 @@ from transforms.documents.nodes import BREADCRUMB_START
 from transforms.hashing import parts_hash
 from transforms.schemas.chunks import EXCLUSIONS
 
-VERSION = "2"
-
 _INK = re.compile(r"\S")
 
 
@@ -23,9 +21,9 @@ def tree_chunks(documents: pa.Table, nodes: pa.Table) -> ChunkTables:
     """A chunk of the kind `node` for every node, and the exclusions: comments and empty sections.
 
     The text of a chunk is the node's own text, for the document node with the frontmatter; a node
-    without own text is indexed by its title. `parent_id` is the node's id, `title` its breadcrumb, `heading_path` the
-    titles down to it without the document's. Spans have the role own; those of a heading without own
-    text cover the heading. Ids come from the document, the title and the text.
+    without own text is indexed by its title. `parent_id` is the node's id, `title` its breadcrumb,
+    `heading_path` the titles down to it without the document's. Spans have the role own; those of a
+    heading without own text cover the heading. Ids come from the document, the title and the text.
     """
     rows: list[dict[str, Any]] = []
     excluded: list[dict[str, Any]] = []
@@ -95,12 +93,14 @@ def _row(document: Document, position: int, body: _Body) -> dict[str, Any]:
         ],
         "is_code": code,
         "content_class": "code" if code else "text",
-        "chunker": f"tree-{VERSION}",
+        "chunker": "tree",
     }
 
 
 def _exclusions(document: Document, bodies: list[_Body]) -> list[dict[str, Any]]:
-    """Comments, and the headings without text below them, which are not nodes; `bodies` in characters."""
+    """Comments, and the headings without text below them, which are not nodes; `bodies` in
+    characters.
+    """
     nexts = [*(body.heading for body in bodies), len(document.text)][1:]
     ranges = [(start, end, "comment") for start, end in document.comments]
     ranges += [

@@ -14,8 +14,9 @@ from transforms.schemas.chunks import EXCLUSIONS
 from transforms.settings.documents import DocumentChunkSettings
 
 CODE_SHARE = 0.5
-"""Lines of code : lines with text from which a chunk is code; fits 292 of 296 chunks that the Information Graph
-published."""
+"""Lines of code : lines with text from which a chunk is code; fits 292 of 296 chunks that the
+Information Graph published.
+"""
 
 
 class ChunkRows:
@@ -35,7 +36,8 @@ class ChunkRows:
         omissions: Sequence[Omission] = (),
         embedded: Sequence[str] | None = None,
     ) -> None:
-        """The chunks of one document, whose segments are in order, and the parts that the chunker omits.
+        """The chunks of one document, whose segments are in order, and the parts that the chunker
+        omits.
 
         `embedded` are the texts to embed if the chunker makes them itself.
         """
@@ -119,7 +121,9 @@ class ChunkRows:
         return [headers[p.node if p.under is None else p.under] for p in segments]
 
     def _wide(self, document: Document, segments: Sequence[Segment]) -> list[str]:
-        """Each text and its surroundings for the lexical index, the first with the document's other names."""
+        """Each text and its surroundings for the lexical index, the first with the document's other
+        names.
+        """
         text, low, reach = document.text, document.body_start, self.settings.context_chars
         texts = [text[max(p.start - p.lead - reach, low) : p.end + reach].strip() for p in segments]
         return ["\n".join([texts[0], *document.names]), *texts[1:]] if texts else texts
@@ -145,7 +149,9 @@ class ChunkRows:
     def _exclude(
         self, document: Document, blank: list[tuple[int, int]], omissions: Sequence[Omission]
     ) -> None:
-        """Record the exclusions: the frontmatter, comments, segments without visible text, and `omissions`."""
+        """Record the exclusions: the frontmatter, comments, segments without visible text, and
+        `omissions`.
+        """
         excluded = [Omission(0, document.body_start, "frontmatter")] if document.body_start else []
         excluded += [Omission(*comment, "comment") for comment in document.comments]
         for omission in (*(Omission(*span, "empty") for span in blank), *omissions):

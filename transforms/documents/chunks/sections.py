@@ -1,7 +1,7 @@
 """Documents to sections of about one size: cut at headings, then between blocks, then inside them.
 
-This module decides where to cut. Headings are in `transforms.documents.nodes`, blocks in `transforms.documents.markdown`,
-the texts of a chunk in `transforms.documents.chunks.segments`.
+This module decides where to cut. Headings are in `transforms.documents.nodes`, blocks in
+`transforms.documents.markdown`, the texts of a chunk in `transforms.documents.chunks.segments`.
 """
 
 import re
@@ -16,8 +16,6 @@ from transforms.documents.chunks.segments import Document, Node, Segment, docume
 from transforms.settings.documents import DocumentChunkSettings
 from transforms.text.segments import splits
 
-VERSION = "3"
-
 _PARAGRAPH = re.compile(r"\n(?:[ \t\r]*\n)+")
 _BOUNDARY = re.compile(r"\n|(?:[.?!;:] )|[。！？]")
 _BLANK = re.compile(r"\s")
@@ -28,19 +26,22 @@ def section_chunks(
 ) -> ChunkTables:
     """Sections of documents as chunks of the kind `section`, and the exclusions.
 
-    The SecondBrain design: headings bound the chunks; lists and fenced code stay together if they fit into
-    `target_chars`; short blocks are gathered; larger ones are split at paragraphs, list items, lines, sentences and
-    words, in this order, and a part begins with up to `overlap_chars` of the text before it. Sections under `min_chars`
-    join a neighbour of their branch. The spans with the role own are disjoint and, with the exclusions, cover the text.
+    The SecondBrain design: headings bound the chunks; lists and fenced code stay together if they
+    fit into `target_chars`; short blocks are gathered; larger ones are split at paragraphs, list
+    items, lines, sentences and words, in this order, and a part begins with up to `overlap_chars`
+    of the text before it. Sections under `min_chars` join a neighbour of their branch. The spans
+    with the role own are disjoint and, with the exclusions, cover the text.
     """
-    rows = ChunkRows("section", f"sections-{VERSION}", settings)
+    rows = ChunkRows("section", "sections", settings)
     for document in documents_of(documents, nodes):
         rows.add(document, _section_segments(document, settings))
     return rows.tables()
 
 
 def _section_segments(document: Document, settings: DocumentChunkSettings) -> list[Segment]:
-    """The segments of one document in order: together they cover the text after the frontmatter once, leads apart."""
+    """The segments of one document in order: together they cover the text after the frontmatter
+    once, leads apart.
+    """
     text, last = document.text, len(document.text)
     headings = {node.start for node in document.nodes if node.depth}
     headings.update(
@@ -66,7 +67,8 @@ def _section_segments(document: Document, settings: DocumentChunkSettings) -> li
 def _branches(document: Document, min_chars: int) -> list[tuple[int, int]]:
     """Ranges of neighbouring sections: one section each, but for those under `min_chars`.
 
-    A short section goes with the next one if that is its child or sibling, else with the one before it, else alone.
+    A short section goes with the next one if that is its child or sibling, else with the one before
+    it, else alone.
     """
     starts = [*document.section_starts, len(document.text)]
     ranges: list[tuple[int, int]] = []
@@ -101,8 +103,8 @@ def _cuts(
 ) -> list[int]:
     """Where the segments of the blocks between `edges` begin.
 
-    Blocks are gathered up to `target_chars`. A heading stays with the block behind it, a short opening
-    or ending with its neighbour, which may then pass the target by `min_chars`.
+    Blocks are gathered up to `target_chars`. A heading stays with the block behind it, a short
+    opening or ending with its neighbour, which may then pass the target by `min_chars`.
     """
     target, limit = settings.target_chars, settings.target_chars + settings.min_chars
     cuts = [edges[0]]

@@ -1,7 +1,7 @@
 """One document as chunkers read it, and the segments they cut.
 
-This module has characters and bytes, sections, code and the texts of a chunk. The chunkers decide where to cut
-(`transforms.documents.chunks.sections`, `transforms.documents.chunks.semantic`).
+This module has characters and bytes, sections, code and the texts of a chunk. The chunkers decide
+where to cut (`transforms.documents.chunks.sections`, `transforms.documents.chunks.semantic`).
 """
 
 import re
@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from transforms.documents.markdown import Outline, comments, outline
-from transforms.documents.nodes import BREADCRUMB_JOINT, BREADCRUMB_START
+from transforms.documents.markdown import Outline, outline, unread_ranges
+from transforms.documents.nodes import BREADCRUMB_JOINT, BREADCRUMB_START, crumb
 from transforms.text.spans import Offsets
 
 _VISIBLE = re.compile(r"[^\r\n]")
@@ -27,9 +27,9 @@ _FENCES = ("```", "~~~")
 class Segment(NamedTuple):
     """A half-open range of characters that a chunker cut.
 
-    The `lead` characters before it repeat the end of the previous segment. `node` is the index, in the
-    document's list of nodes, of the node that it is cited by; `under` that of the node whose headings stand above it, if
-    that is another node.
+    The `lead` characters before it repeat the end of the previous segment. `node` is the index, in
+    the document's list of nodes, of the node that it is cited by; `under` that of the node whose
+    headings stand above it, if that is another node.
     """
 
     start: int
@@ -66,7 +66,7 @@ class Document:
     """A document and its nodes, offsets in characters.
 
     `nodes` are in document order, the document itself first; the section of a node runs from its
-    heading to the next. `text` has blanks where comments stand, which search must not find.
+    heading to the next. `text` has blanks where comments, icons and badges stand, which search must not find.
     """
 
     doc_id: str
@@ -109,7 +109,9 @@ class Document:
         return node
 
     def main_section(self, start: int, end: int) -> int:
-        """The node whose section, from its heading to the next, holds most of the range; of equal ones the first."""
+        """The node whose section, from its heading to the next, holds most of the range; of equal
+        ones the first.
+        """
         first = self.section_at(start)
         last = max(first, self.section_at(end - 1))
         edges = [start, *self.section_starts[first + 1 : last + 1], end]
@@ -117,14 +119,18 @@ class Document:
 
     @cached_property
     def headings(self) -> list[list[str]]:
-        """The titles of the headings down to each node, without the document's own."""
+        """The titles of the headings down to each node, without the document's own, as a breadcrumb
+        has them: each chunk has all of them.
+        """
         paths: list[list[str]] = [[]]
         for node in self.nodes[1:]:
-            paths.append([*paths[node.parent], node.title])
+            paths.append([*paths[node.parent], crumb(node.title)])
         return paths
 
     def embedded_trail(self, node: int) -> str:
-        """The titles down to a node; without the file's name, so that a renamed file keeps its vectors."""
+        """The titles down to a node; without the file's name, so that a renamed file keeps its
+        vectors.
+        """
         return (
             self.nodes[node].trail
             if self.has_own_title
@@ -154,7 +160,9 @@ class Document:
         return display.strip("\r\n").rstrip()
 
     def code_shares(self, starts: Sequence[int], ends: Sequence[int]) -> np.ndarray:
-        """Lines of code : lines with text in each of several ranges, without the lines of fences (Information Graph)."""
+        """Lines of code : lines with text in each of several ranges, without the lines of fences
+        (Information Graph).
+        """
         if not self.outline.code:
             return np.zeros(len(starts))
         code, other = self._line_counts
@@ -169,12 +177,16 @@ class Document:
 
     @cached_property
     def _latin1(self) -> np.ndarray:
-        """The text with one byte for each character; a character outside Latin-1 is a question mark."""
+        """The text with one byte for each character; a character outside Latin-1 is a question
+        mark.
+        """
         return np.frombuffer(self.text.encode("latin-1", "replace"), np.uint8)
 
     @cached_property
     def _line_counts(self) -> tuple[np.ndarray, np.ndarray]:
-        """How many lines of code, and of other text, stand before each line; fences count as neither."""
+        """How many lines of code, and of other text, stand before each line; fences count as
+        neither.
+        """
         has_ink = np.append(self._latin1 > ord(" "), False)
         line_has_ink = np.logical_or.reduceat(has_ink, self._line_starts)
         starts, ends, fenced = (np.array(side) for side in zip(*self.outline.code, strict=True))
@@ -228,10 +240,14 @@ def _document(row: dict[str, Any], columns: list[list[Any]]) -> Document:
     offsets = Offsets(text)
     comment_ranges: list[tuple[int, int]] = []
     blocks = Outline([], [], [])
-    if row["format"] != "text":
+    if row["format"] == "code":
+        blocks.code.append((body_start, len(text.encode()), False))
+    elif row["format"] != "text":
         blocks = outline(text, body_start)
     if row["format"] == "markdown":
-        byte_ranges = comments(text, body_start, [(start, end) for start, end, _ in blocks.code])
+        byte_ranges = unread_ranges(
+            text, body_start, [(start, end) for start, end, _ in blocks.code]
+        )
         flat = offsets.chars([index for span in byte_ranges for index in span])
         comment_ranges = [*zip(flat[::2], flat[1::2], strict=True)]
     ids, parents, titles, crumbs, depths, starts = columns

@@ -1,7 +1,7 @@
 """Documents to chunks of 250 to 750 tokens that end where the topic may change: at headings.
 
-This module has the state machine of the Information Graph. Headings are in `transforms.documents.nodes`, the texts
-of a chunk in `transforms.documents.chunks.segments`.
+This module has the state machine of the Information Graph. Headings are in
+`transforms.documents.nodes`, the texts of a chunk in `transforms.documents.chunks.segments`.
 """
 
 import re
@@ -19,11 +19,11 @@ from transforms.documents.chunks.segments import Document, Omission, Segment, do
 from transforms.settings.documents import DocumentChunkSettings
 from transforms.text.segments import splits
 
-VERSION = "3"
-
 TOKENS_PER_WORD = 1.3
 MAX_TOKEN_CHARS = 20
-"""Characters per token beyond which a chunk is measured by its length: one long word, many empty lines."""
+"""Characters per token beyond which a chunk is measured by its length: one long word, many empty
+lines.
+"""
 
 _HEADING_LINE = re.compile(r"^(#{1,6})[ \t]+(.*?)[ \t\r]*$", re.MULTILINE)
 _SPACE = np.zeros(256, dtype=bool)
@@ -59,17 +59,17 @@ def semantic_chunks(
 ) -> ChunkTables:
     """Chunks of documents of the kind `semantic_section`, and the exclusions.
 
-    The algorithm of the Information Graph; sizes are the settings `semantic_*`. Tokens are estimated,
-    int(words × 1.3) a line. A second h2 in a chunk that an h1 began seals it; a heading of a level
-    that the chunk began with or has reached seals it from `semantic_min_tokens`, a deeper one from
-    `semantic_deep_tokens`; a line that would pass `semantic_max_tokens` seals it first. A short last chunk
-    joins the previous one, and a line longer than a chunk is split.
+    The algorithm of the Information Graph; sizes are the settings `semantic_*`. Tokens are
+    estimated, int(words × 1.3) a line. A second h2 in a chunk that an h1 began seals it; a heading
+    of a level that the chunk began with or has reached seals it from `semantic_min_tokens`, a
+    deeper one from `semantic_deep_tokens`; a line that would pass `semantic_max_tokens` seals it
+    first. A short last chunk joins the previous one, and a line longer than a chunk is split.
 
     With `strict` a heading is every line that looks like one, in code too, the headings above a
-    chunk are those of its end, a last chunk under `semantic_min_tokens` is lost (exclusion `lost_rest`),
-    and `text_embed` is the original's text: headings above, then the lines.
+    chunk are those of its end, a last chunk under `semantic_min_tokens` is lost (exclusion
+    `lost_rest`), and `text_embed` is the original's text: headings above, then the lines.
     """
-    rows = ChunkRows("semantic_section", f"semantic-{VERSION}", settings)
+    rows = ChunkRows("semantic_section", "semantic", settings)
     for document in documents_of(documents, nodes):
         if settings.strict:
             rows.add(document, *_strict_segments(document, settings))

@@ -1,4 +1,6 @@
-"""Documents to chunks by the chunker that the settings name; pictures that have a vector are a chunk each."""
+"""Documents to chunks by the chunker that the settings name; pictures that have a vector are a
+chunk each.
+"""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,9 +14,6 @@ from transforms.schemas.table import rows_of
 from transforms.settings.documents import DocumentChunkSettings
 from transforms.text.visible import picture_words
 
-_PICTURES = f"{PICTURE}-2"
-VERSION = f"3.{sections.VERSION}.{semantic.VERSION}.{headings.VERSION}.{_PICTURES}"
-
 
 def document_chunks(
     documents: pa.Table, nodes: pa.Table, settings: DocumentChunkSettings
@@ -23,7 +22,8 @@ def document_chunks(
 
     Chunks are ordered by document and position. `parent_id` is the node that holds the chunk, for
     expansion to its surroundings; spans are UTF-8 bytes of the stored text, those with the role
-    overlap repeat the end of the previous chunk. A list of keywords has no chunks, a picture that has a vector has one.
+    overlap repeat the end of the previous chunk. A list of keywords has no chunks, a picture that
+    has a vector has one.
     """
     paths, is_seen = documents.column("path"), pc.is_valid(documents.column("picture"))
     is_list = pc.or_(pc.equal(paths, WORD_LIST), pc.ends_with(paths, f"/{WORD_LIST}"))
@@ -61,7 +61,7 @@ def _picture_chunks(documents: pa.Table) -> pa.Table:
                 "text_lex": picture_words(text),
                 "text_embed": picture,
                 "spans": [{"byte_start": 0, "byte_end": len(text.encode()), "role": "own"}],
-                "chunker": _PICTURES,
+                "chunker": PICTURE,
             }
             for doc_id, source, partition, title, text, picture in rows_of(documents, *columns)
         ]

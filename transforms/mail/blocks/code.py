@@ -1,4 +1,6 @@
-"""Code: runs of lines that are patches, or look like code, logs, sessions or tables, though nothing marks them."""
+"""Code: runs of lines that are patches, or look like code, logs, sessions or tables, though nothing
+marks them.
+"""
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +11,7 @@ from transforms.mail.blocks.lines import (
     AUTHOR,
     CODE,
     LETTER,
+    QUOTE,
     SPACE,
     UPPER,
     Lines,
@@ -129,7 +132,9 @@ def _dense_paragraphs(lines: Lines, words: Words, shaped: Mask, dense: Mask, pro
 
 
 def _bridges(lines: Lines, words: Words, plain: Mask, code: Mask, dense: Mask) -> Mask:
-    """Lines that belong to the code around them: one or two between code, indented, dense or labels."""
+    """Lines that belong to the code around them: one or two between code, indented, dense or
+    labels.
+    """
     before, after = lines.shifted(code, 1), lines.shifted(code, -1)
     first = plain & before & lines.shifted(code, 2)
     pair = first & lines.shifted(plain & after & lines.shifted(code, -2), -1)
@@ -166,6 +171,8 @@ HUNK = r"^@@ -\d+(?:,(?P<old>\d{1,9}))? \+\d+(?:,(?P<new>\d{1,9}))? @@"
 DIFF = Rule(
     rules.EXPRESSIONS["diff"], r"di In in -- ++ @@ == RC re Bi ne de ol si co GI ** cr \· Mo Ad De"
 )
+FENCE = Rule(r"(?:```|~~~)[\w+.-]*$", "`` ~~")
+FENCE_END = Rule(r"(?:```|~~~)$", "`` ~~")
 DIFFSTAT = Rule(rules.EXPRESSIONS["diffstat"])
 MONTICELLO = Rule(
     r"Item was (?:changed|added|removed|moved)|(?:[+-] )?-{5} (?:Method|Class): |={15} Diff against",
@@ -184,7 +191,8 @@ CODE_SIGNS = Rule(
 )
 REFERENCE = Rule(r"\[\w{1,4}\]:?[ \t]+(?:https?:|ftp:|<http|www[.])", "[")
 CODE_WORDS = Rule(rules.EXPRESSIONS["code_words"])
-# Names of any kind and a sign behind them: these are two expressions since one takes twice the time of both.
+# Names of any kind and a sign behind them: these are two expressions since one takes twice the time
+# of both.
 ASSIGNMENTS = Rule(rules.EXPRESSIONS["assignments"])
 _NAMES = Rule(rules.EXPRESSIONS["names"])
 SMALLTALK = Rule(
@@ -226,6 +234,21 @@ def mark_patches(lines: Lines) -> Mask:
     diff &= ~lines.blank | diff[lines.next_filled]
     lines.mark(diff & (author | lines.blank), CODE)
     return diff
+
+
+def mark_fences(lines: Lines) -> None:
+    """Marks text between two lines of backquotes or tildes, and these lines, as code."""
+    rows = np.flatnonzero(lines.matches(FENCE, lines.author()))
+    closing = lines.matching(FENCE_END, rows)
+    blocked = counts_before(lines.kind == QUOTE)
+    opened = -1
+    for row, closes in zip(rows.tolist(), closing.tolist(), strict=True):
+        is_open = opened >= lines.message_start[row]
+        if is_open and closes and blocked[row] == blocked[opened]:
+            lines.kind[opened : row + 1] = CODE
+            opened = -1
+        else:
+            opened = row
 
 
 def _hunks(lines: Lines, heads: Mask) -> Mask:
@@ -278,7 +301,9 @@ def _rows_below(lines: Lines, heads: Mask, stop: Mask) -> Mask:
 
 
 def _git_version(lines: Lines, diff: Mask) -> Mask:
-    """`-- ` and the version of git, with which format-patch ends a patch: part of it, nobody's signature."""
+    """`-- ` and the version of git, with which format-patch ends a patch: part of it, nobody's
+    signature.
+    """
     below = lines.shifted(diff, 1) | (lines.shifted(diff, 2) & lines.shifted(lines.blank, 1))
     dashes = lines.matches(rules.DASHES, below)
     version = lines.matches(rules.GIT_VERSION, lines.shifted(dashes, 1))

@@ -1,8 +1,11 @@
-"""Headers: attributions above quotes, pasted header blocks with the history below them, and headings of trackers and git."""
+"""Headers: attributions above quotes, pasted header blocks with the history below them, and
+headings of trackers and git.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 
 from transforms.mail.blocks import rules
 from transforms.mail.blocks.lines import (
@@ -24,7 +27,8 @@ from transforms.mail.blocks.lines import (
 FOLDS = 3
 # Rows of a pasted header block, blank ones included.
 BLOCK_LINES = 24
-# Rows of a header of Lotus Notes that are no addresses, and those with the addresses of a large meeting.
+# Rows of a header of Lotus Notes that are no addresses, and those with the addresses of a large
+# meeting.
 NOTES_LINES = 12
 ADDRESS_LINES = 200
 # How long the rest of a folded attribution is where nothing but its verb is left.
@@ -46,7 +50,8 @@ def mark_headers(lines: Lines, supercite: Mask) -> Openings:
     blocks, openings = _field_blocks(lines)
     header |= _trackers(lines) | supercite | lines.matches(rules.SCISSORS, lines.author())
     openings |= _notes_blocks(lines, blocks) | _spread_blocks(lines, blocks)
-    # Single lines that open history: a banner with a name or a date in it, or all fields in one line.
+    # Single lines that open history: a banner with a name or a date in it, or all fields in one
+    # line.
     author = lines.author()
     lone = lines.matches(rules.WROTE_BANNER, author) | lines.matches(rules.FIELDS_IN_LINE, author)
     lone |= lines.matches(rules.GROUPWISE, supercite)
@@ -107,7 +112,8 @@ def _attributions(lines: Lines) -> tuple[Mask, Mask]:
 
 
 def _folded(lines: Lines, last: Mask, start: Mask) -> Mask:
-    """Rows of attributions that end in `last` and begin in a line above: a dated one, or its paragraph's first.
+    """Rows of attributions that end in `last` and begin in a line above: a dated one, or its
+    paragraph's first.
 
     The longest of them counts, so that the date and the name are not divided.
     """
@@ -137,7 +143,9 @@ def _trackers(lines: Lines) -> Mask:
 
 
 def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
-    """Rows of pasted header blocks (Outlook's, git's, forwarded ones), and where history begins below."""
+    """Rows of pasted header blocks (Outlook's, git's, forwarded ones), and where history begins
+    below.
+    """
     author = lines.author()
     openings = np.zeros(lines.n, dtype=bool)
     original = lines.matches(rules.ORIGINAL, author)
@@ -192,7 +200,9 @@ def _spread_blocks(lines: Lines, blocks: Mask) -> Mask:
 
 
 def _notes_blocks(lines: Lines, blocks: Mask) -> Mask:
-    """Adds to `blocks` the headers of Lotus Notes: a name, a date line, then To and Subject; their date lines."""
+    """Adds to `blocks` the headers of Lotus Notes: a name, a date line, then To and Subject; their
+    date lines.
+    """
     author = lines.author() & ~blocks
     dates = np.zeros(lines.n, dtype=bool)
     digits = (lines.last >= ord("0")) & (lines.last <= ord("9")) | (lines.last == ord("M"))
@@ -222,16 +232,20 @@ def _notes_blocks(lines: Lines, blocks: Mask) -> Mask:
 
 
 LONG_HISTORY = 8
-"""Lines; more of them below the header of another mail are a text that a mail passes on, not one that a reply answers."""
+"""Lines; more of them below the header of another mail are a text that a mail passes on, not one
+that a reply answers.
+"""
 
 
 def mark_history(lines: Lines, openings: Openings, diff: Mask, lists_too: bool) -> None:
-    """Marks as inferred quotes the text below an Outlook header, or below an attribution without quotes.
+    """Marks as inferred quotes the text below an Outlook header, or below an attribution without
+    quotes.
 
     A reply answers it: a word of the sender is above it, below a header block it is short
-    (`LONG_HISTORY`), and no banner says that it was forwarded. An attribution counts only below text that is more than
-    a salutation, in a mail that marks no quotes behind it. A mail that names a list counts only if `lists_too`: there
-    the parent is at hand, and its words tell history from an answer below it.
+    (`LONG_HISTORY`), and no banner says that it was forwarded. An attribution counts only below
+    text that is more than a salutation, in a mail that marks no quotes behind it. A mail that names
+    a list counts only if `lists_too`: there the parent is at hand, and its words tell history from
+    an answer below it.
     """
     rows = _answered(lines, openings, diff)
     if not lists_too:
@@ -256,13 +270,52 @@ def _answered(lines: Lines, openings: Openings, diff: Mask) -> RowNos:
     below = np.minimum(np.minimum(filled, end[rows]), lines.n - 1)
     dated = openings.dated[rows] & (next_at(quote, rows) >= end[rows])
     rows = rows[openings.blocks[rows] & ~quote[below] | dated]
-    banner = (lines.kind == HEADER) & np.isin(lines.byte, rules.BANNER_MARKS)
-    forwarded = counts_before(lines.matches(rules.FORWARDED, banner))
+    forwarded = counts_before(_forwarded(lines))
     rows = rows[forwarded[rows + 1] == forwarded[lines.message_start[rows]]]
     total = counts_before(_is_text(lines))
     first = np.searchsorted(rows, lines.message_start[rows])
     is_short = total[end[rows]] - total[rows[first]] <= LONG_HISTORY if len(rows) else first > 0
     return rows[openings.dated[rows] | is_short]
+
+
+PASTED: dict[str, type[pl.DataType]] = {
+    "row": pl.Int64,
+    "byte_start": pl.Int64,
+    "is_below_words": pl.Boolean,
+    "is_above_quotes": pl.Boolean,
+    "is_forwarded": pl.Boolean,
+}
+"""The columns of `pasted_headers`."""
+
+
+def pasted_headers(lines: Lines, openings: Openings, diff: Mask) -> pl.DataFrame:
+    """The headers of other mails that are pasted in mails, without those above a diff: `row` of the mail,
+    `byte_start` of the header in it, and what is around.
+
+    `is_below_words`: the sender's words are above it; `is_above_quotes`: the text below it begins with
+    quotes that have marks; `is_forwarded`: a banner down to it says that it was forwarded.
+    """
+    rows = np.flatnonzero(openings.blocks)
+    rows = rows[next_at(diff, rows) >= lines.message_end[rows]]
+    own, first = counts_before(lines.kind == AUTHOR), lines.message_start[rows]
+    below = next_at(~lines.blank & (lines.kind != HEADER), rows + 1)
+    forwarded = counts_before(_forwarded(lines))
+    return pl.DataFrame(
+        {
+            "row": lines.m[rows],
+            "byte_start": lines.starts[rows] - lines.starts[first],
+            "is_below_words": own[rows] > own[first],
+            "is_above_quotes": (lines.kind == QUOTE)[np.minimum(below, lines.n - 1)],
+            "is_forwarded": forwarded[rows + 1] > forwarded[first],
+        },
+        schema=PASTED,
+    )
+
+
+def _forwarded(lines: Lines) -> Mask:
+    """Rows of banners that say that what is below them was forwarded."""
+    banner = (lines.kind == HEADER) & np.isin(lines.byte, rules.BANNER_MARKS)
+    return lines.matches(rules.FORWARDED, banner)
 
 
 def _is_text(lines: Lines) -> Mask:

@@ -1,4 +1,6 @@
-"""Last paragraphs: footers of lists and forums, and who wrote, at the end of a mail without any mark."""
+"""Last paragraphs: footers of lists and forums, and who wrote, at the end of a mail without any
+mark.
+"""
 
 import numpy as np
 
@@ -37,11 +39,13 @@ def closes(line: str) -> bool:
     )
 
 
-# Paragraphs that one signature may have, and the lines of each: of a name with its addresses, of a footer.
+# Paragraphs that one signature may have, and the lines of each: of a name with its addresses, of a
+# footer.
 PARAGRAPHS = 3
 NAME_LINES = 12
 _FOOTER_LINES = 8
-# Share of lines that say how to reach somebody, from which a paragraph without a name is a signature.
+# Share of lines that say how to reach somebody, from which a paragraph without a name is a
+# signature.
 _MOSTLY = 0.6
 # How wide the lines of a name and its title are.
 NAME_BYTES = 64
@@ -88,8 +92,9 @@ class Paragraphs:
 def last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -> Mask:
     """Rows of last paragraphs, of a mail or above a header, that are a footer or say who wrote.
 
-    Those are a name with the ways to reach its owner, only such ways, links of a forum, who owns the company, or
-    a full name with a title below it. Below a known `signature` the text counts as ended.
+    Those are a name with the ways to reach its owner, only such ways, links of a forum, who owns
+    the company, or a full name with a title below it; and the closing above a name. Below a known
+    `signature` the text counts as ended.
     """
     text = author & ~signature
     begins = np.flatnonzero(text & ~lines.shifted(text, 1))
@@ -117,7 +122,17 @@ def last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -
         final[above] = final[stops[inside] - 1]
         above = above[text[above]]
         lasts = above[above - _at_most(begins, above) <= NAME_LINES]
-    return out
+    return out | _closings(lines, text & ~out, out)
+
+
+def _closings(lines: Lines, text: Mask, names: Mask) -> Mask:
+    """Rows of `text` that are a closing right above `names`, and the blank ones between."""
+    rows = np.flatnonzero(text & names[lines.next_filled])
+    below = lines.next_filled[rows]
+    pairs = zip(rows.tolist(), below.tolist(), strict=True)
+    chosen = [_closes(lines, row) and _names(lines.text(name)) for row, name in pairs]
+    selected = np.array(chosen, dtype=bool)
+    return rows_within(rows[selected], below[selected], lines.n)
 
 
 def _at_most(rows: RowNos, values: RowNos) -> RowNos:
@@ -157,7 +172,9 @@ def _ended(
 
 
 def _may_name(lines: Lines, words: Words, paragraphs: Paragraphs) -> Mask:
-    """Whether each paragraph is short lines without a sentence, as a name with its title or company is."""
+    """Whether each paragraph is short lines without a sentence, as a name with its title or company
+    is.
+    """
     rows = paragraphs.rows
     talk = (words.small[rows] > 3) | (lines.stops[rows] - lines.heads[rows] > TITLE_BYTES)
     talk |= QUESTION_END[lines.last[rows]]
@@ -165,7 +182,9 @@ def _may_name(lines: Lines, words: Words, paragraphs: Paragraphs) -> Mask:
 
 
 def _below_closing(lines: Lines, start: int, stop: int) -> int | None:
-    """The first of two or more lines below a closing such as "Kind regards," in a paragraph or above it; None if none."""
+    """The first of two or more lines below a closing such as "Kind regards," in a paragraph or
+    above it; None if none.
+    """
     first = start + _closes(lines, start)
     above = start - 1
     while first == start and above > lines.message_start[start] and lines.blank[above]:
@@ -178,7 +197,9 @@ def _below_closing(lines: Lines, start: int, stop: int) -> int | None:
 
 
 def _names(line: bytes) -> bool:
-    """True if a line begins with a capital, a letter outside ASCII, or a word that Germans put before a name."""
+    """True if a line begins with a capital, a letter outside ASCII, or a word that Germans put
+    before a name.
+    """
     return line[:1].isupper() or line[:1] > b"~" or line.startswith(ON_BEHALF)
 
 
@@ -188,7 +209,9 @@ def _closes(lines: Lines, row: int) -> bool:
 
 
 def _spoken(lines: Lines, starts: RowNos) -> Mask:
-    """Whether each of these paragraphs, though it names a list, is text: right below a salutation, or a list of patches."""
+    """Whether each of these paragraphs, though it names a list, is text: right below a salutation,
+    or a list of patches.
+    """
     filled = np.append(-1, np.flatnonzero(~lines.blank))
     above = _at_most(filled, starts - 1)
     below_hello = above >= lines.message_start[starts]
@@ -197,7 +220,9 @@ def _spoken(lines: Lines, starts: RowNos) -> Mask:
 
 
 def _forum_links(paragraphs: Paragraphs, among: Mask) -> Mask:
-    """Whether each paragraph `among` these is words like "View:" and the links they announce, and nothing else."""
+    """Whether each paragraph `among` these is words like "View:" and the links they announce, and
+    nothing else.
+    """
     link = paragraphs.matching(rules.LINK, paragraphs.rows_of(among))
     behind = paragraphs.matching(rules.LINK_BEHIND, paragraphs.rows_of(among) & ~link)
     word = paragraphs.matching(

@@ -1,4 +1,6 @@
-"""Lines: a batch of bodies as positions in one buffer, their words, and questions about all lines at once."""
+"""Lines: a batch of bodies as positions in one buffer, their words, and questions about all lines
+at once.
+"""
 
 import re
 from collections.abc import Iterable
@@ -44,15 +46,17 @@ UNICODE_BLANK = re.compile(
 
 
 class Rule:
-    """An RE2 expression for the text of a line from its first visible byte, and how such lines begin.
+    """An RE2 expression for the text of a line from its first visible byte, and how such lines
+    begin.
 
-    `starts` are beginnings of one or two bytes, `·` standing for a blank; without them every line is
-    read. The expression must match at the beginning unless `search` is true. Text is matched as bytes:
-    a character outside ASCII is a sequence of them and may not stand in brackets. `needs` matches, anywhere
-    in a line, whatever `pattern` does: an expression with the words of all languages costs more to compile
-    than to match, so it is compiled for lines that meet a short one alone. With `lower` the text is matched in
-    small letters, which takes less time than to ignore case. A `plain` expression needs little time with backtracking,
-    too: few lines are matched by Python's expressions, which are compiled once a process, those of Arrow with each call.
+    `starts` are beginnings of one or two bytes, `·` standing for a blank; without them every line
+    is read. The expression must match at the beginning unless `search` is true. Text is matched as
+    bytes: a character outside ASCII is a sequence of them and may not stand in brackets. `needs`
+    matches, anywhere in a line, whatever `pattern` does: an expression with the words of all
+    languages costs more to compile than to match, so it is compiled for lines that meet a short one
+    alone. With `lower` the text is matched in small letters, which takes less time than to ignore
+    case. A `plain` expression needs little time with backtracking, too: few lines are matched by
+    Python's expressions, which are compiled once a process, those of Arrow with each call.
     """
 
     def __init__(
@@ -286,7 +290,9 @@ class Lines:
         return _search(pa.array(texts, pa.large_binary()), rule.pattern)
 
     def shifted(self, mask: Mask, by: int) -> Mask:
-        """`mask` moved down by `by` rows (up if negative) within each mail, false where nothing comes in."""
+        """`mask` moved down by `by` rows (up if negative) within each mail, false where nothing
+        comes in.
+        """
         out = np.zeros_like(mask)
         if abs(by) >= self.n:
             return out
@@ -320,7 +326,9 @@ class Lines:
         return self.at(self.message_start[rows])[self.message_start]
 
     def until(self, stop: Mask, rows: RowNos) -> RowNos:
-        """For each of `rows`, the first row at or after it where `stop` holds, at most the end of its mail."""
+        """For each of `rows`, the first row at or after it where `stop` holds, at most the end of
+        its mail.
+        """
         return np.minimum(next_at(stop, rows), self.message_end[rows])
 
     @cached_property

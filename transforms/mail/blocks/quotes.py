@@ -7,6 +7,7 @@ import numpy as np
 
 from transforms.mail.blocks import rules
 from transforms.mail.blocks.lines import (
+    AUTHOR,
     LETTER,
     QUOTE,
     VECTOR_STEPS,
@@ -27,7 +28,9 @@ _SENTENCE_END = byte_table(b".?!:;>")
 
 
 class Marks(NamedTuple):
-    """Lines that look like a quote and are none: `>>>>> "XY" == …` headings, and sessions of Python and R."""
+    """Lines that look like a quote and are none: `>>>>> "XY" == …` headings, and sessions of Python
+    and R.
+    """
 
     supercite: Mask
     python: Mask
@@ -119,9 +122,13 @@ def _mark_folded(lines: Lines) -> None:
     selected = quote[stops] & same & (stops - rows <= MAX_FOLDED_LINES)
     selected &= stops < lines.message_end[rows]
     _join_quote(lines, rows[selected], stops[selected])
-    # The last line of a quote has no quote below it. That the program folds is known from the lines above.
-    last = heads & lines.author() & lines.in_mails(rows[selected]) & (size <= LAST_FOLDED_BYTES)
+    # The last line of a quote has no quote below it. That the program folds is known from the lines
+    # above, or the line is the end of a sentence, with other text below.
+    last = heads & lines.author() & (size <= LAST_FOLDED_BYTES)
     last &= lines.shifted(lines.blank, -1) & lines.shifted(quote, 1)
+    answered = lines.next_filled > np.arange(lines.n)
+    ends = lines.matches(rules.SENTENCE_REST, last & answered)
+    last &= lines.in_mails(rows[selected]) | ends
     _join_quote(lines, np.flatnonzero(last), np.flatnonzero(last) + 1)
 
 
@@ -133,7 +140,8 @@ def _join_quote(lines: Lines, rows: RowNos, stops: RowNos) -> None:
 
 
 def mark_initials(lines: Lines, supercite: Mask) -> None:
-    """Marks quotes behind initials (`XY> text`) or bars that a mail has twice, or whose owner the line above names.
+    """Marks quotes behind initials (`XY> text`) or bars that a mail has twice, or whose owner the
+    line above names; and a sentence behind initials with text below it.
 
     Bars beside each other count once: they may be a table or a command.
     """
@@ -159,8 +167,17 @@ def mark_initials(lines: Lines, supercite: Mask) -> None:
                 if rules.BAR_TEXT.match(lines.view, lines.heads[r], lines.stops[r])
             ]
             places = sum(b > a + 1 for a, b in pairwise([-2, *text]))
+        elif len(name) > 1 and _is_answered(lines, quote_rows[0]):
+            places = 2
         else:
             places = len(quote_rows)
         if places >= 2 or is_named or mail in mail_numbers:
             lines.kind[quote_rows] = QUOTE
             lines.depth[quote_rows] = 1
+
+
+def _is_answered(lines: Lines, row: int) -> bool:
+    """True if a row is a sentence behind capital initials, and text of the author is below it."""
+    below = lines.next_filled[row]
+    sentence = rules.INITIALS_TEXT.match(lines.view, lines.heads[row], lines.stops[row])
+    return sentence is not None and below > row and lines.kind[below] == AUTHOR

@@ -10,7 +10,7 @@ from transforms.toml_file import patterns, toml_file
 
 LANGUAGES: Sequence[Mapping[str, Sequence[str]]] = toml_file(__name__, "languages.toml")["language"]
 """The words of each language for the rules; the file explains its fields."""
-EXPRESSIONS = patterns(__name__)
+EXPRESSIONS = patterns(__name__, "patterns.toml")
 
 
 def _alternatives(field: str) -> list[str]:
@@ -61,7 +61,8 @@ def _last_words(alternatives: Iterable[str]) -> str:
 
 WEEKDAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 COLON = "(?::|：)(?:\u202c)?"
-"""A colon, behind which mail programs of languages that run from right to left end their direction."""
+"""A colon, behind which mail programs of languages that run from right to left end their direction.
+"""
 COLON_ENDS = np.frombuffer(b":\x9a\xac", dtype=np.uint8)
 """The last bytes of `COLON`."""
 
@@ -77,6 +78,10 @@ GROUPWISE = Rule(r">{3} [^>].*\d\d?[:.]\d\d(?: ?[AP]M)? ?>{3}$", ">>")
 EMPTY_QUOTE = Rule(r"[> \t]+$", ">")
 INITIALS = re.compile(rb"([A-Z][A-Za-z]{0,3}|[a-z]{2,3})>+(?:[ \t]|$)|\|(?=(?: [^|]*)?$)")
 BAR_TEXT = re.compile(rb"\| (?:[A-Za-z\x80-\xff][\w'(),.\x80-\xff-]* ){3}")
+INITIALS_TEXT = re.compile(
+    rb"[A-Z]{2,3}>[ \t]+(?:[A-Za-z\x80-\xff][\w'(),.?\x80-\xff-]*(?: |$)){3}"
+)
+SENTENCE_REST = Rule(r"[a-z'-]+(?: [a-z'-]+)*[.?!)]+$")
 PROMPT_NAMES = {
     b"SQL",
     b"sql",
@@ -199,11 +204,15 @@ OTHER_MARK = Rule(r"[|:%](?: |$)")
 # Marks of a mail of a list: its footer, its address, its name in the subject.
 LISTED = Rule(EXPRESSIONS["listed"], search=True)
 OFFICE_TAG = Rule(rf"(?i:{EXPRESSIONS['office_tag']})", search=True)
-"""Tags that programs of a company put before a subject, as those of lists do; a number is that of a ticket."""
+"""Tags that programs of a company put before a subject, as those of lists do; a number is that of a
+ticket.
+"""
 ABOVE_BLOCK = Rule(
     r"_{10,}[ \t]*$|.*\b(?:wrote|writes|schrieb|a écrit|escribió|scritto|schreef)\b.*\d.*:[ \t]*$"
 )
-"""Lines that programs put right above the header of the mail that they quote: a rule, or an attribution of its own."""
+"""Lines that programs put right above the header of the mail that they quote: a rule, or an
+attribution of its own.
+"""
 ABOVE_ATTRIBUTION = Rule(r"[-_]{20,}$|[^<>:]{3,60}[<(][^ <>()]+@[^ <>()]+[>)] on$")
 HELLO = Rule(rf"(?i:(?:{EXPRESSIONS['hello']})\b[^.?!]*[,.!:]?$)", plain=True)
 

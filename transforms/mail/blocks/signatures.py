@@ -1,4 +1,6 @@
-"""Signatures: of authors, with or without a mark, and the lines that lists, devices and PGP add below a text."""
+"""Signatures: of authors, with or without a mark, and the lines that lists, devices and PGP add
+below a text.
+"""
 
 import numpy as np
 
@@ -40,7 +42,9 @@ _MAX_SIGNATURE_LINES = 12
 
 
 def mark_signatures(lines: Lines, words: Words, diff: Mask) -> None:
-    """Marks signatures and footers, from their mark to the next quote, header, diff or end of the mail."""
+    """Marks signatures and footers, from their mark to the next quote, header, diff or end of the
+    mail.
+    """
     author = lines.author()
     filled = counts_before(~lines.blank)
     section = (lines.kind == QUOTE) | (lines.kind == HEADER) | (diff & ~lines.blank) | lines.first
@@ -127,7 +131,8 @@ def _boxes(lines: Lines, drawn: Mask) -> Mask:
 
 
 def _disclaimers(lines: Lines, author: Mask, ends: RowNos) -> Mask:
-    """Paragraphs near the end of a text, below others, that say who may read it, with a short rule above.
+    """Paragraphs near the end of a text, below others, that say who may read it, with a short rule
+    above.
 
     A title or rule in such a paragraph begins the notice: text above it is the author's.
     """

@@ -1,4 +1,6 @@
-"""Attachments to drafts (patches by file and hunk, code by definition, prose by section), and sections of bodies."""
+"""Attachments to drafts (patches by file and hunk, code by definition, prose by section), and
+sections of bodies.
+"""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -26,8 +28,8 @@ KIND = "attachment_segment"
 def emit_attachment(part: Mapping[str, Any], drafts: Drafts, settings: ChunkSettings) -> None:
     """Add the drafts of the attachment that is open in `drafts`, or the reason why it has no chunk.
 
-    Hunks of patches are packed up to `message_chars` characters. `part` has the columns text, picture, content_class,
-    filename, declared_type and byte_count of the table `attachments`.
+    Hunks of patches are packed up to `message_chars` characters. `part` has the columns text,
+    picture, content_class, filename, declared_type and byte_count of the table `attachments`.
     """
     text, content_class = part["text"], part["content_class"]
     if text is None:
@@ -50,7 +52,9 @@ def emit_attachment(part: Mapping[str, Any], drafts: Drafts, settings: ChunkSett
         "declared_type"
     ] == "application/sql"
     is_code = content_class == "code"
-    split = sql_segments if is_sql else code_segments if is_code else section_segments
+    split = section_segments
+    if len(text) > settings.attachment_syntax_chars:
+        split = sql_segments if is_sql else code_segments if is_code else section_segments
     for segment in split(text, settings.attachment_chars):
         spans = [Span(segment.start, segment.end, "own")]
         _add(
@@ -75,7 +79,9 @@ def has_many_files(text: str | None) -> bool:
 
 
 def _emit_patch(text: str, drafts: Drafts, offsets: Offsets, settings: ChunkSettings) -> None:
-    """Add a patch by file and hunk; a patch of many files is slow and gets a record of the files, too."""
+    """Add a patch by file and hunk; a patch of many files is slow and gets a record of the files,
+    too.
+    """
     is_slow = has_many_files(text)
     if is_slow:
         lines = [Span(a, b, "own") for a, b in header_lines(text, file_starts(text, 0, len(text)))]
@@ -135,7 +141,9 @@ def _without_binaries(
 
 
 class Section(NamedTuple):
-    """A half-open range of authored characters; `is_code` for a patch or code, `is_diff` for a diff."""
+    """A half-open range of authored characters; `is_code` for a patch or code, `is_diff` for a
+    diff.
+    """
 
     start: int
     end: int
@@ -144,7 +152,9 @@ class Section(NamedTuple):
 
 
 def extend(sections: list[Section], start: int, end: int, is_code: bool, reach: int) -> None:
-    """Add a block to the sections of a reply; `reach` is the end of the blank lines below the last section."""
+    """Add a block to the sections of a reply; `reach` is the end of the blank lines below the last
+    section.
+    """
     if sections and reach == start:
         last = sections[-1]
         if not last.is_code and not is_code:
@@ -215,7 +225,9 @@ class ReviewedPlaces:
 
 
 PATCH_FILES = 100
-"""Files; a patch with more gets one chunk that names them all, and its segments count as very long text."""
+"""Files; a patch with more gets one chunk that names them all, and its segments count as very long
+text.
+"""
 PATCH_CHARS = 12_000
 """A longer diff of one file is split by hunks, and a longer hunk by lines."""
 PATCH_HUNKS = 10

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from transforms.chunks.table import chunk_table
 from transforms.hashing import parts_hash, text_hashes
-from transforms.schemas.chunks import UNAUTHORED
+from transforms.schemas.kinds import UNAUTHORED
 from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import DIFF_MARK, HUNK_FUNCTION, diff_columns
 from transforms.text.spans import Offsets, Span
@@ -34,8 +34,9 @@ class SharedColumns(NamedTuple):
 class Draft(NamedTuple):
     """One chunk: its kind and its texts as the body or attachment has them.
 
-    `own` is the authored text, `display` the display text if that differs, `point` the anchor with its
-    quote marks, `diff` the ranges of `own` that are a diff and `prose` the others, `picture` that of the vector.
+    `own` is the authored text, `display` the display text if that differs, `point` the anchor with
+    its quote marks, `diff` the ranges of `own` that are a diff and `prose` the others, `picture`
+    that of the vector.
     """
 
     chunk_kind: str
@@ -83,15 +84,19 @@ class Drafts:
         self.span_offsets.append(len(self.span_starts))
 
     def exclude(self, start: int, end: int, reason: str, text: str = "") -> None:
-        """Record a byte range of the open document that is in no chunk, the reason, and the text to find it by."""
+        """Record a byte range of the open document that is in no chunk, the reason, and the text to
+        find it by.
+        """
         self.rests[-1].append(text)
         d = self.documents[-1]
         self.excluded.append((d.doc_id, d.attachment_id, d.source, d.partition, start, end, reason))
 
     def chunks(self, chunker: str, id_counts: dict[str, int], settings: ChunkSettings) -> pa.Table:
-        """The table `chunks`; `id_counts` has how often each id occurs in all batches and is updated.
+        """The table `chunks`; `id_counts` has how often each id occurs in all batches and is
+        updated.
 
-        If a body or attachment has more than `log_vector_chars` characters of logs, these have no text to embed.
+        If a body or attachment has more than `log_vector_chars` characters of logs, these have no
+        text to embed.
         """
         frame = pl.DataFrame(self.rows, schema=_schema(Draft), orient="row")
         numbers = pl.Series(range(len(self.counts)), dtype=pl.Int64)

@@ -1,4 +1,6 @@
-"""Very long texts of mail, which become thousands of chunks: those that wait until everything else is published."""
+"""Very long texts of mail, which become thousands of chunks: those that wait until everything else
+is published.
+"""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -11,7 +13,6 @@ from transforms.mail.chunks.table import message_chunks
 from transforms.schemas.chunks import EXCLUSIONS
 from transforms.settings.mail import ChunkSettings
 
-VERSION = "2"
 SLOW_LANE = "slow_lane"
 """Exclusion reason of text that waits to be made into chunks."""
 TextId = tuple[str, str | None]
@@ -19,19 +20,25 @@ TextId = tuple[str, str | None]
 
 
 class AtOnce(NamedTuple):
-    """Bytes of very long texts that a partition does not leave out: so many, or that share of all of its text."""
+    """Bytes of very long texts that a partition does not leave out: so many, or that share of all
+    of its text.
+    """
 
     little: int
     share: float
 
 
 AT_ONCE, AT_ONCE_BY_TABLE = AtOnce(4 << 20, 0.5), AtOnce(64 << 20, 0.5)
-"""In general, and with a model that is a table, which takes less time for them than a second publish does."""
+"""In general, and with a model that is a table, which takes less time for them than a second
+publish does.
+"""
 EVERYTHING = AtOnce(0, 1)
 
 
 class Chunked(NamedTuple):
-    """Chunks and exclusions of a partition, and the bytes of the very long texts that were left out."""
+    """Chunks and exclusions of a partition, and the bytes of the very long texts that were left
+    out.
+    """
 
     chunks: pa.Table
     exclusions: pa.Table
@@ -39,7 +46,9 @@ class Chunked(NamedTuple):
 
 
 def present_texts(chunks: pa.Table | None, exclusions: pa.Table | None) -> set[TextId]:
-    """The texts that the stored tables of a partition account for, without those that wait; none if one is missing."""
+    """The texts that the stored tables of a partition account for, without those that wait; none if
+    one is missing.
+    """
     if chunks is None or exclusions is None:
         return set()
     waits = pc.equal(exclusions.column("reason"), SLOW_LANE)
@@ -56,10 +65,12 @@ def chunks_in_time(
     present: Collection[TextId] = (),
     at_once: AtOnce = AT_ONCE,
 ) -> Chunked:
-    """`message_chunks`, without the very long texts that are not yet `present` if these have more bytes than `at_once` says.
+    """`message_chunks`, without the very long texts that are not yet `present` if these have more
+    bytes than `at_once` says.
 
-    Bodies above `slow_body_chars` characters are very long, attachments with the lane `slow`, and the segments of patches
-    that change more than `PATCH_FILES` files. A text that is left out has an exclusion with the reason `slow_lane`.
+    Bodies above `slow_body_chars` characters are very long, attachments with the lane `slow`, and
+    the segments of patches that change more than `PATCH_FILES` files. A text that is left out has
+    an exclusion with the reason `slow_lane`.
     """
     waiting = _long_texts(messages, attachments, settings)
     waiting = waiting.filter(

@@ -1,4 +1,6 @@
-"""One mail's body from its blocks to drafts: which authored text answers which quote (pginbox, rules 1 to 6)."""
+"""One mail's body from its blocks to drafts: which authored text answers which quote (pginbox,
+rules 1 to 6).
+"""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from transforms.mail.chunks.attachments import (
     sections_between,
 )
 from transforms.mail.chunks.drafts import QUOTE_SIGNS, Draft, Drafts
-from transforms.schemas.chunks import UNAUTHORED
+from transforms.schemas.kinds import UNAUTHORED
 from transforms.settings.mail import ChunkSettings
 from transforms.text.diffs import binary_ranges, diff_segments, first_diff, is_diff_text
 from transforms.text.segments import SENTENCE, SPACES, ProseLimits, TextSegment, prose_segments
@@ -130,7 +132,9 @@ class Body:
                 drafts.exclude(self.offsets(start), self.offsets(end), reason, self.body[start:end])
 
     def _emit_unauthored(self, drafts: Drafts) -> None:
-        """Add one chunk of the whole body, which quotes and signs alone, or an exclusion if it has no words either."""
+        """Add one chunk of the whole body, which quotes and signs alone, or an exclusion if it has
+        no words either.
+        """
         if SUBSTANCE.search(self.body):
             draft = Draft(UNAUTHORED, "", self._display([Span(0, len(self.body), "anchor")]))
             drafts.add(draft, [Span(0, len(self.body), "anchor")], self.offsets)
@@ -263,9 +267,11 @@ class Body:
             yield Section(at, section.end, is_code=True, is_diff=True)
 
     def _anchor(self, pending: list[int], unused: bool = False) -> tuple[int, int] | None:
-        """The range of the last depth-1 quote among the blocks `pending`; the others become exclusions.
+        """The range of the last depth-1 quote among the blocks `pending`; the others become
+        exclusions.
 
-        Blocks of one depth without anything between them are one quote whose lines a mail program folded.
+        Blocks of one depth without anything between them are one quote whose lines a mail program
+        folded.
         """
         quotes: list[tuple[int, int, int]] = []
         for i in pending:
@@ -333,7 +339,9 @@ class Body:
                 yield from prose_segments(self.body, start, end, limits)
 
     def _joined_sections(self, sections: list[Section]) -> Iterator[tuple[int, int, bool]]:
-        """Neighbouring sections joined, diffs apart from prose (code that is not a diff counts as prose)."""
+        """Neighbouring sections joined, diffs apart from prose (code that is not a diff counts as
+        prose).
+        """
         current: tuple[int, int, bool] | None = None
         for start, end, _, is_diff in sections:
             if (

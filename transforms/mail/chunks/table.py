@@ -1,4 +1,5 @@
-"""The table `chunks` of mail: batches of bodies and attachments, and the account of text without a chunk.
+"""The table `chunks` of mail: batches of bodies and attachments, and the account of text without a
+chunk.
 
 `replies` pairs replies with quotes, `attachments` cuts attachments, and `drafts` fills the columns.
 """
@@ -21,9 +22,7 @@ from transforms.mail.headers import is_reply
 from transforms.schemas.chunks import CHUNKS, EXCLUSIONS
 from transforms.settings.mail import ChunkSettings
 
-VERSION = "9"
-
-CHUNKER = "mail-2"
+CHUNKER = "mail"
 
 BATCH_BYTES = 8 << 20
 """Bytes of text in one batch, so that memory does not grow with the number of mails."""
@@ -45,7 +44,8 @@ def message_chunks(
 ) -> ChunkTables:
     """Chunks of bodies and attachments, and the exclusions that account for every other byte.
 
-    `messages` own the attachments; `bodies` are the rows of it whose bodies are cut, by default all.
+    `messages` own the attachments; `bodies` are the rows of it whose bodies are cut, by default
+    all.
 
     The tables conform to `schemas.CHUNKS` and `schemas.EXCLUSIONS` and are ordered by message, by
     attachment and by position. Rules 1 to 6, the chunk kinds and the default sizes are those of the
@@ -155,7 +155,9 @@ _MAIL = [
 def _document(
     mail: tuple[Any, ...], attachment_id: str | None, filename: str, lane: str
 ) -> SharedColumns:
-    """The columns that all chunks of a mail (the first seven columns of _MAIL) or of its attachment share."""
+    """The columns that all chunks of a mail (the first seven columns of _MAIL) or of its attachment
+    share.
+    """
     message_id, content_hash, source, partition, subject, in_reply_to, refs = mail
     parent = in_reply_to or (refs[-1] if refs else None)
     title = title_of(subject)

@@ -1,1 +1,3 @@
-"""Relations between mails: references, threads, patch series, quotes without marks. One mail alone is in `mail`."""
+"""Relations between mails: references, threads, patch series, quotes without marks. One mail alone
+is in `mail`.
+"""

@@ -12,11 +12,12 @@ from transforms.mail.threads.threads import answered_by_subject
 from transforms.schemas.relations import MAIL_BUCKETS
 from transforms.settings.mail import ThreadSettings
 
-VERSION = "1"
 _MOST = 2_000
 """Mails from which a bucket is split, as long as they began in different seconds."""
 _LEVELS = 37
-"""A bucket of level 37 spans 2^37 seconds, 4,355 years: the first two are all time before 1970 and all time since."""
+"""A bucket of level 37 spans 2^37 seconds, 4,355 years: the first two are all time before 1970 and
+all time since.
+"""
 _NEVER = (1 << _LEVELS) - 1
 """The second in which a component begins that has no mail with a time."""
 _Ints = npt.NDArray[np.int64]
@@ -25,11 +26,12 @@ _Ints = npt.NDArray[np.int64]
 def mail_buckets(mails: pa.Table, lists: pa.Table, settings: ThreadSettings) -> pa.Table:
     """The `mail_buckets` table of mails that are each present once.
 
-    `mails` needs message_id, in_reply_to, refs, subject and effective_at, `lists` message_id and list_id. Mails that are
-    joined by an id that one names of another, or that both name, or by their subject as `build_threads` takes it, are one
-    component and come into one bucket: that of the second in which its earliest mail was sent. A bucket is an aligned
-    span of 2^level seconds, halved while more than _MOST mails are in it. So late mail changes the buckets of its
-    own threads, mostly the youngest, and no other.
+    `mails` needs message_id, in_reply_to, refs, subject and effective_at, `lists` message_id and
+    list_id. Mails that are joined by an id that one names of another, or that both name, or by
+    their subject as `build_threads` takes it, are one component and come into one bucket: that of
+    the second in which its earliest mail was sent. A bucket is an aligned span of 2^level seconds,
+    halved while more than _MOST mails are in it. So late mail changes the buckets of its own
+    threads, mostly the youngest, and no other.
     """
     frame = pl.DataFrame(
         mails.select(["message_id", "in_reply_to", "refs", "effective_at"])
@@ -67,10 +69,12 @@ def mail_buckets(mails: pa.Table, lists: pa.Table, settings: ThreadSettings) -> 
 
 
 def components(count: int, above: _Ints, below: _Ints) -> _Ints:
-    """For each of `count` nodes the smallest of its connected component; `above` and `below` are the ends of the edges.
+    """For each of `count` nodes the smallest of its connected component; `above` and `below` are
+    the ends of the edges.
 
-    Each round hangs the root of one end below that of the other and then lets every node point to its root, which
-    leaves few rounds (after Shiloach and Vishkin, An O(log n) parallel connectivity algorithm, 1982).
+    Each round hangs the root of one end below that of the other and then lets every node point to
+    its root, which leaves few rounds (after Shiloach and Vishkin, An O(log n) parallel connectivity
+    algorithm, 1982).
     """
     root = np.arange(count)
     while len(above):

@@ -1,4 +1,5 @@
-"""Tables of mail to measures of each list: quotes, duplicates, parents, defects, kinds of discussion.
+"""Tables of mail to measures of each list: quotes, duplicates, parents, defects, kinds of
+discussion.
 
 These are the counts in the evaluation plan of the pginbox design.
 """
@@ -11,8 +12,6 @@ import pyarrow as pa
 
 from transforms.mail.threads.inferred_quotes import body_lines
 from transforms.schemas.operations import CORPUS_MEASURES, MEASURE_COUNTS
-
-VERSION = "4"
 
 BLOCK_COLUMNS = ("message_id", "kind", "quote_depth", "byte_start", "byte_end")
 _TEXTS = {"text_lex": False, "quote_lex": True}
@@ -47,10 +46,11 @@ _OTHER_BLANKS = r"[^\S\n ]+|  +"
 
 
 class BucketTables(NamedTuple):
-    """Tables of the mails of one bucket, each present once but for the blocks of copies, as input of `counts_of_bucket`.
+    """Tables of the mails of one bucket, each present once but for the blocks of copies, as input
+    of `counts_of_bucket`.
 
-    `messages` needs message_id, list_id, defects and body, `blocks` BLOCK_COLUMNS, `chunks` CHUNK_COLUMNS,
-    `attachments` message_id, and `tree` message_id, parent_id and thread_id.
+    `messages` needs message_id, list_id, defects and body, `blocks` BLOCK_COLUMNS, `chunks`
+    CHUNK_COLUMNS, `attachments` message_id, and `tree` message_id, parent_id and thread_id.
     """
 
     messages: pa.Table
@@ -61,16 +61,18 @@ class BucketTables(NamedTuple):
 
 
 def compared_lines(chunks: pl.DataFrame, line_chars: int = _LINE_CHARS) -> pl.DataFrame:
-    """The longer lines of chunks, by which these are compared with those of other mails of their thread.
+    """The longer lines of chunks, by which these are compared with those of other mails of their
+    thread.
 
-    Columns `chunk`, `mail`, `thread` and `line`, each a hash of 64 bits, `chars`, and `is_quoted`. `chunks` have
-    chunk_id, doc_id, thread_id, text_lex and quote_lex.
+    Columns `chunk`, `mail`, `thread` and `line`, each a hash of 64 bits, `chars`, and `is_quoted`.
+    `chunks` have chunk_id, doc_id, thread_id, text_lex and quote_lex.
     """
     line = pl.col("line").str.strip_chars()
     ids = {"chunk": "chunk_id", "mail": "doc_id", "thread": "thread_id"}
     tables = []
     for column, is_quoted in _TEXTS.items():
-        # A whole text at a time, and single spaces left alone: three times as fast as each line by one pattern.
+        # A whole text at a time, and single spaces left alone: three times as fast as each line by
+        # one pattern.
         text = pl.col(column).str.replace_all(_OTHER_BLANKS, " ").str.replace_all("  +", " ")
         tables.append(
             chunks.select(
@@ -95,10 +97,11 @@ def as_metadata(measured: pa.Table) -> dict[str, float]:
 
 
 def quoted_sample(blocks: pl.DataFrame, tree: pl.DataFrame) -> pl.DataFrame:
-    """Columns message_id and parent_id: the mails whose quotes are compared, the same ones each time.
+    """Columns message_id and parent_id: the mails whose quotes are compared, the same ones each
+    time.
 
-    `blocks` are quotes of depth 1. Taken are, in the order of a hash of their ids, _SAMPLED mails that have one and whose
-    parent is in the bucket.
+    `blocks` are quotes of depth 1. Taken are, in the order of a hash of their ids, _SAMPLED mails
+    that have one and whose parent is in the bucket.
     """
     return (
         tree.filter(pl.col("parent_id").is_in(tree["message_id"].implode()))
@@ -111,11 +114,12 @@ def quoted_sample(blocks: pl.DataFrame, tree: pl.DataFrame) -> pl.DataFrame:
 
 
 def quoted_lines(pairs: pl.DataFrame, bodies: pa.Table, blocks: pl.DataFrame) -> pl.DataFrame:
-    """Columns message_id, lines and matching: quoted lines of depth 1, and those that the parent's body contains.
+    """Columns message_id, lines and matching: quoted lines of depth 1, and those that the parent's
+    body contains.
 
-    `bodies` has message_id and body of the mails of `pairs` and their parents; `blocks` are quotes of depth 1. Lines are
-    compared without blanks, line ends and quote marks, so that rewrapped text matches; lines below _LINE_CHARS characters
-    do not count.
+    `bodies` has message_id and body of the mails of `pairs` and their parents; `blocks` are quotes
+    of depth 1. Lines are compared without blanks, line ends and quote marks, so that rewrapped text
+    matches; lines below _LINE_CHARS characters do not count.
     """
     ids = pl.DataFrame(bodies.select(["message_id"])).with_row_index("row").cast({"row": pl.Int64})
     quotes = blocks.join(ids, on="message_id").select(
@@ -175,7 +179,9 @@ def _matching_lines(lines: pl.DataFrame, key: str, bodies: pa.Table) -> pl.DataF
 
 
 def counts_of_bucket(tables: BucketTables) -> pa.Table:
-    """The `measure_counts` of the mails of one bucket, by their key, so that equal mails give equal bytes."""
+    """The `measure_counts` of the mails of one bucket, by their key, so that equal mails give equal
+    bytes.
+    """
     lists = pl.DataFrame(tables.messages.select(["message_id", "list_id"])).with_columns(
         pl.col("list_id").fill_null("")
     )
@@ -261,7 +267,9 @@ def _chunk_measures(bodies: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 def _duplicates(bodies: pl.DataFrame) -> list[pl.DataFrame]:
-    """Chunks most of whose text is in other mails of their thread: by their own text, and by all they show."""
+    """Chunks most of whose text is in other mails of their thread: by their own text, and by all
+    they show.
+    """
     lines = compared_lines(bodies)
     lists = bodies.select("list_id", chunk=pl.col("chunk_id").hash(seed=0))
     return [

@@ -1,4 +1,6 @@
-"""Patch mails to patch series: the postings of a series, its revisions, and the discussion below them."""
+"""Patch mails to patch series: the postings of a series, its revisions, and the discussion below
+them.
+"""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -12,9 +14,10 @@ from transforms.mail.headers import patch_subjects
 from transforms.mail.threads.buckets import components
 from transforms.schemas.relations import PATCH_SERIES
 
-VERSION = "1"
 _REVISION_DAYS = 365
-"""Days between two postings of one title beyond which they are not revisions: a title comes back after years."""
+"""Days between two postings of one title beyond which they are not revisions: a title comes back
+after years.
+"""
 _POSTING_MINUTES = 60
 """Minutes within which the parts of a series that are not threaded are sent."""
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
@@ -26,15 +29,15 @@ def patch_series(messages: pa.Table, tree: pa.Table, links: pa.Table) -> pa.Tabl
     """The `patch_series` table of mails that are each present once.
 
     `messages` needs message_id, subject, from_addr, from_name and effective_at; `tree` is
-    `thread_tree`, `links` the links between mails. A posting has the mails of one sender to one thread
-    with one version and number of parts. Two postings of one sender (by address or by name) for one
-    branch are revisions of each other if the title of the cover letter or of a lone patch is equal
-    (of two senders: if the version is the next one, too),
-    if at least half of the parts of the smaller one have equal titles, if they have equal titles and
-    follow each other in version or share a thread, if the higher version is in the thread of the
-    lower, or if a link of the later one says so (`v1: https://…`). A mail that is not a patch belongs to
-    the nearest patch above it in its thread; a reply without one to the last patch of its subject.
-    Deterministic, whatever the order of the rows.
+    `thread_tree`, `links` the links between mails. A posting has the mails of one sender to one
+    thread with one version and number of parts. Two postings of one sender (by address or by name)
+    for one branch are revisions of each other if the title of the cover letter or of a lone patch
+    is equal (of two senders: if the version is the next one, too), if at least half of the parts of
+    the smaller one have equal titles, if they have equal titles and follow each other in version or
+    share a thread, if the higher version is in the thread of the lower, or if a link of the later
+    one says so (`v1: https://…`). A mail that is not a patch belongs to the nearest patch above it
+    in its thread; a reply without one to the last patch of its subject. Deterministic, whatever the
+    order of the rows.
     """
     mails = _mails(messages, tree)
     patches = _postings(mails.filter(pl.col("is_patch") & ~pl.col("is_reply")))
@@ -68,8 +71,8 @@ def _mails(messages: pa.Table, tree: pa.Table) -> pl.DataFrame:
 def _postings(patches: pl.DataFrame) -> pl.DataFrame:
     """`patches` with the number of their posting in `posting`.
 
-    If a posting was sent twice to one thread, the second copy of a part begins the second posting. Parts
-    that were sent without threading are brought together by sender, version, count and time.
+    If a posting was sent twice to one thread, the second copy of a part begins the second posting.
+    Parts that were sent without threading are brought together by sender, version, count and time.
     """
     kind = ["from_addr", "version", "parts", "branch"]
     alone = pl.col("parts").is_null()
@@ -175,7 +178,9 @@ def _united(postings: pl.Series, edges: Iterable[tuple[int, int]]) -> pl.Series:
 
 
 def _patch_rows(patches: pl.DataFrame) -> pl.DataFrame:
-    """The rows of the patch mails: ids after the earliest mail, the previous revision, and which is latest."""
+    """The rows of the patch mails: ids after the earliest mail, the previous revision, and which is
+    latest.
+    """
     by_time = ["at", "message_id"]
     latest = pl.col("posting").sort_by("version", "started", "posting").last().over("series")
     is_cover = pl.col("part").fill_null(1) == 0

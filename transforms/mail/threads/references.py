@@ -1,4 +1,6 @@
-"""References in the text of mails to other mails: trailers, archive URLs, Message-IDs, commit titles."""
+"""References in the text of mails to other mails: trailers, archive URLs, Message-IDs, commit
+titles.
+"""
 
 import re
 
@@ -13,8 +15,6 @@ from transforms.schemas.mail import MESSAGE_REFERENCES
 from transforms.schemas.relations import LINKS
 from transforms.toml_file import patterns
 
-VERSION = "1"
-
 _GAP = b"\n\n"
 _URL = re.compile(rb"https?://[!#-;=?-_a-~]+")
 _ANGLED = re.compile(rb"<[!-;=?-~]+@[!-;=?-~]+>")
@@ -24,7 +24,7 @@ _COMMIT_BEFORE = re.compile(
 )
 _COMMIT_CHARS = 64
 
-_PATTERNS = patterns(__name__)
+_PATTERNS = patterns(__name__, "patterns.toml")
 _TRAILERS = _PATTERNS["trailers"]
 _ID_TRAILERS = ["in-reply-to", "message-id", "prerequisite-message-id", "references"]
 _COMMIT_TRAILERS = ["fixes", "stable-dep-of"]
@@ -165,7 +165,9 @@ def _message_id(text: pl.Expr) -> pl.Expr:
 
 
 def titled_mails(messages: pa.Table) -> pa.Table:
-    """Columns message_id, effective_at and title: mails with the title of the patch, but of replies and cover letters."""
+    """Columns message_id, effective_at and title: mails with the title of the patch, but of replies
+    and cover letters.
+    """
     frame = pl.DataFrame(messages.select(["message_id", "subject", "effective_at"]))
     is_patch = pl.col("is_patch") & ~pl.col("is_reply") & (pl.col("part").fill_null(1) > 0)
     title = patch_subjects(frame["subject"]).select(pl.when(is_patch).then("title").alias("title"))
@@ -175,9 +177,9 @@ def titled_mails(messages: pa.Table) -> pa.Table:
 def message_links(references: ibis.Table, mails: ibis.Table) -> ibis.Table:
     """The `links` table of mails: where each reference leads.
 
-    `references` are those of the published mails, `mails` are `titled_mails`. A title leads to the last patch mail of that
-    title that is older than the mail that names it. An implicit reference that leads nowhere is
-    left out.
+    `references` are those of the published mails, `mails` are `titled_mails`. A title leads to the
+    last patch mail of that title that is older than the mail that names it. An implicit reference
+    that leads nowhere is left out.
     """
     # A view, since Ibis takes a join of a join for one chain, which knows no computed columns.
     references = references.view()

@@ -14,7 +14,6 @@ from transforms.mail.rows import SYNTHETIC_DOMAIN
 from transforms.schemas.relations import MEMBERSHIPS, THREAD_TREE, THREADS
 from transforms.settings.mail import ThreadSettings
 
-VERSION = "7"
 _NEVER = 2**63 - 1
 """The time, in microseconds, of a mail without one: after all others."""
 _ASIDE = r"\s*\((?:was\b.*|fwd\))\s*$"
@@ -31,12 +30,13 @@ class ThreadTables(NamedTuple):
 def memberships(messages: ibis.Table) -> ibis.Table:
     """The `memberships` table of the stored `messages` of all partitions.
 
-    Copies of one mail (equal Message-ID and text) are one mail with several memberships. The fullest is canonical: the
-    first by source and partition that has all parts which a copy has. Two copies that each have a part that the other
-    lacks are different mails, and a copy with parts that several of them have belongs to the fullest. Another content
-    under a Message-ID that is taken gets the id with its content hash behind it, the earliest content keeping the plain
-    id. A mail with labels is in the lists `source/label`, too; in place of the file that it is in, if that is a folder
-    `source/file`.
+    Copies of one mail (equal Message-ID and text) are one mail with several memberships. The
+    fullest is canonical: the first by source and partition that has all parts which a copy has. Two
+    copies that each have a part that the other lacks are different mails, and a copy with parts
+    that several of them have belongs to the fullest. Another content under a Message-ID that is
+    taken gets the id with its content hash behind it, the earliest content keeping the plain id. A
+    mail with labels is in the lists `source/label`, too; in place of the file that it is in, if
+    that is a folder `source/file`.
     """
     synthetic = messages.text_hash + f"@{SYNTHETIC_DOMAIN}"
     plain = messages.mutate(plain_id=ibis.coalesce(messages.header_message_id, synthetic))
@@ -89,7 +89,9 @@ def memberships(messages: ibis.Table) -> ibis.Table:
 
 
 def _fullest(mails: ibis.Table) -> ibis.Table:
-    """The hash of the fullest copy of each mail that comes with different parts (plain_id, content_hash)."""
+    """The hash of the fullest copy of each mail that comes with different parts (plain_id,
+    content_hash).
+    """
     key = ["plain_id", "text_hash"]
     contents = mails.select(*key, "content_hash", "part_hashes").distinct(
         on=["plain_id", "content_hash"], keep="first"
@@ -120,7 +122,9 @@ def _fullest(mails: ibis.Table) -> ibis.Table:
 def canonical(
     stored: ibis.Table, memberships: ibis.Table, id_column: str = "message_id"
 ) -> ibis.Table:
-    """The rows of a stored table (with `source`, `partition` and an id) that are published, ids final."""
+    """The rows of a stored table (with `source`, `partition` and an id) that are published, ids
+    final.
+    """
     published = memberships.filter(memberships.is_canonical).select(
         "stored_message_id",
         published_id="message_id",
@@ -171,10 +175,12 @@ def build_threads(messages: pa.Table, lists: pa.Table, settings: ThreadSettings)
 def answered_by_subject(
     mails: pa.Table, lists: pa.Table, has_no_parent: pl.Series, settings: ThreadSettings
 ) -> dict[str, str]:
-    """For each reply whose headers name no mail, the mail of its subject that it most likely answers.
+    """For each reply whose headers name no mail, the mail of its subject that it most likely
+    answers.
 
-    `mails` needs message_id, subject and effective_at; `has_no_parent` says of each whether its headers name none. The
-    version and the part of a patch mail must agree too, if any earlier mail has them.
+    `mails` needs message_id, subject and effective_at; `has_no_parent` says of each whether its
+    headers name none. The version and the part of a patch mail must agree too, if any earlier mail
+    has them.
     """
     if not settings.subject_days:
         return {}
@@ -284,7 +290,9 @@ def _above_mails(parents: dict[str, str | None], times: dict[str, int]) -> dict[
 def _tree(
     parents: dict[str, str | None], methods: dict[str, str], times: dict[str, int]
 ) -> pa.Table:
-    """The `thread_tree` table with roots for thread ids: threads read depth first, siblings by time, then id."""
+    """The `thread_tree` table with roots for thread ids: threads read depth first, siblings by
+    time, then id.
+    """
     children: dict[str, list[str]] = {}
     for node, parent in parents.items():
         if parent is not None:
@@ -313,11 +321,12 @@ def _named_threads(
 ) -> pa.Table:
     """`tree` with the final thread ids in place of the roots.
 
-    A thread is named after the oldest mail that its earliest mail refers to and that is in the thread, else after that
-    earliest mail. Mails that arrive later and are later do not change the earliest one, whatever they say of roots and
-    parents; so a thread keeps its id while it grows, and of threads that merge the one with the earliest mail gives its
-    id to all. Only a mail from before the earliest one can rename a thread, and does not if it is the one the name was
-    taken from: the missing root that comes late.
+    A thread is named after the oldest mail that its earliest mail refers to and that is in the
+    thread, else after that earliest mail. Mails that arrive later and are later do not change the
+    earliest one, whatever they say of roots and parents; so a thread keeps its id while it grows,
+    and of threads that merge the one with the earliest mail gives its id to all. Only a mail from
+    before the earliest one can rename a thread, and does not if it is the one the name was taken
+    from: the missing root that comes late.
     """
     nodes = tree.column("message_id").to_pylist()
     roots = tree.column("thread_id").to_pylist()

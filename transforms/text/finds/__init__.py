@@ -1,4 +1,5 @@
-"""Where texts hold secrets and personal data: forms of tokens, named values, addresses and numbers with checksums.
+"""Where texts hold secrets and personal data: forms of tokens, named values, addresses and numbers
+with checksums.
 
 `transforms.text.redaction` decides whether a find becomes a mark or its text is withheld.
 """
@@ -13,6 +14,7 @@ SECRETS = (
     "password",
     "card",
     "iban",
+    "id_number",
 )
 """Kinds of secrets, the first ones before the later where two find the same bytes."""
 FIND_KINDS = (*SECRETS, "email", "phone")

@@ -1,13 +1,19 @@
-"""All finds of texts: words that stand in or before one are looked for at once, then each kind looks there."""
+"""All finds of texts: words that stand in or before one are looked for at once, then each kind
+looks there.
+"""
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache, partial
 
 import polars as pl
 
-from transforms.text.finds import FIND_KINDS, SECRETS, forms, named, personal
+from transforms.text.finds import FIND_KINDS, SECRETS, forms, personal, services
+from transforms.text.finds.commands import COMMAND_LOOKS
+from transforms.text.finds.named import NAMED_LOOKS
+from transforms.text.finds.private_keys import KEY_LOOKS
+from transforms.text.finds.prose import PROSE_LOOKS
+from transforms.text.finds.read_text import ESCAPES, ReadText
 
 _Looks = Callable[[bytes, int], Iterable[forms.Find] | forms.Find | None]
 _BEGIN = 3
@@ -26,32 +32,16 @@ _PHONES = (
     "call me",
     "reach me",
     "ring me",
+    "numéro",
+    "елефон",
+    "電話",
+    "电话",
+    "携帯",
+    "手机",
 )
-_ESCAPES = (
-    "%5f",
-    "%2d",
-    "%2e",
-    "%40",
-    "&#",
-    "&lowbar;",
-    "&commat;",
-    "\\_",
-    "=5f",
-    "\\u00",
-    "\u200b",
-    "\u200c",
-    "\u200d",
-    "\u2060",
-    "\ufeff",
-    "\u00ad",
-    "\uff20",
-    "\uff0e",
-)
-_ESCAPE = re.compile(
-    rb"%([2-7][0-9A-Fa-f])|&#0{0,3}([0-9]{2,3});|(?:&#[xX]0{0,2}|\\u00)([2-7][0-9A-Fa-f]);?|(&lowbar;|\\_|=5[Ff])|(&commat;|\xef\xbc\xa0)|"
-    rb"(\xef\xbc\x8e)|\xe2\x80[\x8b-\x8d]|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad"
-)
-_ANY_FORMLESS = "|".join(p for patterns in forms.FORMLESS.values() for p in patterns)
+_NUMBERS = ("iban", "konto", "account", "cuenta", "ssn", "ss#", "social security", "passport n")
+_FORMLESS = [pattern for patterns in forms.FORMLESS.values() for pattern in patterns]
+"""Each is looked for by itself: one search for all has no letters to skip to."""
 _FORMLESS_PATTERNS = [
     (kind, re.compile(rf"(?<![A-Za-z0-9])(?:{p})(?![A-Za-z0-9])".encode()))
     for kind, patterns in forms.FORMLESS.items()
@@ -60,40 +50,41 @@ _FORMLESS_PATTERNS = [
 
 
 def finds_in(texts: pl.Series, kinds: Collection[str]) -> Iterator[tuple[int, list[forms.Find]]]:
-    """The row of each text that has finds of those `kinds`, and these, in order and disjoint; their places are bytes.
+    """The row of each text that has finds of those `kinds`, and these, in order and disjoint; their
+    places are bytes.
 
     `texts` are valid Unicode or null, without finds.
     """
     if not kinds or texts.is_empty():
         return
-    wants = {kind: kind in kinds for kind in FIND_KINDS}
     words, looks = _words(frozenset(kinds))
     columns = pl.DataFrame(
         {
             "text": texts,
-            "places": texts.str.find_many(words, ascii_case_insensitive=True, overlapping=True),
-            "escaped": texts.str.contains_any(list(_ESCAPES), ascii_case_insensitive=True),
-            "formless": texts.str.contains(_ANY_FORMLESS)
-            if wants["access_token"]
-            else pl.repeat(False, len(texts), eager=True),
-            "phone": texts.str.contains(personal.NUMBER_SHAPES[0]) & wants["phone"],
-            "payment": texts.str.contains(personal.NUMBER_SHAPES[1]) & wants["card"],
+            "places": _places(texts, words),
+            "escaped": texts.str.contains_any(ESCAPES, ascii_case_insensitive=True),
+            "formless": _is_formless(texts) & ("access_token" in kinds),
+            "phone": texts.str.contains(personal.NUMBER_SHAPES[0]) & ("phone" in kinds),
+            "payment": texts.str.contains(personal.NUMBER_SHAPES[1]) & ("card" in kinds),
         }
     ).with_row_index("row")
     is_suspect = (pl.col("places").list.len() > 0) | pl.any_horizontal(
         "escaped", "formless", "phone", "payment"
     )
-    for row, text, places, escaped, formless, phone, payment in columns.filter(
-        is_suspect
-    ).iter_rows():
-        data = text.encode()
-        shapes = [
-            look for look, is_on in zip(_SHAPED, (formless, phone, payment), strict=True) if is_on
-        ]
-        finds = list(_finds(data, places, looks, shapes))
+    suspects = columns.filter(is_suspect)
+    escaped_texts = suspects.filter("escaped")["text"].to_list()
+    views = [ReadText(text.encode()) for text in escaped_texts]
+    # All at once: each search builds the table of its words first.
+    in_views = _places(
+        pl.Series([view.data.decode(errors="replace") for view in views], dtype=pl.String), words
+    )
+    readings = iter(zip(views, in_views, strict=True))
+    for row, text, places, escaped, *is_on in suspects.iter_rows():
+        shapes = [look for look, is_one in zip(_SHAPED, is_on, strict=True) if is_one]
+        finds = list(_finds(text.encode(), places, looks, shapes))
         if escaped:
-            view = _View(data)
-            own = _finds(view.data, _places(view.data, words), looks, shapes)
+            view, in_view = next(readings)
+            own = _finds(view.data, in_view, looks, shapes or _SHAPED)
             finds += [
                 forms.Find(view.place(start), view.end(end), kind) for start, end, kind in own
             ]
@@ -102,13 +93,25 @@ def finds_in(texts: pl.Series, kinds: Collection[str]) -> Iterator[tuple[int, li
             yield row, finds
 
 
+def _is_formless(texts: pl.Series) -> pl.Series:
+    tables = {pattern: texts.str.contains(pattern) for pattern in _FORMLESS}
+    return pl.DataFrame(tables).select(pl.any_horizontal(pl.all())).to_series()
+
+
+def _places(texts: pl.Series, words: list[str]) -> pl.Series:
+    """The bytes of each text at which a word begins."""
+    return texts.str.find_many(words, ascii_case_insensitive=True, overlapping=True)
+
+
 def _finds(
     data: bytes,
     places: Collection[int],
     looks: Mapping[bytes, list[tuple[bytes, _Looks]]],
     shapes: Iterable[Callable[[bytes], Iterator[forms.Find]]],
 ) -> Iterator[forms.Find]:
-    """The finds of a text, in any order, where words are looked for at `places`, and finds without a word by `shapes`."""
+    """The finds of a text, in any order, where words are looked for at `places`, and finds without
+    a word by `shapes`.
+    """
     last = forms.Find(0, 0, "")
     for at in sorted(set(places)):
         if data[at] == _AT_SIGN:
@@ -126,61 +129,11 @@ def _finds(
         yield from shaped(data)
 
 
-class _View:
-    """A text without escapes and characters that nobody sees, and the places of its bytes in the text."""
-
-    def __init__(self, data: bytes):
-        parts, self._own, self._texts = [], [0], [0]
-        length = last = 0
-        for match in _ESCAPE.finditer(data):
-            code, decimal, hexadecimal, low, at, dot = match.groups()
-            value = (
-                int(code or hexadecimal, 16)
-                if code or hexadecimal
-                else int(decimal)
-                if decimal
-                else 0
-            )
-            plain = (
-                bytes([value])
-                if 32 < value < 127
-                else b"_"
-                if low
-                else b"@"
-                if at
-                else b"."
-                if dot
-                else b""
-            )
-            if not plain and (code or decimal or hexadecimal):
-                continue
-            parts += [data[last : match.start()], plain]
-            length += match.start() - last + len(plain)
-            last = match.end()
-            self._own += [length - len(plain), length]
-            self._texts += [match.start(), last]
-        self.data = b"".join(parts) + data[last:]
-
-    def place(self, at: int) -> int:
-        """Where the byte `at` of the view begins in the text."""
-        n = bisect_right(self._own, at) - 1
-        return self._texts[n] + at - self._own[n]
-
-    def end(self, at: int) -> int:
-        """Where the byte before `at` ends in the text."""
-        n = bisect_right(self._own, at - 1) - 1
-        is_escape = n % 2 == 1
-        return self._texts[n + 1] if is_escape else self._texts[n] + at - self._own[n]
-
-
-def _places(data: bytes, words: list[str]) -> list[int]:
-    text = pl.Series([data.decode(errors="replace")])
-    return list(text.str.find_many(words, ascii_case_insensitive=True, overlapping=True)[0])
-
-
 @cache
 def _words(kinds: frozenset[str]) -> tuple[list[str], dict[bytes, list[tuple[bytes, _Looks]]]]:
-    """The words to look for, and by the first three bytes of each, in lower case, the functions that look at its place."""
+    """The words to look for, and by the first three bytes of each, in lower case, the functions
+    that look at its place.
+    """
     looks: list[tuple[str, _Looks]] = []
     if kinds.intersection(SECRETS):
         looks += [
@@ -190,17 +143,21 @@ def _words(kinds: frozenset[str]) -> tuple[list[str], dict[bytes, list[tuple[byt
             (core, partial(forms.coded_token_at, core=core.encode(), meanings=meanings))
             for core, meanings in forms.coded_prefixes().items()
         ]
-        looks += named.NAMES.items()
-        looks += [(word, forms.block_at) for word in ("-----begin", "---- begin")]
-        looks += [(word, forms.block_before) for word in ("-----end", "---- end")]
-        looks += [("private-lines:", forms.putty_at)]
+        looks += [
+            (digits, partial(forms.hexadecimal_token_at, form=form))
+            for digits, form in forms.hexadecimal_prefixes().items()
+        ]
+        for of_words in (NAMED_LOOKS, PROSE_LOOKS, COMMAND_LOOKS, KEY_LOOKS):
+            looks += of_words.items()
+        looks += services.looks()
+        looks += [(word, personal.numbers_at) for word in _NUMBERS]
     if "email" in kinds:
         looks += [(word, personal.written_email_at) for word in _WRITTEN_AT]
     if "phone" in kinds:
         looks += [(word, personal.phones_at) for word in _PHONES]
     by_begin: dict[bytes, list[tuple[bytes, _Looks]]] = {}
     for word, look in looks:
-        lower = word.lower().encode()
+        lower = word.encode().lower()  # as Polars does: letters of ASCII alone
         by_begin.setdefault(lower[:_BEGIN], []).append((lower, look))
     return sorted({word for word, _ in looks} | ({"@"} if "email" in kinds else set())), by_begin
 
@@ -224,7 +181,9 @@ _SHAPED = (_formless, personal.phones, personal.payments)
 
 
 def _disjoint(finds: list[forms.Find]) -> list[forms.Find]:
-    """Finds in the order of their places: a secret takes in those it overlaps, else the one of the first kind stays."""
+    """Finds in the order of their places: a secret takes in those it overlaps, else the one of the
+    first kind stays.
+    """
     if len(finds) < 2:
         return finds
     rank = {kind: n for n, kind in enumerate(FIND_KINDS)}

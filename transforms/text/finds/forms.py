@@ -1,4 +1,6 @@
-"""Tokens that are known by their form, as `table.toml` lists them, also across broken lines, and private keys."""
+"""Tokens that are known by their form, as `table.toml` lists them, also across broken lines, in
+base64 once or twice, and in hexadecimal.
+"""
 
 import re
 from base64 import b64decode, b64encode
@@ -12,6 +14,12 @@ _TABLE = toml_file(__name__, "table.toml")
 
 _FORMS: dict[str, dict[str, str]] = _TABLE["forms"]
 SERVICES = frozenset(_TABLE["services"].split())
+OFTEN = frozenset(_TABLE["often"].split())
+PINS: list[str] = _TABLE["pins"]
+PHRASES: list[str] = _TABLE["phrases"]
+CODE_LISTS: list[str] = _TABLE["code_lists"]
+SHARED_SECRETS: list[str] = _TABLE["shared_secrets"]
+AREAS = frozenset(_TABLE["areas"].split())
 NO_VALUES = frozenset(_TABLE["no_values"].split())
 FILES = frozenset(_TABLE["file_ends"].split())
 IBANS = {word[:2]: int(word[2:]) for word in _TABLE["ibans"].split()}
@@ -19,7 +27,7 @@ PASSWORDS: list[str] = _TABLE["passwords"]
 CLIENT_WORDS: list[str] = _TABLE["client_words"]
 CLIENTS: list[str] = _TABLE["clients"]
 FORMLESS: dict[str, list[str]] = _TABLE["formless"]
-PATTERNS = patterns(__name__)
+PATTERNS = patterns(__name__, "patterns.toml")
 
 
 _MOST = 4096
@@ -31,7 +39,9 @@ _CODED = 512
 _RUN = re.compile(rb"[A-Za-z0-9_+/.~=%-]*")
 _BREAK = re.compile(rb"[ \t]*(?:\r\n|\n|\r)[>|: \t]*")
 _SOFT_LINE = 60
-"""Bytes of a line from which a `=` at its end is a soft break of quoted-printable and no padding of base64."""
+"""Bytes of a line from which a `=` at its end is a soft break of quoted-printable and no padding of
+base64.
+"""
 _RANDOM = re.compile(
     rb"(?=[A-Za-z_+/=.-]*[0-9])(?=[0-9_+/=.-]*[A-Za-z])|[A-Za-z]*[a-z][A-Z]+[a-z]+[A-Z]"
 )
@@ -52,6 +62,7 @@ class Form(NamedTuple):
     """The kind of tokens with a prefix, and the pattern of the whole token."""
 
     kind: str
+    prefix: bytes
     pattern: re.Pattern[bytes]
 
 
@@ -59,7 +70,11 @@ class Form(NamedTuple):
 def forms() -> dict[str, Form]:
     """The form of the tokens with each prefix."""
     return {
-        prefix: Form(kind, re.compile(re.escape(prefix.encode()) + rest.encode()))
+        prefix: Form(
+            kind=kind,
+            prefix=prefix.encode(),
+            pattern=re.compile(re.escape(prefix.encode()) + rest.encode()),
+        )
         for kind, rows in _FORMS.items()
         for prefixes, rest in rows.items()
         for prefix in prefixes.split()
@@ -67,17 +82,35 @@ def forms() -> dict[str, Form]:
 
 
 @cache
-def coded_prefixes() -> dict[str, list[tuple[int, Form]]]:
-    """The part of each prefix of four or more bytes that base64 of any text around it holds, at each place modulo three."""
-    cores: dict[str, list[tuple[int, Form]]] = {}
+def coded_prefixes() -> dict[str, list[tuple[Form, int]]]:
+    """The part of each prefix of four or more bytes that base64 of any text around it holds, at
+    each place modulo three, and for those of OFTEN so for base64 of that: the form, and how often
+    it is coded.
+    """
+    cores: dict[str, list[tuple[Form, int]]] = {}
     for prefix, form in forms().items():
-        data = prefix.encode()
-        for before in range(3) if len(data) > 3 else ():
-            coded = b64encode(bytes(before) + data).decode()
-            core = coded[ceil(before * 4 / 3) : (before + len(data)) * 4 // 3]
-            if len(core) > 3:
-                cores.setdefault(core, []).append((before, form))
+        once = _cores(prefix) if len(prefix) > 3 else set()
+        is_often = prefix in OFTEN
+        twice = {core for part in once if is_often and len(part) > 4 for core in _cores(part)}
+        for times, of_prefix in ((1, once), (2, twice)):
+            for core in of_prefix:
+                cores.setdefault(core, []).append((form, times))
     return cores
+
+
+def _cores(text: str) -> set[str]:
+    """The base64 of a text at each place modulo three, without letters that depend on others."""
+    data, cores = text.encode(), set()
+    for before in range(3):
+        coded = b64encode(bytes(before) + data).decode()
+        cores.add(coded[ceil(before * 4 / 3) : (before + len(data)) * 4 // 3])
+    return {core for core in cores if len(core) > 3}
+
+
+@cache
+def hexadecimal_prefixes() -> dict[str, Form]:
+    """Each prefix of OFTEN as its hexadecimal digits, in lower case."""
+    return {prefix.encode().hex(): form for prefix, form in forms().items() if prefix in OFTEN}
 
 
 def begins_word(data: bytes, at: int) -> bool:
@@ -125,84 +158,41 @@ def _joined(data: bytes, at: int) -> tuple[bytes, list[tuple[int, int]]]:
 
 
 def coded_token_at(
-    data: bytes, at: int, core: bytes, meanings: list[tuple[int, Form]]
+    data: bytes, at: int, core: bytes, meanings: list[tuple[Form, int]]
 ) -> Find | None:
     """The base64 around `at`, if it says a token whose coded prefix is there."""
     if data[at : at + len(core)] != core:
         return None
-    for before, form in meanings:
-        run = _BASE64.match(data, at, at + _CODED)
-        coded = b"A" * ceil(before * 4 / 3) + (run[0] if run else b"").rstrip(b"=").translate(
-            _STANDARD
-        )
-        coded = coded[
-            : len(coded) - (len(coded) % 4 == 1)
-        ]  # a single letter at the end says nothing
-        if form.pattern.match(b64decode(coded + b"=" * (-len(coded) % 4)), before):
-            ahead = data[max(0, at - _CODED) : at]
-            whole = _BASE64.match(data, at - len(ahead) + len(ahead.rstrip(_BASE64_BYTES)))
-            return Find(*whole.span(), form.kind) if whole else None
+    ahead = data[max(0, at - _CODED) : at]
+    start = at - len(ahead) + len(ahead.rstrip(_BASE64_BYTES))
+    whole = _BASE64.match(data, start, at + _CODED)
+    if not whole:
+        return None
+    # Letters ahead may belong to no code: it begins at one of the four next places.
+    for shift in range(4):
+        coded = whole[0][shift:]
+        for form, times in meanings:
+            text = coded
+            for _ in range(times):
+                text = _decoded(text)
+            if form.prefix in text and form.pattern.match(text, text.index(form.prefix)):
+                return Find(*whole.span(), form.kind)
     return None
 
 
-_BEGIN = re.compile(rb"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
-_END = re.compile(rb"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
-_MOST_OF_KEY = 65_536
-"""Bytes of a block."""
-_KEY_LINE = re.compile(rb"[\s>|*#+\\nrt\"',-]*[A-Za-z0-9+/=]{30,}(?![A-Za-z0-9+/=])[\"',\\nr \t]*")
-_SHORT = re.compile(rb"[\s>]*[A-Za-z0-9+/=]+[\s>]*\Z")
-_WHOLE, _LAST = re.compile(rb"[A-Za-z0-9+/=]{30,}"), re.compile(rb"=?[A-Za-z0-9+/=]+")
-_LONGEST = 200
-"""Bytes of a line of a block."""
-_PUTTY = re.compile(rb"Private-Lines: ([0-9]{1,3})[ \t]*\r?\n")
+def _decoded(coded: bytes) -> bytes:
+    run = _BASE64.match(coded)
+    text = (run[0] if run else b"").rstrip(b"=").translate(_STANDARD)
+    text = text[: len(text) - (len(text) % 4 == 1)]  # a single letter at the end says nothing
+    return b64decode(text + b"=" * (-len(text) % 4))
 
 
-def block_at(data: bytes, at: int) -> Find | None:
-    """The private key whose first line is at `at`: to its last line, else over the lines of base64 below it."""
-    begin = _BEGIN.match(data, at)
-    if not begin:
-        return None
-    last = data.find(b"-END ", begin.end(), begin.end() + _MOST_OF_KEY)
-    if last > 0 and (end := _END.search(data, last - 4, last + 100)):
-        return Find(at, end.end(), "private_key")
-    place = _lines(data, begin.end())
-    if place == begin.end():
-        return None
-    rest = _SHORT.match(data, place)
-    return Find(at, len(data) if rest else place, "private_key")
+_HEXADECIMAL = re.compile(rb"(?:[0-9A-Fa-f]{2}){1,512}")
 
 
-def _lines(data: bytes, place: int) -> int:
-    """The end of the lines of base64 that begin at `place`."""
-    while line := _KEY_LINE.match(data, place):
-        place = line.end()
-    return place
-
-
-def block_before(data: bytes, at: int) -> Find | None:
-    """The private key whose last line is at `at` and whose first lines are cut off."""
-    end = _END.match(data, at)
-    if not end:
-        return None
-    start, is_last = at, True
-    while at - start < _MOST_OF_KEY:
-        begin = data.rfind(b"\n", max(0, start - _LONGEST), max(0, start - 1)) + 1
-        if not (begin or start <= _LONGEST) or not (_LAST if is_last else _WHOLE).fullmatch(
-            data[begin:start].strip(b" \t\r\n>|*")
-        ):
-            break
-        start, is_last = begin, False
-    if start == at:
-        return None
-    start += len(data[start:at]) - len(data[start:at].lstrip(b" \t\r\n>|*"))
-    return Find(start, end.end(), "private_key")
-
-
-def putty_at(data: bytes, at: int) -> Find | None:
-    """The lines of a PuTTY key that are private."""
-    head = _PUTTY.match(data, at)
-    place = _lines(data, head.end()) if head else 0
-    if not head or place == head.end():
-        return None
-    short = re.compile(rb"[ \t>]*[A-Za-z0-9+/=]{4,}(?=\r?\n)").match(data, place)
-    return Find(head.end(), short.end() if short else place, "private_key")
+def hexadecimal_token_at(data: bytes, at: int, form: Form) -> Find | None:
+    """The hexadecimal digits at `at`, if they say a token whose prefix is there."""
+    run = _HEXADECIMAL.match(data, at)
+    if run and form.pattern.match(bytes.fromhex(run[0].decode())):
+        return Find(*run.span(), form.kind)
+    return None

@@ -1,38 +1,54 @@
-"""Secrets that are known by the words before them: `password: …`, `--token …`, headers, files and sentences."""
+"""Passwords, keys and tokens behind their names: in settings, options, statements, elements and
+tables.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
-from transforms.text.finds.forms import (
-    CLIENT_WORDS,
-    CLIENTS,
-    NO_VALUES,
-    PASSWORDS,
-    PATTERNS,
-    SERVICES,
-    Find,
+from transforms.text.finds.forms import PASSWORDS, PATTERNS, Find
+from transforms.text.finds.values import (
+    SecretValue,
+    is_in_sentence,
+    is_no_value,
+    is_password,
+    is_plain_word,
+    is_random,
+    is_secret,
+    is_strong,
+    value_at,
 )
 
+Look = Callable[[bytes, int], Iterable[Find]]
 _I = re.IGNORECASE
+NEAR = 60
+"""Bytes before a name that give its meaning: half a line."""
 _LONG = 20
 """Bytes of a random value that needs no sign between it and its name."""
-_NEAR = 60
-"""Bytes before a name that give its meaning."""
+_MOST_ROWS = 200
+"""Rows of a table below its head: a mail has no longer list of passwords."""
 
 _SUFFIX = rb"(?:s|[_-]?[0-9]{1,2}|[_-](?:prod|live|dev|test|staging|old|new|value|b64|base64|base|text|plain))?"
-_END = rb"(?![A-Za-z0-9_-])\\?[\"'`\])}*]{0,3}"
-_SIGN = rb"(?:[ \t]{0,8}(?::=|=>|={1,2}|:)[ \t]{0,8}(?:=3D)?|(?<=[\"']),[ \t]{0,4}(?=[\"'])|(?<=[\"'])[ \t]{1,4}value=)"
-_PASSWORD = (
-    rb"(?:pass(?:[_-]?(?:word|wd|phrase|code|wort))?|pw|pwd|psk|"
-    + "|".join(PASSWORDS).encode()
-    + rb")"
+_END = rb"(?:_(?=\W))?(?![A-Za-z0-9_-])\\?[\"'`\])}*]{0,3}"
+_SIGN = (
+    rb"(?:[ \t]{0,8}(?::=|=>|->|={1,2}|::?|\xe2\x80[\x93\x94]|\xe2\x86\x92)(?:[*_]{1,2}(?=[\s`\w]))?[ \t]{0,8}(?:=3D)?"
+    rb"|(?<=[\"']),[ \t]{0,4}(?=[\"'])|(?<=[\"'])[ \t]{1,4}value=)"
 )
-_STRONG = re.compile(_PASSWORD + _SUFFIX + _END + _SIGN, _I)
+PASSWORD = (
+    rb"(?:(?:pass(?:[_-]?(?:word|wd|phrase|code|wort|ord))?|pw|pwd|psk|"
+    + "|".join(PASSWORDS).encode()
+    + rb")(?:et|si|niz|iniz)?)"
+)
+_NOTE = rb"(?:[ \t]?\([^()\n]{1,30}\))?"
+_STRONG = re.compile(PASSWORD + _SUFFIX + _END + _NOTE + _SIGN, _I)
 _WEAK = re.compile(rf"(?:{PATTERNS['weak']})".encode() + _SUFFIX + _END + _SIGN, _I)
 _OF_KEY = re.compile(rf"(?:{PATTERNS['of_key']})[_. -]?\Z".encode(), _I)
+_OF_VARIABLE = re.compile(rb"[A-Z0-9]_\Z")
+_BRACED = re.compile(rb"\{((?:[^{}\n]|\}\}){3,100})\}(?=\s*(?:;|\Z|\n))")
+"""The value of a connection string of ODBC, in which a brace is written twice."""
 _FLAG = re.compile(
-    rb"(?:" + _PASSWORD + rb"|secret(?:[_-]?(?:access[_-]?)?key)?|token|key)(?:[ \t]+)(?=[^\s-])",
+    rb"(?:"
+    + PASSWORD
+    + rb"|secret(?:[_-]?(?:access[_-]?)?key)?|token|key)(?:[ \t]+(?:is[ \t]+)?)(?=[^\s-])",
     _I,
 )
 _OF_FLAG = re.compile(rb"(?:\A|[\s\"'\[(])--?(?:[a-z]+-){0,3}\Z", _I)
@@ -40,177 +56,139 @@ _SPOKEN = re.compile(
     rb"(?:\A|[\s(])(?:the|a|an|use|uses|using|option|options|flag|with|and|or|no|of|to|is|via|by)\s[^\n]*\Z",
     _I,
 )
-_ELEMENT = re.compile(rb"(?:" + _PASSWORD + rb"|secret|token|key)>()([^<>\s]{4,200})</", _I)
+_FINGERPRINT = re.compile(rb"(?:[0-9A-Fa-f]{16}|[0-9A-Fa-f]{40})\Z")
+"""The name of a key of PGP or of a commit, beside the word `key`."""
+_TAG = rb"</?[a-z][a-z0-9]{0,9}(?:\s[^<>]{0,60})?>"
+_ELEMENT = re.compile(rb"(?:" + PASSWORD + rb"|secret|token|key)>()([^<>\s]{4,200})</", _I)
+_CELL = re.compile(
+    PASSWORD
+    + rb"\s?:?(?:\s{0,8}"
+    + _TAG
+    + rb"){1,6}\s?:?\s{0,8}(?:"
+    + _TAG
+    + rb"){0,3}([^<>\s]{4,200})",
+    _I,
+)
 _STATEMENT = re.compile(
-    rb"(?:password|identified by|by password)\s+(?:E|N)?()'([^'\n]{3,200})'", _I
-)
-_VERB = rb"(?:(?:was |is |has been |have been )?(?:set|changed|reset) to|(?:is|was|will be|lautet|ist|est|es|=)(?: now)?)"
-_SENTENCE = re.compile(
-    _PASSWORD
-    + rb"(?:(?:[ \t]+(?:for|to|of|on|at)\s[^\n:=]{1,40}?)?(?:\s+"
-    + _VERB
-    + rb":?|:)\s+|[ \t]+)",
+    rb"(?:password|identified by|by password)\s+(?:E|N)?()'([^'\n]{3,200})'"
+    rb"|psk[ \t]+()\"([^\"\n]{8,63})\"",
     _I,
 )
-_PIN = re.compile(
-    rb"(?:pin|otp|verification code|security code|passcode)(?:[ \t]+code)?(?:\s+is|:|[ \t]*=)\s*([0-9]{4,8})\b",
-    _I,
+_DEVICE = re.compile(
+    PASSWORD + rb"[ \t]+(?:[5789]|ENC)[ \t]+()([0-9A-Za-z+/=$.]{10,200})(?!\S)", _I
 )
-_QUOTED = re.compile(rb"\\?([\"'`])([^\"'`\n]{1,300}?)\\?\1")
-_BARE = re.compile(rb"[^\s\"'<>`]{1,400}")
-_TAIL = b".,;:!?)]}|"
-
-_LETTERED = re.compile(rb"[A-Za-z]+\Z")
-_WORDS = re.compile(rb"[A-Za-z]+(?:[_. -]+[A-Za-z]+)*[_-]?[0-9]?\Z")
-_DOTTED = re.compile(rb"[A-Za-z_][\w]*(?:\.[A-Za-z_]\w*)+\Z")
-_VARIABLE = re.compile(PATTERNS["variable"].encode(), _I)
-_CODE = re.compile(rb"[\w.]*[(\[]|\w+->|\w+::|!")
-_MIXED = re.compile(rb"(?=.*[A-Z][a-z][A-Z]|.*[A-Z]{2}.*[a-z][A-Z]{2})(?:.*?[a-z][A-Z]){2}")
-"""Letters of both cases in an order that no name has."""
-_ALGORITHM = re.compile(rf"(?:{PATTERNS['algorithm']})[_ -]?[0-9][\w.-]*\Z".encode(), _I)
-_NUMBERS = re.compile(rb"v?[0-9]+(?:[.,:/-][0-9]+)*(?:[a-z]{1,3})?\Z|[0-9]+[a-z]{1,2}[0-9]*\Z", _I)
-_STRONGISH = re.compile(rb"(?=.*[0-9])|.*[a-z][A-Z]|.*[^\w.'/()\x80-\xff-]", re.DOTALL)
-_PLACEHOLDER = re.compile(PATTERNS["placeholder"].encode(), _I)
-
-
-class _Value(NamedTuple):
-    """A value at bytes of a text: whether it is quoted, the text behind it, and whether its line ends there."""
-
-    start: int
-    end: int
-    text: bytes
-    is_quoted: bool
-    after: bytes
-    is_last: bool
-
-
-def _value(data: bytes, at: int) -> _Value | None:
-    quoted = _QUOTED.match(data, at)
-    if quoted:
-        start, end = quoted.span(2)
-        return _Value(start, end, quoted[2], True, data[quoted.end() : quoted.end() + 1], False)
-    bare = _BARE.match(data, at)
-    if not bare:
-        return None
-    text = bare[0].rstrip(_TAIL)
-    for mark in (b"&", b";"):  # the next part of an address or of a connection string
-        head, separator, rest = text.partition(mark)
-        text = head if separator and b"=" in rest else text
-    end = at + len(text)
-    rest = data[end : end + 40].partition(b"\n")[0]
-    return _Value(at, end, text, False, rest[:1], not rest.strip(b" \t\r.,"))
-
-
-def _is_no_value(text: bytes, is_quoted: bool = False) -> bool:
-    """True for variables, code, paths, placeholders and words that describe a value."""
-    return bool(
-        _VARIABLE.match(text)
-        or (_CODE.match(text) and not (is_quoted and _is_random(text)))
-        or _PLACEHOLDER.match(text)
-        or (_ALGORITHM.match(text) and not re.match(rb"(?:.*?[a-z][A-Z]){2}", text))
-        or text.lower().decode(errors="replace") in NO_VALUES
-    )
-
-
-def _is_random(text: bytes) -> bool:
-    """True for a text with letters and digits in the order of no word, name, number or version."""
-    if len(text) < 8 or _NUMBERS.match(text) or _DOTTED.match(text):
-        return False
-    if _WORDS.match(text):
-        return _MIXED.match(text) is not None
-    digits = sum(byte in b"0123456789" for byte in text)
-    return (
-        digits >= 2
-        and digits < len(text)
-        or len(text) >= 20
-        and bool(re.search(rb"[a-z][A-Z]+[a-z]", text))
-    )
-
-
-def _is_password(value: _Value, before: bytes, sign: bytes) -> bool:
-    text = value.text
-    if (
-        len(text) < 4
-        or _is_no_value(text, value.is_quoted)
-        or (_DOTTED.match(text) and not value.is_quoted)
-    ):
-        return False
-    if value.is_quoted:
-        return (
-            b" " not in text.strip()
-            and not text.endswith((b":", b"="))
-            or (b"psk" in before.lower()[-4:])
-        )
-    if value.after in (b"(", b"[") and value.after:
-        return False
-    is_name = re.fullmatch(rb"[A-Za-z_]\w*", text) is not None
-    if _STRONGISH.match(text) and (not _WORDS.match(text) or _MIXED.match(text)):
-        digits = sum(byte in b"0123456789" for byte in text)
-        return not (is_name and value.after in (b";", b",", b")") and value.after and digits < 2)
-    if b":" in sign and len(text) > 5 and re.search(rb"[0-9]", text):
-        return True
-    if b" " not in sign and b"\t" not in sign and b"=" in sign:
-        return value.after not in (b",", b")", b";", b".") or not value.after
-    # Nothing but a name and marks of lists or quotes may be on the line so far.
-    line = before[before.rfind(b"\n") + 1 :]
-    begins_line = re.fullmatch(rb"[\s>|*+\"'-]*(?:export |set |mot de |[\w-]{1,20} )?[\w.-]*", line)
-    return value.is_last and value.after != b";" and begins_line is not None
-
-
-def _is_secret(value: _Value, before: bytes, sign: bytes) -> bool:
-    """True for the value of a name that says `secret`, `token` or `key`, which code uses for much else."""
-    text = value.text
-    if len(text) < 6 or _is_no_value(text, value.is_quoted):
-        return False
-    if value.is_quoted:
-        return b" " not in text and (
-            _is_random(text)
-            or (len(text) >= 8 and not _WORDS.match(text))
-            or len(text) > 11
-            and bool(_LETTERED.match(text))
-        )
-    if value.after in (b"(", b"[") and value.after:
-        return False
-    is_variable = sign == b"=" and before[-1:].isupper()
-    return _is_random(text) or (
-        is_variable and not _DOTTED.match(text) and value.after not in (b")", b"(", b",", b".")
-    )
+"""The password of a switch, behind the number of the way that hides it."""
+_BELOW = re.compile(PASSWORD + rb"\*{0,2}[ \t]?:?\*{0,2}[ \t]*(?:\r?\n[ \t>]*){1,3}", _I)
+_LINE_BELOW = re.compile(rb"[`*\"']{0,2}([^\s`\"']{4,100})[`*\"']{0,2}[ \t]*(?=\r?\n|\Z)")
+_HEAD = re.compile(rb"(?:new |old |root |user )?" + PASSWORD + rb"s?\Z", _I)
+_PHRASE = re.compile(
+    rb"phrase[\"'*_]{0,3}[ \t]{0,4}[:=][ \t]{0,4}([a-z]{2,12}(?: [a-z]{2,12}){3,7})[ \t]*(?=\r?\n|\Z)"
+)
 
 
 def passwords_at(data: bytes, at: int) -> Iterator[Find]:
-    """The value of the name of a password at `at`: in a setting, an option, an element, a statement or a sentence."""
-    before = data[max(0, at - _NEAR) : at]
-    if match := _STRONG.match(data, at):
-        is_bare = re.match(rb"pass\b", match[0], _I) is not None
-        value = _value(data, match.end())
-        if (
-            value
-            and (
-                not is_bare
-                or _names_more(before)
-                or (value.is_quoted and _is_in_sentence(value, False))
-            )
-            and _is_password(value, before + match[0].rstrip(b" \t:=>\"'"), _sign(match[0]))
-        ):
-            yield Find(value.start, value.end, "password")
-    elif match := _STATEMENT.match(data, at) or _ELEMENT.match(data, at):
-        if not _is_no_value(match[2]):
-            yield Find(*match.span(2), "password")
-    elif (match := _FLAG.match(data, at)) and _OF_FLAG.search(before):
-        value = _value(data, match.end())
-        is_spoken = value and _WORDS.match(value.text) and _SPOKEN.search(before)
-        if value and len(value.text) > 2 and not _is_no_value(value.text) and not is_spoken:
-            yield Find(value.start, value.end, "password")
-    elif match := _SENTENCE.match(data, at):
-        value = _value(data, match.end())
-        if value and _is_in_sentence(
-            value, bool(re.search(rb"\s(?:is|was|be|ist|lautet|est|es|to|now):?\s+\Z", match[0]))
-        ):
-            yield Find(value.start, value.end, "password")
+    """The value of the name of a password at `at`, by the first of the ways that apply."""
+    before = data[max(0, at - NEAR) : at]
+    for look in (_set, _statement, _option, _cell, _phrase, _column, _below):
+        finds = list(look(data, at, before))
+        if finds:
+            yield from finds
+            return
+
+
+def _set(data: bytes, at: int, before: bytes) -> Iterator[Find]:
+    """`password = …`, `"password": "…"`, `**Password:** …`."""
+    match = _STRONG.match(data, at)
+    if not match:
+        return
+    if match[0].endswith(b"=") and (braced := _BRACED.match(data, match.end())):
+        if not is_no_value(braced[1]):
+            yield Find(*braced.span(1), "password")
+        return
+    value = value_at(data, match.end())
+    is_bare = re.match(rb"pass\b", match[0], _I) is not None
+    if not value or (is_bare and not (_names_more(before) or _is_quoted_password(value))):
+        return
+    if is_password(value, before + match[0].rstrip(b" \t:=>*_\"'-"), _sign(match[0])):
+        yield Find(value.start, value.end, "password")
+
+
+def _is_quoted_password(value: SecretValue) -> bool:
+    return value.is_quoted and is_in_sentence(value, False)
+
+
+def _statement(data: bytes, at: int, _: bytes) -> Iterator[Find]:
+    """`PASSWORD '…'` of SQL, and `<password>…</password>`."""
+    for pattern in (_STATEMENT, _ELEMENT, _DEVICE):
+        match = pattern.match(data, at)
+        group = match.lastindex if match else None
+        if match and group and not is_no_value(match[group]):
+            yield Find(*match.span(group), "password")
+            return
+
+
+def _option(data: bytes, at: int, before: bytes) -> Iterator[Find]:
+    """`--password …`."""
+    match = _FLAG.match(data, at)
+    value = value_at(data, match.end()) if match and _OF_FLAG.search(before) else None
+    is_value = value and len(value.text) > 2 and not is_no_value(value.text)
+    if value and is_value and not (is_plain_word(value.text) and _SPOKEN.search(before)):
+        yield Find(value.start, value.end, "password")
+
+
+def _cell(data: bytes, at: int, _: bytes) -> Iterator[Find]:
+    """`<td>Password</td><td>…</td>`, `<b>Password</b>: …`."""
+    match = _CELL.match(data, at)
+    if match and is_strong(text := match[1].rstrip(b".,;")):
+        yield Find(match.start(1), match.start(1) + len(text), "password")
+
+
+def _phrase(data: bytes, at: int, _: bytes) -> Iterator[Find]:
+    """`passphrase: four words in a row`."""
+    place = data.find(b"phrase", at, at + 12)
+    match = _PHRASE.match(data, place) if place > 0 else None
+    if match and not any(map(is_no_value, match[1].split())):
+        yield Find(*match.span(1), "password")
+
+
+def _below(data: bytes, at: int, before: bytes) -> Iterator[Find]:
+    """A line `Password:`, and the password alone on the next one."""
+    match = _BELOW.match(data, at)
+    line = _LINE_BELOW.match(data, match.end()) if match else None
+    text = line[1] if line else b""
+    is_numbered = len(text) > 7 and text.isalnum() and text[-1:].isdigit() and not text.isdigit()
+    is_meant = is_strong(text) or (is_numbered and not is_no_value(text))
+    if line and is_meant and not text.endswith((b":", b",", b"{", b";")):
+        yield Find(*line.span(1), "password")
+
+
+def _column(data: bytes, at: int, _: bytes) -> Iterator[Find]:
+    """The cells of a column below the head `password`, of a table in Markdown or CSV."""
+    start, end = data.rfind(b"\n", max(0, at - 300), at) + 1, data.find(b"\n", at, at + 300)
+    head = data[start:end] if end > 0 else b""
+    mark = next((mark for mark in (b"|", b"\t", b";", b",") if mark in head), None)
+    if mark is None or not head.isascii():
+        return
+    cells = head.split(mark)
+    number = head[: at - start].count(mark)
+    if not _HEAD.match(cells[number].strip(b" \t\r>*_`\"'")):
+        return
+    is_ruled, place = False, end + 1
+    for row in data[place : place + 300 * _MOST_ROWS].split(b"\n", _MOST_ROWS)[:_MOST_ROWS]:
+        parts = row.split(mark)
+        if len(parts) != len(cells):
+            return
+        cell = parts[number].strip(b" \t\r`*\"'")
+        is_rule = not row.strip(b" \t\r>|:-")
+        is_ruled = is_ruled or is_rule
+        if is_strong(cell) or (is_ruled and len(cell) > 5 and is_plain_word(cell)):
+            offset = sum(map(len, parts[:number])) + number + parts[number].find(cell)
+            yield Find(place + offset, place + offset + len(cell), "password")
+        place += len(row) + 1
 
 
 def _sign(text: bytes) -> bytes:
-    return text[re.search(rb"[\s:=>]*(?:=3D)?\Z", text).start() :]  # type: ignore[union-attr]
+    return text[re.search(rb"[\s:=>*_]*(?:=3D)?\Z", text).start() :]  # type: ignore[union-attr]
 
 
 def _names_more(before: bytes) -> bool:
@@ -222,178 +200,39 @@ def _names_more(before: bytes) -> bool:
     )
 
 
-def _is_in_sentence(value: _Value, has_verb: bool) -> bool:
-    text = value.text
-    if value.is_quoted:
-        is_strong = has_verb or re.search(rb"[0-9]", text)
-        return bool(is_strong) and len(text) > 2 and b" " not in text and not _is_no_value(text)
-    if (
-        len(text) < (4 if has_verb else 6)
-        or _is_no_value(text)
-        or _WORDS.match(text)
-        or _DOTTED.match(text)
-    ):
-        return False
-    has_letter, has_digit = re.search(rb"[A-Za-z]", text), re.search(rb"[0-9]", text)
-    if _NUMBERS.match(text):
-        return has_verb and value.is_last and len(text) > 3
-    return bool(
-        has_letter
-        and (has_digit or (has_verb and re.search(rb"[^\w.,'/():;\x80-\xff-]|[a-z][A-Z]", text)))
-    )
-
-
 def secrets_at(data: bytes, at: int) -> Iterator[Find]:
     """The value of the name of a secret, a token or a key at `at`."""
-    before = data[max(0, at - _NEAR) : at]
+    before = data[max(0, at - NEAR) : at]
     if match := _WEAK.match(data, at):
-        if match[0][:3].lower() == b"key" and not _OF_KEY.search(before):
+        is_variable = match[0].startswith(b"KEY") and _OF_VARIABLE.search(before)
+        if match[0][:3].lower() == b"key" and not (is_variable or _OF_KEY.search(before)):
             return
-        value = _value(data, match.end())
-        if value and _is_secret(value, before + match[0].rstrip(b" \t:=>\"'"), _sign(match[0])):
+        value = value_at(data, match.end())
+        if value and is_secret(value, before + match[0].rstrip(b" \t:=>\"'"), _sign(match[0])):
             yield Find(value.start, value.end, "password")
     elif match := _ELEMENT.match(data, at):
-        if _is_random(match[2]):
+        if is_random(match[2]):
             yield Find(*match.span(2), "password")
     elif match := _FLAG.match(data, at):
-        value = _value(data, match.end())
-        if (
-            value
-            and _is_random(value.text)
-            and (len(value.text) >= _LONG or _OF_FLAG.search(before))
-        ):
-            yield Find(value.start, value.end, "password")
+        value = value_at(data, match.end())
+        is_option = _OF_FLAG.search(before) is not None
+        is_meant = len(value.text) >= _LONG or is_option if value else False
+        if value and is_meant and is_random(value.text):
+            is_name = match[0][:3].lower() == b"key" and _FINGERPRINT.match(value.text)
+            if is_option or not is_name:
+                yield Find(value.start, value.end, "password")
 
 
-_AUTHORIZATION = re.compile(PATTERNS["authorization"].encode(), _I)
-_BEARER = re.compile(rb"bearer[ \t]+([A-Za-z0-9._~+/=-]{16,})", _I)
-_COOKIES = re.compile(rb"cookie2?[\"']?:[^\r\n]{0,1000}", _I)
-_COOKIE = re.compile(rb"=\s*(?!\[[a-z_]+\]\**(?:[;\s\"',]|\Z))([^;\s\"',]{8,})")  # not a mask
-_ATTRIBUTES = re.compile(
-    rb"(?:expires|path|domain|max-age|samesite|version|comment|priority)\Z", _I
-)
-_URL_PASSWORD = re.compile(rb"://[^\s/:@<>\"']{0,200}:([^\s/@<>\"']{1,200})@")
-_CURL = re.compile(
-    rb"curl\b[^\n|;]{0,300}?[ \t](?:-u|-U|--user|--proxy-user)[ =]?[\"']?[^\s:\"'$<>]{1,100}:([^\s\"'$<>]{1,200})",
-    _I,
-)
-_CLIENT = re.compile(
-    ("(?:" + "|".join(CLIENTS) + r")([^\s\"'|;$<>-][^\s\"'|;<>]{2,})").encode(), _I
-)
-_NETRC = re.compile(rb"login\s+\S{1,100}\s+password\s+(\S{1,200})", _I)
-_PAIR = re.compile(PATTERNS["pair"].encode(), _I)
-_PGPASS = re.compile(
-    rb"(?m)^[\s>]*[\w.*-]{1,100}:(?:[0-9]{4,5}|\*):[\w*.-]{1,60}:[\w*.@-]{1,60}:(\S{3,200})[ \t]*$"
-)
-_AZURE = re.compile(rb"(?:AccountKey|SharedAccessKey|AccessKey)=([A-Za-z0-9+/%]{30,}={0,2})", _I)
-_SIGNATURE = re.compile(
-    rb"(?:sig|X-Amz-Signature|X-Goog-Signature)=([A-Za-z0-9+/%]{32,}={0,2})", _I
-)
-_HASH = re.compile(rb"\$(?:1|2[abxy]|5|6|7|y|apr1|argon2\w*|scrypt)\$[A-Za-z0-9./$,=+-]{20,}")
-_SERVICE = re.compile(
-    rb"[\w -]{0,30}[\"'\]]{0,2}[ \t]{0,3}(?::=|=>|[=:])[ \t]{0,3}[\"']?([A-Za-z0-9_=.-]{15,})"
-)
+def short_name_at(data: bytes, at: int) -> Iterator[Find]:
+    """As `passwords_at` for a name of two letters, with the blank at `at` before it."""
+    return passwords_at(data, at + 1)
 
 
-def _plain(
-    pattern: re.Pattern[bytes], kind: str = "password"
-) -> Callable[[bytes, int], Iterable[Find]]:
-    """A function that finds the first group of a pattern at a place, unless it is a placeholder."""
-
-    def finds(data: bytes, at: int) -> Iterator[Find]:
-        match = pattern.match(data, at)
-        if match and not _is_no_value(match[1].rstrip(_TAIL)):
-            end = match.start(1) + len(match[1].rstrip(b",;."))
-            yield Find(match.start(1), end, kind)
-
-    return finds
-
-
-def _authorization(data: bytes, at: int) -> Iterator[Find]:
-    for pattern in (_AUTHORIZATION, _BEARER):
-        match = pattern.match(data, at)
-        if match and (_is_random(match[1]) or re.search(rb"=\Z|[a-z][A-Z][a-z]*[A-Z]", match[1])):
-            yield Find(*match.span(1), "authorization")
-
-
-def _cookies(data: bytes, at: int) -> Iterator[Find]:
-    header = _COOKIES.match(data, at)
-    for match in _COOKIE.finditer(data, at, header.end()) if header else ():
-        name = data[max(at, match.start() - 20) : match.start()].rpartition(b";")[2].strip()
-        if not _ATTRIBUTES.search(name):
-            yield Find(*match.span(1), "authorization")
-
-
-def _url_password(data: bytes, at: int) -> Iterator[Find]:
-    match = _URL_PASSWORD.match(data, at)
-    if (
-        match
-        and data[at - 1 : at].isalnum()
-        and not re.fullmatch(rb"\[[a-z_]+\]\**|\$\{?\w+\}?|<.*|\{.*", match[1])
-    ):
-        yield Find(*match.span(1), "url_password")
-
-
-def _pgpass(data: bytes, at: int) -> Iterator[Find]:
-    line = data.rfind(b"\n", max(0, at - 200), at) + 1
-    match = _PGPASS.match(data, line if line else max(0, at - 200))
-    if match and not _is_no_value(match[1]):
-        yield Find(*match.span(1), "password")
-
-
-def _signature(data: bytes, at: int) -> Iterator[Find]:
-    match = _SIGNATURE.match(data, at)
-    if match and data[at - 1 : at] in (b"?", b"&", b";", b"", b'"', b"'", b" "):
-        yield Find(*match.span(1), "cloud_key")
-
-
-def _hash(data: bytes, at: int) -> Iterator[Find]:
-    if match := _HASH.match(data, at):
-        yield Find(match.start(), match.end(), "password")
-
-
-def _service(data: bytes, at: int) -> Iterator[Find]:
-    match = _SERVICE.match(data, at)
-    if match and _is_random(match[1]) and not re.search(rb"[a-z]{4,}[.-][a-z]{4,}", match[1]):
-        yield Find(*match.span(1), "access_token")
-
-
-NAMES: dict[str, Callable[[bytes, int], Iterable[Find]]] = {
+NAMED_LOOKS: dict[str, Look] = {
     **dict.fromkeys(
-        (
-            "pass",
-            "pwd",
-            "psk",
-            *PASSWORDS,
-            "pw:",
-            "pw=",
-            "pw for",
-            "pw of",
-            "pw is",
-            "identified by",
-        ),
-        passwords_at,
+        ("pass", "pwd", "psk", "pw:", "pw=", "**pw", "identified by", *PASSWORDS), passwords_at
     ),
+    **dict.fromkeys((" pw ", " pw (", "|pw|"), short_name_at),
     **dict.fromkeys(("secret", "token", "key", "auth", "session", "credential"), secrets_at),
-    **dict.fromkeys(
-        ("pin:", "pin is", "pin code", "pin =", "otp", "verification code", "security code"),
-        _plain(_PIN),
-    ),
-    **dict.fromkeys(("authorization", "bearer "), _authorization),
-    **dict.fromkeys(SERVICES, _service),
-    "cookie": _cookies,
-    "://": _url_password,
-    "curl": _plain(_CURL),
-    **dict.fromkeys(CLIENT_WORDS, _plain(_CLIENT)),
-    "login": _plain(_NETRC),
-    **dict.fromkeys(
-        ("creds", "credentials", "login:", "logins", "user/pass", "username/pass"), _plain(_PAIR)
-    ),
-    **dict.fromkeys((":5432:", ":*:", ":6432:", ":5433:"), _pgpass),
-    **dict.fromkeys(("accountkey=", "sharedaccesskey=", "accesskey="), _plain(_AZURE, "cloud_key")),
-    **dict.fromkeys(("sig=", "x-amz-signature=", "x-goog-signature="), _signature),
-    **dict.fromkeys(
-        ("$1$", "$2a$", "$2b$", "$2y$", "$5$", "$6$", "$y$", "$apr1$", "$argon2", "$scrypt"), _hash
-    ),
 }
 """Functions that look for a value, by the word, in lower case, at whose beginning they look."""

@@ -4,7 +4,6 @@ import pytest
 
 from tests.documents import chunks_of
 from transforms.documents.chunks.sections import splits
-from transforms.settings.documents import DocumentChunkSettings
 
 SENTENCE = "Ten words stand in this sentence and it ends here. "
 
@@ -13,21 +12,17 @@ def shown(text: str, **settings: int) -> list[str]:
     return [chunk["text_display"] for chunk in chunks_of(text, **{"overlap_chars": 0, **settings})]
 
 
-def test_a_profile_fills_what_is_not_given():
-    seed = DocumentChunkSettings(profile="seed")
-    assert (seed.target_chars, seed.overlap_chars, seed.min_chars, seed.context_chars) == (
-        700,
-        100,
-        100,
-        0,
-    )
-    assert DocumentChunkSettings(profile="seed", overlap_chars=50).overlap_chars == 50
-    assert seed.digest() != DocumentChunkSettings().digest()
-
-
 def test_headings_bound_sections():
     text = "# One\n\n" + SENTENCE * 4 + "\n\n# Two\n\n" + SENTENCE * 4
     assert [chunk["heading_path"] for chunk in chunks_of(text)] == [["One"], ["Two"]]
+
+
+def test_a_heading_of_a_whole_text_is_not_repeated_in_each_chunk():
+    title = "word " * 20_000
+    chunks = chunks_of(f"{title}\n===\n\n{f'{SENTENCE * 20}{chr(10) * 2}' * 100}")
+    assert len(chunks) > 200
+    assert max(len("".join(chunk["heading_path"])) for chunk in chunks) == 200
+    assert max(len(chunk["title"]) for chunk in chunks) < 500
 
 
 @pytest.mark.parametrize(
@@ -82,7 +77,7 @@ def test_short_sections_join_their_branch_and_never_vanish():
 
 def test_a_chunk_begins_with_the_end_of_the_one_before_but_not_across_headings():
     text = "# One\n\n" + SENTENCE * 30 + "\n\n# Two\n\n" + SENTENCE * 5
-    made = [chunk["spans"] for chunk in chunks_of(text, profile="seed")]
+    made = [chunk["spans"] for chunk in chunks_of(text, overlap_chars=100)]
     overlaps = [
         sum(s["byte_end"] - s["byte_start"] for s in spans if s["role"] == "overlap")
         for spans in made

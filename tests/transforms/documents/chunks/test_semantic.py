@@ -58,7 +58,9 @@ def test_what_ends_a_chunk(text: str, expected: list[str]):
 
 
 def by_the_rule(lines: list[str]) -> list[list[str]]:
-    """The chunks of lines, walked one by one as the design's rule says; a short rest joins the chunk before it."""
+    """The chunks of lines, walked one by one as the design's rule says; a short rest joins the
+    chunk before it.
+    """
     chunks: list[list[str]] = [[]]
     tokens = start = deepest = here = 0
     has_h2 = False

@@ -137,6 +137,25 @@ def test_what_nobody_is_to_find_is_left_out_and_recorded(chunker: str):
     ]
 
 
+@pytest.mark.parametrize(
+    "sign",
+    [
+        '<span class="icon-link" aria-hidden="true">this</span>',
+        "![[this-send.svg#icon]]",
+        "[![this](https://img.shields.io/a.svg)](https://a.example)",
+        "![this](https://a.example/badge/b.svg) [![this](https://codecov.io/badge.svg)](c)",
+    ],
+)
+def test_icons_and_lines_of_badges_are_not_text(sign: str):
+    text = f"# One\n\n{sign}\n\nSeen `{sign}` text.\n\n```\n{sign}\n```\n"
+    (chunk,) = chunks_of(text)
+    assert chunk["text_display"].count(sign) == 2
+    assert (
+        not chunk["text_embed"].replace(f"`{sign}`", "").replace(f"```\n{sign}", "").count("this")
+    )
+    assert exclusions_of(text) == [("comment", sign)]
+
+
 @pytest.mark.parametrize("chunker", ["sections", "semantic"])
 def test_ids_of_other_sections_stay_when_a_section_is_inserted(chunker: str):
     parts = [

@@ -1,7 +1,10 @@
-"""Replies of many programs and languages, top-posted in offices and on lists: which lines their author wrote.
+"""Replies of many programs and languages, top-posted in offices and on lists: which lines their
+author wrote.
 
-The files were written for this project after descriptions of what the programs put above the mail that they quote,
-before the rules saw them; each line begins with its label. Names, companies and addresses in them are invented.
+The files were written for this project after descriptions of what the programs put above the mail
+that they quote, before the rules saw them; each line begins with its label, a closing above
+a name with that of the signature. Names, companies and
+addresses in them are invented.
 """
 
 from pathlib import Path

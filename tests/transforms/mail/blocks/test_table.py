@@ -53,7 +53,9 @@ DIFF = f"diff --git a/f.c b/f.c\nindex 123456..abcdef 100644\n--- a/f.c\n+++ b/f
 
 
 def labelled(file: Path) -> list[tuple[str, str]]:
-    """The mails of a file and their kinds: mails are divided by `%%`, each line begins with its label, `#` is a title."""
+    """The mails of a file and their kinds: mails are divided by `%%`, each line begins with its
+    label, `#` is a title.
+    """
     mails = [
         mail.split("\n") for mail in file.read_text(encoding="utf-8").rstrip("\n").split("\n%%\n")
     ]

@@ -1,4 +1,6 @@
-"""Very long texts: what waits is accounted for, what was made stays, and at last all is as if nothing had waited."""
+"""Very long texts: what waits is accounted for, what was made stays, and at last all is as if
+nothing had waited.
+"""
 
 from typing import Any
 

@@ -124,7 +124,8 @@ def test_example_4_response_first_quote_later() -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        # Examples 1 and 3 of the design: a direct reply with the quote on top, and a patch reviewed in between.
+        # Examples 1 and 3 of the design: a direct reply with the quote on top, and a patch reviewed
+        # in between.
         (
             "On Tue, ...\n> Should we rename this field?\n\nNo, because it breaks the existing ABI.\n",
             [

@@ -35,7 +35,9 @@ def bucketed(mails: list[dict[str, Any]]) -> dict[str, str]:
 
 @st.composite
 def archives(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Mails with few ids, subjects and lists, so that references, ghosts, loops and replies by subject abound."""
+    """Mails with few ids, subjects and lists, so that references, ghosts, loops and replies by
+    subject abound.
+    """
     ids = draw(st.lists(st.sampled_from(IDS), unique=True, max_size=len(IDS)))
     named = st.sampled_from([*IDS, "ghost@x", ""])
     return [

@@ -18,6 +18,7 @@ from transforms.mail.threads.inferred_quotes import (
 )
 from transforms.schemas.table import SPAN
 
+CODE = "a fingerprint"
 PARENT = "The compactor holds the lock for the whole of the merge,\nand nothing else can run until it is done.\nYes.\nNo.\n"
 LONG = PARENT.split("\n")[0]
 
@@ -75,6 +76,57 @@ def test_other_repetitions_are_not_quotes(changes: dict[str, Any]):
     assert quotes(PARENT, **changes) == []
 
 
+HEADER = (
+    "-----Original Message-----\nFrom: Ada\nSent: Monday, 3 May 2021\nTo: Bob\nSubject: RE: lock\n"
+)
+MORE = "And the next part is one that the parent does not say at all.\n"
+BANNER = "CAUTION: This email originated from outside of the company. Do not click links.\n"
+REBROKEN = PARENT.replace(" whole of", "\nwhole of").replace("Yes.\nNo.\n", "")
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected", "changes"),
+    [
+        pytest.param(f"Yes.\n\n{HEADER}\n{REBROKEN}", [REBROKEN], {}, id="broken anew"),
+        pytest.param(f"Yes.\n\n{HEADER}\nNo.\n\n{PARENT}", ["No.\n", PARENT], {}, id="short ones"),
+        pytest.param(
+            f"Yes.\n\n{HEADER}\n> why?\n\n{REBROKEN}", [REBROKEN], {}, id="the parent's quotes"
+        ),
+        pytest.param(
+            f"Yes.\n\n{HEADER}\n{REBROKEN}\n{MORE}", [REBROKEN], {}, id="the parent lacks it"
+        ),
+        pytest.param(
+            f"Yes.\n\n{HEADER}\n{BANNER}\n{REBROKEN}", [BANNER, REBROKEN], {}, id="a banner"
+        ),
+        pytest.param(
+            f"Yes.\n\n{HEADER}\n{REBROKEN}\n{HEADER}\n{MORE}", [REBROKEN, MORE], {}, id="two levels"
+        ),
+        pytest.param(f"Yes.\n\n{HEADER}\n{MORE}", [HEADER, MORE], {}, id="another mail"),
+        pytest.param(
+            f"Yes.\n\n{HEADER}\n{MORE}", [HEADER, MORE], {"sender": "ada"}, id="one's own mail"
+        ),
+        pytest.param(
+            f"Yes.\n\n{HEADER}\n{MORE}", [HEADER, MORE], {"is_alone": True}, id="not at hand"
+        ),
+        pytest.param(f"{HEADER}\n{MORE}", [], {}, id="no words of the sender above"),
+        pytest.param(f"Yes.\n\n{HEADER}\n> why?\n\n{MORE}", [], {}, id="marked quotes below"),
+        pytest.param(
+            f"Yes.\n\n---- Forwarded message ----\nFrom: Ada\nDate: Monday, 3 May 2021\n\n{MORE}",
+            [],
+            {},
+            id="forwarded",
+        ),
+        pytest.param(
+            f"Yes.\n\n{HEADER}\n{MORE}", [], {"subject": "locks", "is_alone": True}, id="no reply"
+        ),
+    ],
+)
+def test_text_below_a_pasted_header_is_a_quote_unless_the_archive_shows_that_it_is_not(
+    reply: str, expected: list[str], changes: dict[str, Any]
+):
+    assert quotes(reply, **changes) == expected
+
+
 def test_trailers_are_not_quotes():
     trailers = (
         "Signed-off-by: Ada Lovelace <ada@example.org>\nReviewed-by: Bob Builder <bob@example.org>\n"
@@ -90,6 +142,7 @@ def tables(
     sender: str = "bob",
     own_from: int = 0,
     diff: bool = False,
+    is_alone: bool = False,
 ) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Mails that answer one, the chunks of their bodies, and the tree."""
     bodies = [parent, *replies]
@@ -118,7 +171,12 @@ def tables(
         }
     )
     tree = pa.table(
-        {"message_id": ids, "parent_id": pa.array([None, *["asked"] * len(replies)], pa.string())}
+        {
+            "message_id": ids,
+            "parent_id": pa.array(
+                [None, *["elsewhere" if is_alone else "asked"] * len(replies)], pa.string()
+            ),
+        }
     )
     return mails, chunks, tree
 
@@ -145,21 +203,19 @@ def test_only_what_changed_is_compared_again_and_the_result_is_that_of_all(
 ):
     first = tables(PARENT, "Agreed.")
     before = inferred_quotes(*first)
-    pairs = compared_replies(*now)
-    remaining = pairs_to_compare(pairs, compared_replies(*first))
+    pairs = compared_replies(*now, code_version=CODE)
+    remaining = pairs_to_compare(pairs, compared_replies(*first, code_version=CODE))
     assert sorted(remaining["message_id"].to_pylist()) == again
     new = inferred_quotes(now[0], now[1], remaining)
     assert merged_quotes(before, pairs, remaining, new).equals(inferred_quotes(*now))
 
 
-def test_all_is_compared_again_by_other_rules_and_where_nothing_is_stored(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_all_is_compared_again_by_other_rules_and_where_nothing_is_stored():
     mail_tables = tables(PARENT, "Agreed.")
-    before = compared_replies(*mail_tables)
+    before = compared_replies(*mail_tables, code_version=CODE)
     assert pairs_to_compare(before, None).num_rows == 2
-    monkeypatch.setattr("transforms.mail.threads.inferred_quotes.VERSION", "another")
-    assert pairs_to_compare(compared_replies(*mail_tables), before).num_rows == 2
+    pairs = compared_replies(*mail_tables, code_version="another")
+    assert pairs_to_compare(pairs, before).num_rows == 2
 
 
 @examples(60)

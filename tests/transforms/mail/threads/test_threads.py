@@ -252,7 +252,9 @@ def test_a_root_that_comes_late_keeps_the_id_of_the_thread():
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Mails in the order of their times; each says all it can of what it answers, or only the last of it."""
+    """Mails in the order of their times; each says all it can of what it answers, or only the last
+    of it.
+    """
     chains: list[list[str]] = []
     mails = []
     for n in range(draw(st.integers(1, 9))):
@@ -335,7 +337,9 @@ def test_threads_are_trees_that_hold_every_mail_once(mails: list[dict[str, Any]]
 
 
 def stored(*rows: tuple[str, str, str, int] | tuple[str, str, str, int, str]) -> ibis.Table:
-    """Stored messages of (partition, id, text, time, parts); an id with a `+` was told apart in its partition."""
+    """Stored messages of (partition, id, text, time, parts); an id with a `+` was told apart in its
+    partition.
+    """
     columns = [
         "source",
         "partition",
