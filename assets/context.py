@@ -1,4 +1,6 @@
-"""Additions to chunks before they are embedded: the text of a parent, separate quotes, sentences that a model may write."""
+"""Additions to chunks before they are embedded: the text of a parent, separate quotes, sentences
+that a model may write.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +52,9 @@ def joined_context(tables: ContextTables) -> tuple[pa.Table, pa.Table]:
 
 
 def placed_chunks(tables: ContextTables, sources: Iterable[str] | None = None) -> pa.Table:
-    """The published chunks with where they stand (`sentences.chunk_facts`), of all sources or those named."""
+    """The published chunks with where they stand (`sentences.chunk_facts`), of all sources or those
+    named.
+    """
     chunks = tables.chunks()
     chunks = chunks.filter((chunks.text_embed != "") & (chunks.chunk_kind != PICTURE))
     if sources is not None:
@@ -74,7 +78,9 @@ def told_context(tables: ContextTables, joined: pa.Table, sentences: pa.Table) -
 
 @dataclass
 class SentenceReport:
-    """The result of a run: sentences by kind, chunks asked about now and refused, the cost of that, finds by kind."""
+    """The result of a run: sentences by kind, chunks asked about now and refused, the cost of that,
+    finds by kind.
+    """
 
     kinds: Counter[str] = field(default_factory=Counter)
     requested: int = 0
@@ -101,7 +107,9 @@ class SentenceReport:
 
 @dataclass(frozen=True)
 class SentenceEstimate:
-    """The cost of requests for sentences: chunks that want one, those to ask about, calls, most tokens and dollars."""
+    """The cost of requests for sentences: chunks that want one, those to ask about, calls, most
+    tokens and dollars.
+    """
 
     chunks: int = 0
     missing: int = 0
@@ -131,11 +139,12 @@ def estimate_sentences(
 def chunk_sentences(
     placed: pa.Table, asking: context_sentences.Asking, model: LanguageModel, cache: AnswerCache
 ) -> tuple[pa.Table, SentenceReport]:
-    """Columns chunk_id, sentence and sentence_kind for every chunk of `chunk_facts`, and the report.
+    """Columns chunk_id, sentence and sentence_kind for every chunk of `chunk_facts`, and the
+    report.
 
-    A chunk without a usable sentence of the model, or about which it is not asked, has the sentence of the known
-    facts. Requests with an answer in the cache are not repeated. BudgetError and ServiceError as the model raises
-    them; answers until then stay in the cache.
+    A chunk without a usable sentence of the model, or about which it is not asked, has the sentence
+    of the known facts. Requests with an answer in the cache are not repeated. BudgetError and
+    ServiceError as the model raises them; answers until then stay in the cache.
     """
     base, pending, finds = _requests(placed, asking)
     report = SentenceReport(finds=finds)
@@ -165,7 +174,9 @@ def _requests(
 
 
 def _table(base: pa.Table, by_model: Mapping[str, str]) -> pa.Table:
-    """Columns chunk_id, sentence and sentence_kind: the model's sentence, else that of the known facts."""
+    """Columns chunk_id, sentence and sentence_kind: the model's sentence, else that of the known
+    facts.
+    """
     frame = pl.DataFrame(base).with_columns(
         by_model=pl.col("chunk_id").replace_strict(by_model, default=None, return_dtype=pl.String)
     )
@@ -203,7 +214,8 @@ def written_sentences(
     cache: AnswerCache,
     report: SentenceReport,
 ) -> dict[str, str]:
-    """The model's usable sentence on each request that has one, by its chunk, asked `size` at a time.
+    """The model's usable sentence on each request that has one, by its chunk, asked `size` at a
+    time.
 
     Requests with an answer in the cache are not repeated.
     """
@@ -229,7 +241,8 @@ def _ask(
     answers: dict[str, str],
     report: SentenceReport,
 ) -> list[context_sentences.Request]:
-    """Ask about chunks, a batch a prompt; keeps each answer as it comes and returns the refused chunks.
+    """Ask about chunks, a batch a prompt; keeps each answer as it comes and returns the refused
+    chunks.
 
     A sentence that is not usable is kept as an empty one, so that it is not asked for again.
     """

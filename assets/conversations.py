@@ -1,5 +1,8 @@
-"""Conversations: chats to windows, query chunks and chunks, one partition per window; then their context."""
+"""Conversations: chats to windows, query chunks and chunks, one partition per window; then their
+context.
+"""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -9,86 +12,86 @@ import pyarrow as pa
 from assets.partitions import CONTEXT, CONVERSATIONS
 from assets.protocols.models import TokenCounter
 from assets.protocols.search import Asker, ContextIndex
-from assets.stages.declaration import Display, Made, Needs, Stage, terms_stage
+from assets.protocols.sources import SourcePartition, Sources
+from assets.stages.declaration import Display, Made, Needs, Stage
 from transforms.context import selection
 from transforms.conversations import chunks as conversation_chunks
 from transforms.conversations import query_chunks
 from transforms.conversations import windows as conversations
 from transforms.settings.conversations import ContextSettings, ConversationSettings
-from transforms.settings.search import TermSettings
+
+_stage = partial(Stage, source_type=CONVERSATIONS)
 
 
-def conversation_stages(
-    settings: ConversationSettings,
-    term_settings: TermSettings,
-    tokens: TokenCounter,
-    pictures: str = "",
-) -> list[Stage]:
-    """The partitioned stages of conversations, in order; `pictures` says how attached pictures are read."""
-    stage = partial(Stage, source_type=CONVERSATIONS)
-    return [
-        _reading_stage(settings, pictures),
-        stage(
-            "consolidate_conversations",
-            conversations.conversation_markdown,
-            conversations.VERSION,
-            Display(
-                "Writes a window as one Markdown text, entry by entry.",
-                lineage={
-                    "markdown": (
-                        "conversations.text",
-                        "conversations.author",
-                        "conversations.sent_at",
-                    )
-                },
-            ),
-            inputs=("conversations",),
-            outputs=("conversation_markdown",),
+def consolidate_conversations_stage() -> Stage:
+    """The stage that writes windows as Markdown."""
+    return _stage(
+        "consolidate_conversations",
+        conversations.conversation_markdown,
+        Display(
+            "Writes a window as one Markdown text, entry by entry.",
+            kinds=("python",),
+            lineage={
+                "markdown": (
+                    "conversations.text",
+                    "conversations.author",
+                    "conversations.sent_at",
+                )
+            },
         ),
-        stage(
-            "cut_query_chunks",
-            partial(query_chunks.conversation_query_chunks, count=tokens.counts),
-            query_chunks.VERSION,
-            Display(
-                "Cuts the Markdown of a window into the queries with which its context is searched.",
-                lineage={"text": ("conversation_markdown.markdown",)},
-            ),
-            inputs=("conversation_markdown",),
-            outputs=("conversation_query_chunks",),
-            settings=settings,
-            digest=ConversationSettings.cutting_digest,
-        ),
-        stage(
-            "chunk_conversations",
-            partial(conversation_chunks.conversation_chunks, count=tokens.counts),
-            f"{conversation_chunks.VERSION}.{query_chunks.VERSION}",
-            Display(
-                "Makes a chunk of each turn of a window, of its segments and of its files, or gives the reason for none.",
-                lineage={
-                    "doc_id": ("conversations.doc_id",),
-                    "title": ("conversations.title", "conversation_attachments.filename"),
-                    "text_display": ("conversations.text", "conversation_attachments.text"),
-                    "text_embed": (
-                        *("conversations.text", "conversations.author", "conversations.sent_at"),
-                        "conversation_attachments.text",
-                    ),
-                    "text_lex": ("conversations.text", "conversation_attachments.text"),
-                },
-            ),
-            inputs=("conversations", "conversation_attachments"),
-            outputs=("conversation_chunks", "conversation_exclusions"),
-            settings=settings,
-            digest=ConversationSettings.cutting_digest,
-        ),
-        terms_stage(CONVERSATIONS, "conversation_terms", "conversation_chunks", term_settings),
-    ]
+        inputs=("conversations",),
+        outputs=("conversation_markdown",),
+    )
 
 
-def _reading_stage(settings: ConversationSettings, pictures: str) -> Stage:
-    return Stage(
+def cut_query_chunks_stage(settings: ConversationSettings, tokens: TokenCounter) -> Stage:
+    """The stage that cuts windows into the queries of their context."""
+    return _stage(
+        "cut_query_chunks",
+        partial(query_chunks.conversation_query_chunks, count=tokens.counts),
+        Display(
+            "Cuts the Markdown of a window into the queries with which its context is searched.",
+            kinds=("python",),
+            lineage={"text": ("conversation_markdown.markdown",)},
+        ),
+        inputs=("conversation_markdown",),
+        outputs=("conversation_query_chunks",),
+        settings=settings,
+        digest=ConversationSettings.cutting_digest,
+    )
+
+
+def chunk_conversations_stage(settings: ConversationSettings, tokens: TokenCounter) -> Stage:
+    """The stage that makes chunks of turns, segments and files."""
+    return _stage(
+        "chunk_conversations",
+        partial(conversation_chunks.conversation_chunks, count=tokens.counts),
+        Display(
+            "Makes a chunk of each turn of a window, of its segments and of its files, or gives the reason for none.",
+            kinds=("python",),
+            lineage={
+                "doc_id": ("conversations.doc_id",),
+                "title": ("conversations.title", "conversation_attachments.filename"),
+                "text_display": ("conversations.text", "conversation_attachments.text"),
+                "text_embed": (
+                    *("conversations.text", "conversations.author", "conversations.sent_at"),
+                    "conversation_attachments.text",
+                ),
+                "text_lex": ("conversations.text", "conversation_attachments.text"),
+            },
+        ),
+        inputs=("conversations", "conversation_attachments"),
+        outputs=("conversation_chunks", "conversation_exclusions"),
+        settings=settings,
+        digest=ConversationSettings.cutting_digest,
+    )
+
+
+def read_conversations_stage(settings: ConversationSettings, pictures: str = "") -> Stage:
+    """The stage that reads chats; `pictures` says how attached pictures are read."""
+    return _stage(
         "read_conversations",
-        lambda sources, partition, settings: sources.conversation(partition),
-        f"{conversations.VERSION}.{pictures}" if pictures else conversations.VERSION,
+        _conversation,
         Display(
             "Reads the entries of a window of a chat and the documents attached to them; all else goes to "
             "quarantine.",
@@ -97,44 +100,56 @@ def _reading_stage(settings: ConversationSettings, pictures: str) -> Stage:
         outputs=("conversations", "conversation_attachments", "conversation_quarantine"),
         settings=settings,
         digest=ConversationSettings.reading_digest,
-        source_type=CONVERSATIONS,
+        variant=pictures,
     )
 
 
-def context_stages(settings: ContextSettings, tokens: TokenCounter) -> list[Stage]:
-    """The stages over the published index: candidates, documents and the context of each window."""
-    windows = ("conversation_markdown", "conversation_query_chunks")
-    stage = partial(
-        Stage, settings=settings, source_type=CONTEXT, needs=Needs(resources=("index",))
+def _conversation(
+    sources: Sources, partition: SourcePartition, settings: ConversationSettings
+) -> Sequence[pa.Table]:
+    return sources.conversation(partition)
+
+
+_WINDOWS = ("conversation_markdown", "conversation_query_chunks")
+_over_index = partial(Stage, source_type=CONTEXT, needs=Needs(resources=("index",)))
+
+
+def candidates_stage(settings: ContextSettings) -> Stage:
+    """The stage that asks the published index for each window."""
+    return _over_index(
+        "conversation_candidates",
+        _candidates,
+        Display("Asks the published index with the queries of a window."),
+        inputs=_WINDOWS,
+        settings=settings,
     )
-    return [
-        stage(
-            "conversation_candidates",
-            _candidates,
-            selection.VERSION,
-            Display("Asks the published index with the queries of a window."),
-            inputs=windows,
+
+
+def documents_stage(settings: ContextSettings) -> Stage:
+    """The stage that takes the best candidates of each document."""
+    return _over_index(
+        "conversation_documents",
+        _documents,
+        Display(
+            "Keeps the best candidates of each document, in the order in which the context takes them."
         ),
-        stage(
-            "conversation_documents",
-            _documents,
-            selection.VERSION,
-            Display(
-                "Keeps the best candidates of each document, in the order in which the context takes them."
-            ),
-            inputs=("conversation_candidates",),
+        inputs=("conversation_candidates",),
+        settings=settings,
+    )
+
+
+def context_stage(settings: ContextSettings, tokens: TokenCounter) -> Stage:
+    """The stage that writes the context of each window."""
+    return _over_index(
+        "conversation_context",
+        partial(_context, count=tokens.counts),
+        Display(
+            "Writes the context of a window as blocks of Markdown, with citations and a manifest.",
+            code=selection.window_context,
         ),
-        stage(
-            "conversation_context",
-            partial(_context, count=tokens.counts),
-            selection.VERSION,
-            Display(
-                "Writes the context of a window as blocks of Markdown, with citations and a manifest.",
-                code=selection.window_context,
-            ),
-            inputs=(*windows, "conversation_candidates", "conversation_documents"),
-        ),
-    ]
+        inputs=(*_WINDOWS, "conversation_candidates", "conversation_documents"),
+        settings=settings,
+    )
 
 
 def _candidates(
@@ -168,7 +183,8 @@ def _context(*args: Any, index: ContextIndex, count: selection.CountTokens) -> M
     figures = {
         "without_hits": context.column("outcome").to_pylist().count(selection.NO_HITS),
         "final": sum(context.column("final_count").to_pylist()),
-        # As text: Dagster's page would fetch the images of Markdown, and so tell their owner who reads.
+        # As text: Dagster's page would fetch the images of Markdown, and so tell their owner who
+        # reads.
         "latest_context": "".join(context.column("block").to_pylist()[-1:]),
     }
     return Made([context], figures)

@@ -27,9 +27,11 @@ _READ_TEXTS = 4096
 
 @dataclass(frozen=True)
 class Estimate:
-    """The cost of embedding: texts in all, texts without a vector, batches, their tokens and US dollars.
+    """The cost of embedding: texts in all, texts without a vector, batches, their tokens and US
+    dollars.
 
-    `unfinished` of the missing texts were sent before, but their answer was lost: they may be paid for already.
+    `unfinished` of the missing texts were sent before, but their answer was lost: they may be paid
+    for already.
     """
 
     texts: int
@@ -43,12 +45,14 @@ class Estimate:
 
 @dataclass
 class EmbeddingReport:
-    """The result of a run: texts in all and embedded now, the tokens and calls that took, texts that were cut.
+    """The result of a run: texts in all and embedded now, the tokens and calls that took, texts
+    that were cut.
 
-    `finds` counts the secrets and personal data that did not leave this machine, by kind, `held` the
-    texts that did not. `sent_as` has the hash of the text as sent for each altered text.
-    `refused` says why texts have no vector, by their hash, now or in an earlier run. `unfinished` were sent
-    by an earlier run that did not see the answer: they are embedded now, and perhaps paid for twice.
+    `finds` counts the secrets and personal data that did not leave this machine, by kind, `held`
+    the texts that did not. `sent_as` has the hash of the text as sent for each altered text.
+    `refused` says why texts have no vector, by their hash, now or in an earlier run. `unfinished`
+    were sent by an earlier run that did not see the answer: they are embedded now, and perhaps paid
+    for twice.
     """
 
     texts: int
@@ -74,7 +78,9 @@ class EmbeddingReport:
 def missing_texts(
     texts: ibis.Table, embedder: Embedder, cache: EmbeddingCache
 ) -> tuple[list[str], list[str]]:
-    """The hashes of `texts` (text_hash, text), sorted: all, and those that have no vector and may get one."""
+    """The hashes of `texts` (text_hash, text), sorted: all, and those that have no vector and may
+    get one.
+    """
     hashes = texts.select("text_hash").distinct().order_by("text_hash").to_pyarrow()
     names = hashes.column("text_hash").to_pylist()
     return names, _open_texts((embedder.model, embedder.dimensions, TASK), names, cache)
@@ -126,10 +132,11 @@ def vectors_of(
     cache: EmbeddingCache,
     progress: Progress,
 ) -> tuple[StoredVectors, EmbeddingReport]:
-    """The vectors of `texts` (text_hash, text) in the order of `names`, their hashes, and the report on the missing ones.
+    """The vectors of `texts` (text_hash, text) in the order of `names`, their hashes, and the
+    report on the missing ones.
 
-    A text that is altered before it is sent has the vector of the sent text, and in the cache its hash.
-    A text that the model refuses has no vector but a reason in the report.
+    A text that is altered before it is sent has the vector of the sent text, and in the cache its
+    hash. A text that the model refuses has no vector but a reason in the report.
     """
     sent = _sent(texts, embedder)
     report = _embed_sent(sent.texts, embedder, cache, progress)
@@ -151,7 +158,8 @@ def _sent(texts: ibis.Table, embedder: Embedder) -> sent_texts.Sent:
 
 @dataclass(frozen=True)
 class StoredVectors:
-    """Vectors of the cache in the order of the texts `names`; only a few of them are in memory at a time.
+    """Vectors of the cache in the order of the texts `names`; only a few of them are in memory at a
+    time.
 
     `sent_as` has the hash of the text as sent for each altered text.
     """
@@ -169,7 +177,9 @@ class StoredVectors:
         return sum(name not in missing for name in hashes)
 
     def between(self, first: int, end: int) -> Iterator[pa.Table]:
-        """Columns `text_hash` and `vector` of those of the texts number `first` to `end` - 1 that have one."""
+        """Columns `text_hash` and `vector` of those of the texts number `first` to `end` - 1 that
+        have one.
+        """
         for start in range(first, end, _READ_TEXTS):
             names = self.names[start : min(end, start + _READ_TEXTS)]
             hashes = [self.sent_as.get(name, name) for name in names]
@@ -184,8 +194,9 @@ def _embed_sent(
 ) -> EmbeddingReport:
     """Give every text (text_hash, text), as it is sent, a vector in the cache; returns the report.
 
-    Each batch is stored when it is done. Texts that other processes embed meanwhile are left to them. A text that the model
-    refuses is not asked for again; the report says why. BudgetError before the first call if it would cost too much.
+    Each batch is stored when it is done. Texts that other processes embed meanwhile are left to
+    them. A text that the model refuses is not asked for again; the report says why. BudgetError
+    before the first call if it would cost too much.
     """
     names, missing = missing_texts(texts, embedder, cache)
     embedder = embedder.for_texts(len(missing))
@@ -213,10 +224,12 @@ def _embed_sent(
 def query_vectors(
     texts: Sequence[str], embedder: Embedder, cache: EmbeddingCache
 ) -> dict[str, np.ndarray]:
-    """The vector of each text that is searched with, by the text; none for those that the model refuses.
+    """The vector of each text that is searched with, by the text; none for those that the model
+    refuses.
 
-    A text is embedded once, as it is sent, and a refused one not asked for again, as far as the cache may be
-    written. Each answer is stored when it comes: an end of this process loses only the request under way.
+    A text is embedded once, as it is sent, and a refused one not asked for again, as far as the
+    cache may be written. Each answer is stored when it comes: an end of this process loses only the
+    request under way.
     """
     key = (embedder.model, embedder.dimensions, QUERY_TASK)
     sent = (
@@ -236,7 +249,9 @@ def query_vectors(
 def _embed_queries(
     texts: Mapping[str, str], embedder: Embedder, cache: EmbeddingCache
 ) -> dict[str, np.ndarray]:
-    """The vectors of texts (by their hash) that are searched with; the cache keeps them, and why some are refused."""
+    """The vectors of texts (by their hash) that are searched with; the cache keeps them, and why
+    some are refused.
+    """
     key = (embedder.model, embedder.dimensions, QUERY_TASK)
     names, refused = list(texts), {}
     try:
@@ -252,7 +267,9 @@ def _embed_queries(
 
 @dataclass
 class _Pass:
-    """One go through the missing texts; `left_to_others` are those that other processes had claimed."""
+    """One go through the missing texts; `left_to_others` are those that other processes had
+    claimed.
+    """
 
     texts: ibis.Table
     missing: Sequence[str]
@@ -267,7 +284,8 @@ class _Pass:
     def run(self, report: EmbeddingReport, progress: Progress) -> None:
         """Embed and store batch by batch; a failure gives back the texts under way.
 
-        Texts that may be paid for without an answer, now or before, stay noted, so that the next run can say so.
+        Texts that may be paid for without an answer, now or before, stay noted, so that the next
+        run can say so.
         """
         try:
             for done in self.embedder.embed_batches(self._batches()):
@@ -311,7 +329,8 @@ class _Pass:
         if self.embedder.is_paid:
             claimed = self.cache.claim(self.key, names)
             self.left_to_others += [n for n in names if n not in claimed]
-        # Looked up after claiming: vectors that another process stored before it let go are seen now.
+        # Looked up after claiming: vectors that another process stored before it let go are seen
+        # now.
         open_texts = set(_open_texts(self.key, sorted(claimed), self.cache))
         if self.embedder.is_paid:
             self.cache.release(self.key, claimed - open_texts)
@@ -321,7 +340,9 @@ class _Pass:
 
 
 def require_budget(groups: Iterable[ibis.Table], embedder: Embedder, cache: EmbeddingCache) -> None:
-    """BudgetError if a paid model would need more tokens than its budget for all groups of texts (text_hash, text)."""
+    """BudgetError if a paid model would need more tokens than its budget for all groups of texts
+    (text_hash, text).
+    """
     if not embedder.is_paid or embedder.budget is None:
         return
     needed = Estimate(0, 0, 0, 0, 0.0, 0)

@@ -1,14 +1,16 @@
 """The quality of the published index: queries, the lists of every profile for them, and the report."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
 import ibis
 import polars as pl
+import pyarrow as pa
 
 from assets.protocols.search import Evaluator
 from assets.stages.declaration import Display, Needs, Stage
-from transforms.evaluation import ground_truth, quality
+from transforms.evaluation import quality
 from transforms.evaluation import report as evaluation
 from transforms.evaluation.judgements import judgements
 
@@ -16,27 +18,41 @@ GROUP = "evaluation"
 
 
 def evaluation_stages() -> list[Stage]:
-    """The stages of the queries with their right answers, and of the lists of each profile for them."""
+    """The stages of the queries with their right answers, and of the lists of each profile for
+    them.
+    """
     return [
         Stage(
             "read_ground_truth",
-            lambda evaluator: evaluator.ground_truth(),
-            ground_truth.VERSION,
+            _ground_truth,
             Display(
-                "Reads the queries of `evaluation.queries` and their right answers.", group=GROUP
+                "Reads the queries of `evaluation.queries` and their right answers.",
+                kinds=("python",),
+                group=GROUP,
             ),
             outputs=("evaluation_queries", "evaluation_relevance"),
             needs=Needs(("evaluator",)),
         ),
         Stage(
             "evaluation_runs",
-            lambda queries, evaluator: evaluator.run(queries.to_pyarrow()),
-            ground_truth.VERSION,
-            Display("Asks the published index each query under every profile.", group=GROUP),
+            _runs,
+            Display(
+                "Asks the published index each query under every profile.",
+                kinds=("python",),
+                group=GROUP,
+            ),
             inputs=("evaluation_queries",),
             needs=Needs(("evaluator",), deps=("search_index",)),
         ),
     ]
+
+
+def _ground_truth(evaluator: Evaluator) -> Sequence[pa.Table]:
+    return evaluator.ground_truth()
+
+
+def _runs(queries: ibis.Table, evaluator: Evaluator) -> pa.Table:
+    return evaluator.run(queries.to_pyarrow())
 
 
 def evaluation_report_asset(changes: dict[str, dict[str, Any]]) -> dg.AssetsDefinition:

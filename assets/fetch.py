@@ -32,8 +32,8 @@ def fetched_asset(
 ) -> dg.AssetsDefinition:
     """The asset of a source's fetched files: one fetch, its counts and its lag.
 
-    A fault that may pass is repeated, any other fails at once. The check `reachable` tells of both, `lag` warns
-    when the newest mail or file is too old.
+    A fault that may pass is repeated, any other fails at once. The check `reachable` tells of both,
+    `lag` warns when the newest mail or file is too old.
     """
     key = fetched_key(source)
 
@@ -94,7 +94,9 @@ def _reached(key: dg.AssetKey, fault: str | None) -> dg.AssetCheckResult:
 def _lag(
     key: dg.AssetKey, lag_seconds: float | None, max_lag_hours: float | None
 ) -> dg.AssetCheckResult:
-    """Whether the newest mail or file is young enough; without a limit, or before anything came, it is."""
+    """Whether the newest mail or file is young enough; without a limit, or before anything came, it
+    is.
+    """
     if lag_seconds is None:
         return warning(key, LAG, True)
     is_young = max_lag_hours is None or lag_seconds <= max_lag_hours * _HOUR
@@ -107,5 +109,6 @@ def _failure(fault: FetchError, lag_seconds: float | None, is_not_last: bool) ->
     if isinstance(fault, FetchInterruptedError) and fault.pause and is_not_last:
         return dg.RetryRequested(max_retries=1_000, seconds_to_wait=fault.pause)
     metadata = {} if lag_seconds is None else {"lag_seconds": lag_seconds}
-    # The last failure is final: else its place in the run says how many attempts there were, and not why they failed.
+    # The last failure is final: else its place in the run says how many attempts there were, and
+    # not why they failed.
     return dg.Failure(str(fault), metadata=metadata, allow_retries=passes and is_not_last)

@@ -1,6 +1,7 @@
 """Mail: archives to messages, blocks, chunks and terms, each partition by itself."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -8,15 +9,13 @@ import pyarrow as pa
 from assets.partitions import MAIL
 from assets.protocols.lake import WAITING_BYTES
 from assets.protocols.sources import SourcePartition, Sources
-from assets.stages.declaration import Display, Made, Needs, Stage, terms_stage
+from assets.stages.declaration import Display, Made, Needs, Stage
 from assets.stages.stage_run import Present
 from transforms.mail import address_uses, messages, trailers
 from transforms.mail.blocks import table as blocks
 from transforms.mail.chunks import long_texts
-from transforms.mail.chunks import table as chunks
 from transforms.mail.threads import references
 from transforms.settings.mail import BlockSettings, ChunkSettings, MailSettings
-from transforms.settings.search import TermSettings
 
 _NAMED_LINEAGE = {
     **dict.fromkeys(("value", "byte_start", "byte_end"), ("messages.body",)),
@@ -35,84 +34,72 @@ _CHUNK_LINEAGE = {
 }
 
 
-def mail_stages(
-    settings: MailSettings,
-    block_settings: BlockSettings,
-    chunk_settings: ChunkSettings,
-    term_settings: TermSettings,
-    pictures: str = "",
-    at_once: long_texts.AtOnce = long_texts.AT_ONCE,
-) -> list[Stage]:
-    """The partitioned stages of mail, in order.
+def mail_stage(settings: MailSettings, pictures: str = "") -> Stage:
+    """The stage that parses mails; `pictures` says how attached pictures are read."""
+    return Stage(
+        "mail",
+        _read_mail,
+        Display(
+            "Parses the mails of a partition; files that are not mails, too large mails and copies go to quarantine.",
+            kinds=("python",),
+            code=messages.read_mail,
+        ),
+        outputs=("messages", "attachments", "quarantine"),
+        settings=settings,
+        source_type=MAIL,
+        variant=pictures,
+    )
 
-    `pictures` says how attached pictures are read; a partition leaves more very long texts than `at_once` for later
-    (`long_texts.chunks_in_time`).
+
+def message_blocks_stage(settings: BlockSettings) -> Stage:
+    """The stage that divides bodies into blocks."""
+    return Stage(
+        "message_blocks",
+        blocks.message_blocks,
+        Display(
+            "Divides each body into own text, quotes, signatures, code, patches and logs.",
+            kinds=("numpy",),
+            lineage={"byte_start": ("messages.body",), "byte_end": ("messages.body",)},
+        ),
+        inputs=("messages",),
+        settings=settings,
+        source_type=MAIL,
+    )
+
+
+def message_references_stage() -> Stage:
+    """The stage of what mails name: other mails and people."""
+    return Stage(
+        "message_references",
+        _named_in_mails,
+        Display(
+            "Finds references of mails: other mails by commits, Message-IDs and addresses of archives, and people by "
+            "trailers, recipients and authors.",
+            kinds=("numpy", "polars"),
+            code=references.message_references,
+            lineage=_NAMED_LINEAGE,
+        ),
+        inputs=("messages",),
+        outputs=("message_references", "message_trailers", "address_uses"),
+        source_type=MAIL,
+        columns=(*address_uses.COLUMNS, "source", "partition", "body"),
+    )
+
+
+def chunk_messages_stage(
+    settings: ChunkSettings, at_once: long_texts.AtOnce = long_texts.AT_ONCE
+) -> Stage:
+    """The stage that cuts mails into chunks.
+
+    A partition leaves more very long texts than `at_once` for later (`long_texts.chunks_in_time`).
     """
-    return [
-        Stage(
-            "mail",
-            _read_mail,
-            f"{messages.VERSION}.{pictures}" if pictures else messages.VERSION,
-            Display(
-                "Parses the mails of a partition; files that are not mails, too large mails and copies go to quarantine.",
-                kinds=("python",),
-                code=messages.read_mail,
-            ),
-            outputs=("messages", "attachments", "quarantine"),
-            settings=settings,
-            source_type=MAIL,
-        ),
-        Stage(
-            "message_blocks",
-            blocks.message_blocks,
-            blocks.VERSION,
-            Display(
-                "Divides each body into own text, quotes, signatures, code, patches and logs.",
-                lineage={"byte_start": ("messages.body",), "byte_end": ("messages.body",)},
-            ),
-            inputs=("messages",),
-            settings=block_settings,
-            source_type=MAIL,
-        ),
-        _chunk_stage(chunk_settings, at_once),
-        terms_stage(MAIL, "message_terms", "message_chunks", term_settings),
-        Stage(
-            "message_references",
-            _named_in_mails,
-            f"{references.VERSION}.{trailers.VERSION}.{address_uses.VERSION}",
-            Display(
-                "Finds references of mails: other mails by commits, Message-IDs and addresses of archives, and people by "
-                "trailers, recipients and authors.",
-                code=references.message_references,
-                lineage=_NAMED_LINEAGE,
-            ),
-            inputs=("messages",),
-            outputs=("message_references", "message_trailers", "address_uses"),
-            source_type=MAIL,
-            columns=(*address_uses.COLUMNS, "source", "partition", "body"),
-        ),
-    ]
-
-
-def _chunk_stage(settings: ChunkSettings, at_once: long_texts.AtOnce) -> Stage:
-    def make(*tables: Any, present: Present) -> Made:
-        # A second run of current tables leaves nothing out, and texts that a search finds stay in them.
-        texts = long_texts.present_texts(
-            present.rows("message_chunks", ["doc_id", "attachment_id"]),
-            present.rows("message_exclusions", ["doc_id", "attachment_id", "reason"]),
-        )
-        limit = long_texts.EVERYTHING if present.is_current else at_once
-        result = long_texts.chunks_in_time(*tables, present=texts, at_once=limit)
-        waits = {WAITING_BYTES: str(result.waiting)} if result.waiting else {}
-        return Made([result.chunks, result.exclusions], {"waiting_bytes": result.waiting}, waits)
-
     return Stage(
         "chunk_messages",
-        make,
-        f"{chunks.VERSION}.{long_texts.VERSION}",
+        partial(_chunks_in_time, at_once),
         Display(
             "Cuts bodies and attachments into chunks; text without a chunk gets a reason. Very long texts wait until the "
             "rest is published.",
+            kinds=("numpy", "polars"),
             code=long_texts.chunks_in_time,
             lineage=_CHUNK_LINEAGE,
         ),
@@ -122,6 +109,18 @@ def _chunk_stage(settings: ChunkSettings, at_once: long_texts.AtOnce) -> Stage:
         source_type=MAIL,
         needs=Needs(present=True),
     )
+
+
+def _chunks_in_time(at_once: long_texts.AtOnce, *tables: Any, present: Present) -> Made:
+    # A second run of current tables leaves nothing out, and texts that a search finds stay in them.
+    texts = long_texts.present_texts(
+        present.rows("message_chunks", ["doc_id", "attachment_id"]),
+        present.rows("message_exclusions", ["doc_id", "attachment_id", "reason"]),
+    )
+    limit = long_texts.EVERYTHING if present.is_current else at_once
+    result = long_texts.chunks_in_time(*tables, present=texts, at_once=limit)
+    waits = {WAITING_BYTES: str(result.waiting)} if result.waiting else {}
+    return Made([result.chunks, result.exclusions], {"waiting_bytes": result.waiting}, waits)
 
 
 def _named_in_mails(mails: pa.Table) -> Sequence[pa.Table]:

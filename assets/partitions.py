@@ -9,8 +9,9 @@ from transforms.schemas.registry import tables_of
 class SourceType:
     """A kind of source: its name, that of its partitions, and its partitioned tables in order.
 
-    Every partition has the first table, by which the lake lists its partitions. If `compared` names tables, only a
-    change of these makes a partition stale: they change with every row that stages read of others.
+    Every partition has the first table, by which the lake lists its partitions. If `compared` names
+    tables, only a change of these makes a partition stale: they change with every row that stages
+    read of others.
     """
 
     name: str
@@ -37,7 +38,9 @@ IN_PARTS = frozenset(
         *("chunk_context", "context_terms", "measure_counts"),
     }
 )
-"""Tables over the whole lake that are stored in parts, so that an hour's new rows rewrite only a few of them."""
+"""Tables over the whole lake that are stored in parts, so that an hour's new rows rewrite only a
+few of them.
+"""
 WHOLE_PART = "_/whole"
 """The only part of such a table that is made as a whole."""
 CONTEXT = SourceType(
@@ -51,4 +54,6 @@ CONTEXT = SourceType(
         "search_index",
     ),
 )
-"""The tables of context for each window of a conversation from the published index, which does not contain them."""
+"""The tables of context for each window of a conversation from the published index, which does not
+contain them.
+"""

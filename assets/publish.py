@@ -20,27 +20,34 @@ from transforms.operations import publish_checks as checks
 from transforms.operations.figures import LIVE_SHARE
 from transforms.schemas.chunks import EMBEDDING_REFUSALS, embeddings_table
 from transforms.settings.models import EmbeddingSettings, SafetySettings
-from transforms.text import redaction
 
 REUSE = "unchanged_texts_are_reused"
 _REFUSED = "no_text_is_refused"
 _LEAST_REUSE = 0.99
 _CHUNKS = ("message_chunks", "document_chunks", "conversation_chunks")
 _JOINED = ("memberships", "chunk_context")
-"""The tables that are read here in the steps themselves: of each input that Dagster loads it stores two events."""
+"""The tables that are read here in the steps themselves: of each input that Dagster loads it stores
+two events.
+"""
 _OF_CHUNKS = ("source", "partition", "doc_id", "chunk_id", "checksum", "text_embed")
-"""The columns of chunks to read: to put an expression over each of their columns into SQL costs more than to run it."""
+"""The columns of chunks to read: to put an expression over each of their columns into SQL costs
+more than to run it.
+"""
 
 
-def embeddings_asset(settings: EmbeddingSettings, screening: SafetySettings) -> dg.AssetsDefinition:
-    """The multi-asset `embeddings`, `embedding_refusals`: the vector of every text that is published, or why none."""
+def embeddings_asset(
+    settings: EmbeddingSettings, screening: SafetySettings, code: str
+) -> dg.AssetsDefinition:
+    """The multi-asset `embeddings`, `embedding_refusals`: the vector of every text that is
+    published, or why none; `code` is the fingerprint of the code that decides about them.
+    """
     outputs = {
         "embeddings": embeddings_table(settings.dimensions),
         "embedding_refusals": EMBEDDING_REFUSALS,
     }
     # It changes whenever a text may get another vector.
-    screens = f"-{redaction.VERSION}-{screening.digest()}" if settings.is_remote else ""
-    version = f"{vectors.VERSION}-{settings.digest()}{screens}"
+    screens = f"-{screening.digest()}" if settings.is_remote else ""
+    version = f"{code}-{settings.digest()}{screens}"
 
     @dg.multi_asset(
         name="embeddings",
@@ -170,7 +177,9 @@ def vector_index_asset() -> dg.AssetsDefinition:
 
 
 def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
-    """The checks between the tables and the publisher: those of `checks.RULES` block it, the others warn."""
+    """The checks between the tables and the publisher: those of `checks.RULES` block it, the others
+    warn.
+    """
     inputs = ["embeddings", "embedding_refusals", *_CHUNKS, *_JOINED]
     warnings = {
         REUSE: f"{_LEAST_REUSE:.0%} of the texts that had a vector before keep it.",
@@ -219,7 +228,9 @@ def publish_checks(settings: EmbeddingSettings) -> dg.AssetChecksDefinition:
 
 
 def _warnings(instance: dg.DagsterInstance, refusals: ibis.Table) -> Iterator[dg.AssetCheckResult]:
-    """The checks of `embeddings` that stop nothing, of its last materialization and of the texts that have no vector."""
+    """The checks of `embeddings` that stop nothing, of its last materialization and of the texts
+    that have no vector.
+    """
     event = instance.get_latest_materialization_event(dg.AssetKey("embeddings"))
     figures = event.asset_materialization.metadata if event and event.asset_materialization else {}
     reuse = float(str(figures[RETAINED].value)) if RETAINED in figures else 1.0

@@ -1,49 +1,11 @@
-"""When the texts of the published version got how far, the bounds that a running system keeps to, and the report."""
+"""When the texts of the published version got how far."""
 
-from collections.abc import Iterator
-
-import dagster as dg
 import polars as pl
 
-from assets.protocols.search import OperationsHistory, Publisher
-from assets.stages.declaration import Display, Made, Needs, Stage
-from assets.stages.shown import of_selected, warning
-from assets.stages.stage import Tables
+from assets.protocols.search import Publisher
+from assets.stages.declaration import Display, Made, MarkdownFigure, Needs, Stage
 from transforms.operations import figures as measures
-from transforms.operations.figures import figures_report
-from transforms.settings.operations import OperationsSettings
 
-GROUP = "operations"
-
-
-def operations_report_asset() -> dg.AssetsDefinition:
-    """The asset `operations_report`: plots and figures in its metadata; it stores nothing."""
-
-    @dg.asset(
-        group_name=GROUP,
-        kinds={"markdown"},
-        deps=["readiness"],
-        description="Throughput per step, lag, reuse of vectors, quarantine by reason, size and live share, with plots.",
-    )
-    def operations_report(
-        context: dg.AssetExecutionContext, operations_history: dg.ResourceParam[OperationsHistory]
-    ) -> dg.MaterializeResult:
-        figures = operations_history.figures(context.instance)
-        try:
-            from transforms.operations.plots import plots
-        except ImportError:
-            text = figures_report(figures, None)
-        else:
-            text = figures_report(figures, plots(figures))
-        return dg.MaterializeResult(
-            metadata={"report": dg.MetadataValue.md(text), "characters": len(text)}
-        )
-
-    return operations_report
-
-
-LAG_CHECK = "new_texts_are_searchable_in_time"
-SLOW_CHECK = "the_slow_lane_keeps_up"
 TABLE = "readiness"
 
 
@@ -52,56 +14,25 @@ def readiness_stage() -> Stage:
 
     The times of a text survive there when the file is lost.
     """
-
-    def make(publisher: Publisher) -> Made:
-        published = publisher.readiness()
-        lags = measures.lags(published.table)
-        worst = lags.select(pl.col("p50", "p95", "max").max()).row(0, named=True)
-        facts = {
-            "lag_by_source": dg.MetadataValue.md(measures.markdown(lags)),
-            **{f"lag_{name}_seconds": round(value or 0.0, 3) for name, value in worst.items()},
-            "waiting": measures.waits(published.table),
-        }
-        return Made([published.table], facts, {"index": published.version})
-
     return Stage(
         TABLE,
-        make,
-        measures.VERSION,
-        Display("Keeps the times of the published file's texts beside it.", "publish", ("duckdb",)),
+        _readiness,
+        Display(
+            "Keeps the times of the published file's texts beside it.",
+            "publish",
+            ("duckdb", "polars"),
+        ),
         needs=Needs(("publisher",), deps=("search_index",)),
     )
 
 
-def readiness_checks(settings: OperationsSettings) -> dg.AssetChecksDefinition:
-    """The checks of `readiness`, which warn when new texts came late, and hold nothing back."""
-    rules = {
-        LAG_CHECK: f"95 % of the newest texts of each source were searchable {settings.max_lag_minutes:g} minutes after "
-        "a build first saw them.",
-        SLOW_CHECK: f"No text has waited for the slow lane for more than {settings.max_slow_lag_minutes:g} minutes.",
+def _readiness(publisher: Publisher) -> Made:
+    published = publisher.readiness()
+    lags = measures.lags(published.table)
+    worst = lags.select(pl.col("p50", "p95", "max").max()).row(0, named=True)
+    facts = {
+        "lag_by_source": MarkdownFigure(measures.markdown(lags)),
+        **{f"lag_{name}_seconds": round(value or 0.0, 3) for name, value in worst.items()},
+        "waiting": measures.waits(published.table),
     }
-
-    @dg.multi_asset_check(
-        name="readiness_checks",
-        specs=[
-            dg.AssetCheckSpec(name, asset=TABLE, description=rule) for name, rule in rules.items()
-        ],
-        can_subset=True,
-    )
-    def check(
-        context: dg.AssetCheckExecutionContext, io_manager: dg.ResourceParam[Tables]
-    ) -> Iterator[dg.AssetCheckResult]:
-        table = io_manager.over_all(TABLE, context.instance).to_pyarrow()
-        late, waiting = (
-            measures.late_sources(table, settings.max_lag_minutes),
-            measures.waits(table),
-        )
-        longest = max((w["longest_minutes"] for w in waiting.values()), default=0.0)
-        limit = settings.max_lag_minutes
-        results = [
-            warning(TABLE, LAG_CHECK, not late, late_sources=late, max_lag_minutes=limit),
-            warning(TABLE, SLOW_CHECK, longest <= settings.max_slow_lag_minutes, waiting=waiting),
-        ]
-        yield from of_selected(context, results)
-
-    return check
+    return Made([published.table], facts, {"index": published.version})

@@ -1,4 +1,6 @@
-"""Relations across partitions: memberships, threads, links, the context of short replies, measures, over the whole lake."""
+"""Relations across partitions: memberships, threads, links, the context of short replies, measures,
+over the whole lake.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -38,143 +40,152 @@ _MAILS = ("messages", "memberships")
 _THREADED = ("in_reply_to", "refs", "subject", "effective_at")
 
 
-def relation_stages(settings: ThreadSettings, persons: PeopleSettings) -> list[Stage]:
-    """The stages of relations across partitions, up to the inputs of embedded texts, in order."""
-    return [
-        *_thread_stages(settings),
-        *_link_stages(),
-        Stage(
-            "people",
-            lambda address_uses: people.people(address_uses.to_pyarrow(), persons.aliases),
-            f"{people.VERSION}-{persons.digest()}",
-            Display(
-                "Joins the addresses that are one person's by signs in mails, or an alias.",
-                kinds=("ibis", "polars"),
-                code=people.people,
-                lineage={"addr": ("address_uses.addr",), "names": ("address_uses.name",)},
-            ),
-            inputs=("address_uses",),
+def people_stage(settings: PeopleSettings) -> Stage:
+    """The stage that joins the addresses of persons."""
+    return Stage(
+        "people",
+        partial(_people, settings),
+        Display(
+            "Joins the addresses that are one person's by signs in mails, or an alias.",
+            kinds=("polars",),
+            code=people.people,
+            lineage={"addr": ("address_uses.addr",), "names": ("address_uses.name",)},
         ),
-        Stage(
-            "inferred_quotes",
-            _inferred_quotes,
-            quotes.VERSION,
-            Display(
-                "Finds lines that a mail repeats of the one it answers without marking them as a quote. Only pairs that "
-                "were not compared before are.",
-                code=quotes.inferred_quotes,
-                lineage={"parent_id": ("thread_tree.parent_id",)},
+        inputs=("address_uses",),
+        variant=settings.digest(),
+    )
+
+
+def inferred_quotes_stage() -> Stage:
+    """The stage of quotes that nothing marks."""
+    return Stage(
+        "inferred_quotes",
+        _inferred_quotes,
+        Display(
+            "Finds lines that a mail repeats of the one it answers without marking them as a quote. Only pairs that "
+            "were not compared before are.",
+            kinds=("numpy", "polars"),
+            code=quotes.inferred_quotes,
+            lineage={"parent_id": ("thread_tree.parent_id",)},
+        ),
+        inputs=(*_MAILS, "message_chunks", "thread_tree"),
+        outputs=("inferred_quotes", "compared_replies"),
+        in_buckets={
+            "messages": (*quotes.COMPARED, "body"),
+            "message_chunks": (
+                "doc_id",
+                "chunk_id",
+                "attachment_id",
+                "spans",
+                "has_patch_markers",
             ),
-            inputs=(*_MAILS, "message_chunks", "thread_tree"),
-            outputs=("inferred_quotes", "compared_replies"),
-            in_buckets={
-                "messages": (*quotes.COMPARED, "body"),
-                "message_chunks": (
-                    "doc_id",
-                    "chunk_id",
-                    "attachment_id",
-                    "spans",
-                    "has_patch_markers",
+            "thread_tree": ("message_id", "parent_id"),
+        },
+        needs=Needs(resources=("lake",), code_version=True),
+    )
+
+
+def memberships_stage() -> Stage:
+    """The stage of the copies of each mail."""
+    return Stage(
+        "memberships",
+        threads_transforms.memberships,
+        Display(
+            "Finds the copies of each mail in all lists, and picks the one that is published.",
+            kinds=("ibis",),
+        ),
+        inputs=("messages",),
+    )
+
+
+def mail_buckets_stage(settings: ThreadSettings) -> Stage:
+    """The stage that deals mails into buckets."""
+    return Stage(
+        "mail_buckets",
+        _mail_buckets,
+        Display(
+            "Deals mails into buckets, so that related mails are in one, and new mail changes few of them.",
+            kinds=("numpy", "polars"),
+            code=buckets.mail_buckets,
+        ),
+        inputs=_MAILS,
+        settings=settings,
+    )
+
+
+def build_threads_stage(settings: ThreadSettings) -> Stage:
+    """The stage of threads and their trees."""
+    return Stage(
+        "build_threads",
+        threads_transforms.build_threads,
+        Display(
+            "Joins mails to threads by the mail that they answer, or by their subject.",
+            kinds=("polars",),
+            lineage={"parent_id": ("messages.in_reply_to", "messages.refs", "messages.subject")},
+        ),
+        inputs=_MAILS,
+        outputs=("threads", "thread_tree"),
+        settings=settings,
+        in_buckets={
+            "messages": ("message_id", *_THREADED, "from_addr"),
+            "memberships": ("message_id", "list_id"),
+        },
+    )
+
+
+def message_links_stage() -> Stage:
+    """The stage of links from mail to mail."""
+    return Stage(
+        "message_links",
+        _message_links,
+        Display(
+            "Finds the mails to which the references of mails lead.",
+            kinds=("ibis",),
+            code=references.message_links,
+            lineage={
+                "from_id": ("message_references.message_id",),
+                "to_id": ("messages.message_id",),
+            },
+        ),
+        inputs=("message_references", *_MAILS),
+        needs=Needs(resources=("lake",)),
+    )
+
+
+def document_links_stage() -> Stage:
+    """The stage of links of documents, also to mails."""
+    return Stage(
+        "document_links",
+        _document_links,
+        Display(
+            "Finds the documents, sections and mails to which the links of documents lead.",
+            kinds=("python",),
+            code=links.document_links,
+            lineage={
+                "from_id": ("document_references.doc_id",),
+                "to_id": (
+                    "documents.doc_id",
+                    "document_nodes.node_id",
+                    "memberships.message_id",
                 ),
-                "thread_tree": ("message_id", "parent_id"),
-            },
-            needs=Needs(resources=("lake",)),
-        ),
-    ]
-
-
-def _thread_stages(settings: ThreadSettings) -> list[Stage]:
-    return [
-        Stage(
-            "memberships",
-            threads_transforms.memberships,
-            threads_transforms.VERSION,
-            Display(
-                "Finds the copies of each mail in all lists, and picks the one that is published.",
-                kinds=("ibis",),
-            ),
-            inputs=("messages",),
-        ),
-        Stage(
-            "mail_buckets",
-            _mail_buckets,
-            f"{buckets.VERSION}-{threads_transforms.VERSION}",
-            Display(
-                "Deals mails into buckets, so that related mails are in one, and new mail changes few of them.",
-                code=buckets.mail_buckets,
-            ),
-            inputs=_MAILS,
-            settings=settings,
-        ),
-        Stage(
-            "build_threads",
-            threads_transforms.build_threads,
-            threads_transforms.VERSION,
-            Display(
-                "Joins mails to threads by the mail that they answer, or by their subject.",
-                kinds=(),
-                lineage={
-                    "parent_id": ("messages.in_reply_to", "messages.refs", "messages.subject")
-                },
-            ),
-            inputs=_MAILS,
-            outputs=("threads", "thread_tree"),
-            settings=settings,
-            in_buckets={
-                "messages": ("message_id", *_THREADED, "from_addr"),
-                "memberships": ("message_id", "list_id"),
             },
         ),
-    ]
+        inputs=("document_references", "documents", "document_nodes", "memberships"),
+    )
 
 
-def _link_stages() -> list[Stage]:
-    return [
-        Stage(
-            "message_links",
-            _message_links,
-            references.VERSION,
-            Display(
-                "Finds the mails to which the references of mails lead.",
-                kinds=("ibis",),
-                code=references.message_links,
-                lineage={
-                    "from_id": ("message_references.message_id",),
-                    "to_id": ("messages.message_id",),
-                },
-            ),
-            inputs=("message_references", *_MAILS),
-            needs=Needs(resources=("lake",)),
+def patch_series_stage() -> Stage:
+    """The stage of patch series and their revisions."""
+    return Stage(
+        "patch_series",
+        _patch_series,
+        Display(
+            "Joins the mails of a patch series, and a series to its revisions.",
+            kinds=("numpy", "polars"),
+            code=patch_series_transforms.patch_series,
         ),
-        Stage(
-            "document_links",
-            _document_links,
-            links.VERSION,
-            Display(
-                "Finds the documents, sections and mails to which the links of documents lead.",
-                code=links.document_links,
-                lineage={
-                    "from_id": ("document_references.doc_id",),
-                    "to_id": (
-                        "documents.doc_id",
-                        "document_nodes.node_id",
-                        "memberships.message_id",
-                    ),
-                },
-            ),
-            inputs=("document_references", "documents", "document_nodes", "memberships"),
-        ),
-        Stage(
-            "patch_series",
-            _patch_series,
-            patch_series_transforms.VERSION,
-            Display(
-                "Joins the mails of a patch series, and a series to its revisions.",
-                code=patch_series_transforms.patch_series,
-            ),
-            inputs=(*_MAILS, "thread_tree", "message_links"),
-        ),
-    ]
+        inputs=(*_MAILS, "thread_tree", "message_links"),
+    )
 
 
 _CONTEXT_READS = {
@@ -202,8 +213,10 @@ def chunk_context_stage(
     safety: SafetySettings,
     kinds: Mapping[str, str],
 ) -> Stage:
-    """The stage of `chunk_context`, `context_terms`; `kinds` says by source which sentence its chunks get."""
-    version = f"{context_transforms.VERSION}-{term_settings.digest()}"
+    """The stage of `chunk_context`, `context_terms`; `kinds` says by source which sentence its
+    chunks get.
+    """
+    variant = term_settings.digest()
     kinds = {source: kind for source, kind in sorted(kinds.items()) if kind != "off"}
     chunks = (
         ("message_chunks", "document_chunks", "conversation_chunks")
@@ -212,19 +225,17 @@ def chunk_context_stage(
     )
     if kinds:
         used = safety.digest() if set(WRITTEN_KINDS) & set(kinds.values()) else ""
-        versions = f"{context_sentences.VERSION}{context_sentences.PROMPT_VERSION}"
-        version += f"-{versions}-{sentence_settings.digest()}-{used}-{kinds}"
+        variant += f"-{sentence_settings.digest()}-{used}-{kinds}"
     return Stage(
         "build_chunk_context",
         partial(_context_with_sentences, kinds, safety, term_settings)
         if kinds
         else partial(_context_of_bucket, term_settings),
-        version,
         Display(
             "Adds to short replies the text they answer, takes inferred quotes out of chunks, and puts a sentence before "
             "those of the sources that want one.",
             kinds=("ibis",),
-            code=joined_context,
+            code=context_transforms.parent_texts,
             lineage={
                 "context": ("message_chunks.text_display", "inferred_quotes.byte_start"),
                 **{
@@ -239,6 +250,7 @@ def chunk_context_stage(
         outputs=("chunk_context", "context_terms"),
         in_buckets=None if kinds else _CONTEXT_READS,
         needs=Needs(resources=("language_model", "answer_cache") if kinds else ("lake",)),
+        variant=variant,
     )
 
 
@@ -269,6 +281,10 @@ def _context_of_bucket(
     restated = context_transforms.quotes_moved(quoting, bodies)
     context = context_transforms.chunk_context(parents, restated)
     return context, terms.context_terms(context, restated, term_settings)
+
+
+def _people(settings: PeopleSettings, address_uses: ibis.Table) -> pa.Table:
+    return people.people(address_uses.to_pyarrow(), settings.aliases)
 
 
 def _once(messages: ibis.Table, memberships: ibis.Table, *columns: str) -> ibis.Table:
@@ -324,10 +340,14 @@ def _document_links(
 
 
 def _inferred_quotes(
-    messages: pa.Table, message_chunks: pa.Table, thread_tree: pa.Table, lake: OfBucket
+    messages: pa.Table,
+    message_chunks: pa.Table,
+    thread_tree: pa.Table,
+    lake: OfBucket,
+    code_version: str,
 ) -> Sequence[pa.Table]:
     chunks = message_chunks.filter(pc.field("attachment_id").is_null())
-    pairs = quotes.compared_replies(messages, chunks, thread_tree)
+    pairs = quotes.compared_replies(messages, chunks, thread_tree, code_version)
     before = lake.stored("inferred_quotes", INFERRED_QUOTES.names)
     previous = lake.stored("compared_replies", COMPARED_REPLIES.names)
     again = quotes.pairs_to_compare(pairs, None if before is None else previous)
@@ -338,7 +358,9 @@ def _inferred_quotes(
 
 
 def quoted_in(pairs: pa.Table, messages: pa.Table, chunks: pa.Table) -> pa.Table:
-    """The table `inferred_quotes` of `pairs` (message_id, parent_id); only the mails of these are compared."""
+    """The table `inferred_quotes` of `pairs` (message_id, parent_id); only the mails of these are
+    compared.
+    """
     if not pairs.num_rows:
         return INFERRED_QUOTES.empty()
     ids = pa.chunked_array([*pairs["message_id"].chunks, *pairs["parent_id"].chunks])
@@ -358,32 +380,37 @@ _MEASURED = {
 }
 
 
-def measure_stages() -> Sequence[Stage]:
-    """The stages of the measures of each list, which a publish shows."""
-    return (
-        Stage(
-            "measure_counts",
-            lambda *tables: measures.counts_of_bucket(measures.BucketTables(*tables)),
-            measures.VERSION,
-            Display(
-                "Counts quotes, duplicates, parents, defects and kinds of discussion in each bucket of mails.",
-                code=measures.counts_of_bucket,
-            ),
-            inputs=(*_MEASURED, "memberships"),
-            in_buckets=_MEASURED,
+def measure_counts_stage() -> Stage:
+    """The stage of the measures of each bucket of mails."""
+    return Stage(
+        "measure_counts",
+        _counts,
+        Display(
+            "Counts quotes, duplicates, parents, defects and kinds of discussion in each bucket of mails.",
+            kinds=("numpy", "polars"),
+            code=measures.counts_of_bucket,
         ),
-        Stage(
-            "corpus_measures",
-            _corpus_measures,
-            measures.VERSION,
-            Display(
-                "Adds up the measures of each list over all buckets, which Dagster draws over time.",
-                kinds=("ibis",),
-                code=measures.corpus_measures,
-            ),
-            inputs=("measure_counts",),
-        ),
+        inputs=(*_MEASURED, "memberships"),
+        in_buckets=_MEASURED,
     )
+
+
+def corpus_measures_stage() -> Stage:
+    """The stage of the measures of each list, which a publish shows."""
+    return Stage(
+        "corpus_measures",
+        _corpus_measures,
+        Display(
+            "Adds up the measures of each list over all buckets, which Dagster draws over time.",
+            kinds=("ibis",),
+            code=measures.corpus_measures,
+        ),
+        inputs=("measure_counts",),
+    )
+
+
+def _counts(*tables: pa.Table) -> pa.Table:
+    return measures.counts_of_bucket(measures.BucketTables(*tables))
 
 
 def _corpus_measures(counts: ibis.Table) -> Made:

@@ -1,16 +1,19 @@
-"""Scheduled searches: a job that sends the queries of its configuration to the published index and keeps the hits."""
+"""Scheduled searches: a job that sends the queries of its configuration to the published index and
+keeps the hits.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 import polars as pl
+from pydantic import create_model
 
 from assets.protocols.lake import Lake
 from assets.protocols.search import Searcher
 from assets.stages.shown import table_metadata
 from transforms.retrieval import scheduled_searches
-from transforms.retrieval.query_fields import bound
+from transforms.retrieval.search_filters import SEARCH_FILTERS, read_filters
 from transforms.schemas.search import SEARCH_RESULTS
 from transforms.settings.search import SearchOptions
 
@@ -21,17 +24,16 @@ _COLUMNS = dg.TableSchema([dg.TableColumn(name) for name in _PREVIEW])
 _PREVIEW_ROWS = 20
 
 
-class ScheduledSearch(dg.Config):
+_OPTIONAL: Any = {filter_.name: (str | None, None) for filter_ in SEARCH_FILTERS}
+_Conditions: Any = create_model("Conditions", __base__=dg.Config, **_OPTIONAL)
+
+
+class ScheduledSearch(_Conditions):
     """Queries to search for; their hits replace those of the last run under the same name."""
 
     name: str = "search"
     queries: list[str]
     limit: int = 10
-    list_id: str | None = None
-    source: str | None = None
-    kind: str | None = None
-    since: str | None = None
-    until: str | None = None
     profile: str | None = None
     expand: list[str] = []
     diversity: float | None = None
@@ -50,7 +52,9 @@ class ScheduledSearch(dg.Config):
 
 
 def search_results_asset() -> dg.AssetsDefinition:
-    """The asset `search_results`: hits of the queries in the run's configuration, beside those of other searches."""
+    """The asset `search_results`: hits of the queries in the run's configuration, beside those of
+    other searches.
+    """
 
     @dg.asset(
         name=_RESULTS,
@@ -66,12 +70,8 @@ def search_results_asset() -> dg.AssetsDefinition:
         searcher: dg.ResourceParam[Searcher],
         lake: dg.ResourceParam[Lake],
     ) -> Any:
-        days = {
-            "since": bound("since", config.since),
-            "until": bound("until", config.until, is_end=True),
-        }
-        conditions = {"list_id": config.list_id, "source": config.source, "kind": config.kind}
-        results = searcher.search(config.queries, conditions | days, config.limit, config.options)
+        filters = read_filters({f.name: getattr(config, f.name) for f in SEARCH_FILTERS})
+        results = searcher.search(config.queries, filters, config.limit, config.options)
         run = context.instance.get_run_record_by_id(context.run.run_id)
         at = run.create_timestamp if run else datetime.now(UTC)
         rows = scheduled_searches.search_results(

@@ -1,4 +1,6 @@
-"""The edges of the graph: the sources that are read, and the tables of the published file with their checks."""
+"""The edges of the graph: the sources that are read, and the tables of the published file with
+their checks.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -44,7 +46,8 @@ def source_spec(source: str, kind: str, place: str, *, fetched: bool) -> dg.Asse
 def partitions_spec(source_type: SourceType, sources: Sequence[str]) -> dg.AssetSpec:
     """The external asset of the partitions of a source type, below its sources.
 
-    All readers of a partition are below this one asset: a source that comes or goes makes nothing of others stale.
+    All readers of a partition are below this one asset: a source that comes or goes makes nothing
+    of others stale.
     """
     return dg.AssetSpec(
         partitions_key(source_type.name),
@@ -60,10 +63,11 @@ def partitions_spec(source_type: SourceType, sources: Sequence[str]) -> dg.Asset
 def changed_sources(
     instance: dg.DagsterInstance, partitions: Sequence[SourcePartition]
 ) -> dict[str, list[str]]:
-    """Report an observation of each of `partitions` with another fingerprint than last time, and of their sources.
+    """Report an observation of each of `partitions` with another fingerprint than last time, and of
+    their sources.
 
-    The data version of a source is a hash of the fingerprints of its partitions. Returns the keys of the partitions that
-    changed, by source.
+    The data version of a source is a hash of the fingerprints of its partitions. Returns the keys
+    of the partitions that changed, by source.
     """
     changes: dict[str, list[str]] = {}
     smaller: set[str] = set()

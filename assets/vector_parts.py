@@ -1,4 +1,6 @@
-"""The parts of the table `embeddings`, one for each partition: which are stale, and how they are filled in groups."""
+"""The parts of the table `embeddings`, one for each partition: which are stale, and how they are
+filled in groups.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -17,15 +19,18 @@ from transforms.embedding.embedded_text import texts_by_partition
 RETAINED = "retained_ratio"
 """The figure that says which share of the texts with a vector before were not embedded again."""
 _HASHES_AT_ONCE = 1 << 20
-"""Hashes of texts in memory at once, some 110 bytes each; the cache is looked through once for so many."""
+"""Hashes of texts in memory at once, some 110 bytes each; the cache is looked through once for so
+many.
+"""
 
 
 @dataclass
 class EmbeddingTotals:
-    """The sums of runs over one group of texts after the other; only the hashes of refused texts stay.
+    """The sums of runs over one group of texts after the other; only the hashes of refused texts
+    stay.
 
-    `retained` texts have their vectors in parts of the table that stay as they are; `before` texts of the groups had one,
-    and `again` counts those of them that were embedded once more.
+    `retained` texts have their vectors in parts of the table that stay as they are; `before` texts
+    of the groups had one, and `again` counts those of them that were embedded once more.
     """
 
     retained: int
@@ -44,7 +49,9 @@ class EmbeddingTotals:
     refused: dict[str, str] = field(default_factory=dict)
 
     def add(self, report: embedding.EmbeddingReport, with_vector: int, before: Set[str]) -> None:
-        """Add a run after which `with_vector` of its texts have a vector; `before` are those that had one in their parts."""
+        """Add a run after which `with_vector` of its texts have a vector; `before` are those that
+        had one in their parts.
+        """
         self.texts += report.texts
         self.with_vector += with_vector
         self.embedded += len(report.embedded)
@@ -59,7 +66,9 @@ class EmbeddingTotals:
 
     @property
     def reuse(self) -> float:
-        """Share of the texts with a vector before that were not embedded again; 1 if there were none."""
+        """Share of the texts with a vector before that were not embedded again; 1 if there were
+        none.
+        """
         return 1 - self.again / (self.before + self.retained) if self.before else 1.0
 
     def metadata(self) -> dict[str, int | float]:
@@ -84,8 +93,9 @@ class EmbeddingTotals:
 class VectorParts:
     """The parts of the table `embeddings`: those that are up to date, and the stale ones.
 
-    A text belongs to the first partition that has it. A part is up to date if this code version made it and it has the
-    vector of each of its texts; a part that lacks refused texts is checked again by each run.
+    A text belongs to the first partition that has it. A part is up to date if this code version
+    made it and it has the vector of each of its texts; a part that lacks refused texts is checked
+    again by each run.
     """
 
     def __init__(self, texts: ibis.Table, lake: Lake, code_version: str):
@@ -144,10 +154,11 @@ def filled_parts(
     cache: EmbeddingCache,
     progress: Progress,
 ) -> tuple[list[tuple[str, Staged]], EmbeddingTotals]:
-    """The stale parts with their vectors, and the report; `texts_of` gives the texts of some partitions
-    (text_hash, text).
+    """The stale parts with their vectors, and the report; `texts_of` gives the texts of some
+    partitions (text_hash, text).
 
-    BudgetError before the first call if a paid model would need more tokens for all of them than its budget.
+    BudgetError before the first call if a paid model would need more tokens for all of them than
+    its budget.
     """
     totals, stale = EmbeddingTotals(parts.retained_rows), parts.groups()
     if len(stale) > 1:

@@ -1,4 +1,6 @@
-"""Protocol of the engine that makes partitions elsewhere, and its result for each: names, hashes and counts."""
+"""Protocol of the engine that makes partitions elsewhere, and its result for each: names, hashes
+and counts.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from transforms.errors import WeftError
 
 @dataclass(frozen=True)
 class MadeTable:
-    """A table of a partition that a stage made: the facts of its file, and figures that Dagster shows beside it.
+    """A table of a partition that a stage made: the facts of its file, and figures that Dagster
+    shows beside it.
 
     `read` has the content hash of each table that was read, or the fingerprint of the source files.
     """
@@ -26,7 +29,9 @@ class MadeTable:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The tables of a partition that a task wrote to the lake, by name; `fault` is why the others are missing."""
+    """The tables of a partition that a task wrote to the lake, by name; `fault` is why the others
+    are missing.
+    """
 
     partition: str
     tables: Mapping[str, MadeTable]
@@ -41,5 +46,6 @@ class Engine(Protocol):
     ) -> Mapping[str, Outcome] | None:
         """The outcomes of tasks that make `tables` of each partition, once for a run.
 
-        None if the run is to make them itself. EngineError if the engine cannot be reached, or does not see the lake.
+        None if the run is to make them itself. EngineError if the engine cannot be reached, or does
+        not see the lake.
         """

@@ -7,7 +7,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 WAITING_BYTES = "waits"
-"""The name among the inputs in a footer for the bytes of very long texts that a partition's tables leave out for now."""
+"""The name among the inputs in a footer for the bytes of very long texts that a partition's tables
+leave out for now.
+"""
 
 
 @dataclass(frozen=True)
@@ -54,17 +56,16 @@ class Footer(Protocol):
     def inputs(self) -> Mapping[str, str]: ...
 
     @property
-    def made_of(self) -> Mapping[str, str]: ...
-
-    @property
     def row_count(self) -> int: ...
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A table over the whole lake, stored in parts, one for each partition or bucket that has rows of it.
+    """A table over the whole lake, stored in parts, one for each partition or bucket that has rows
+    of it.
 
-    Parts that are neither `retained` nor `new` are deleted; `new` gives the names of parts and their staged files.
+    Parts that are neither `retained` nor `new` are deleted; `new` gives the names of parts and
+    their staged files.
     """
 
     retained: Collection[str]
@@ -78,7 +79,9 @@ class Lake(Protocol):
         """The footer of the stored table; None if it does not exist or is damaged."""
 
     def code_versions(self, table: str) -> list[str]:
-        """The versions of the code that made the partitions of a table, sorted; none of a table without partitions."""
+        """The versions of the code that made the partitions of a table, sorted; none of a table
+        without partitions.
+        """
 
     def stage(
         self,
@@ -89,7 +92,9 @@ class Lake(Protocol):
         code_version: str,
         inputs: Mapping[str, str],
     ) -> Staged:
-        """Write `data`, one table or several, beside its place, after checking it against the table's schema."""
+        """Write `data`, one table or several, beside its place, after checking it against the
+        table's schema.
+        """
 
     def ids(self, table: str, partition: str) -> set[str]:
         """The first column of the stored partition of a table; empty if it does not exist."""
@@ -97,7 +102,9 @@ class Lake(Protocol):
     def stored(
         self, table: str, columns: Sequence[str], partition: str | None = None
     ) -> pa.Table | None:
-        """Columns of a stored table, or of one partition of it; None if it does not exist or is damaged."""
+        """Columns of a stored table, or of one partition of it; None if it does not exist or is
+        damaged.
+        """
 
     def intact(
         self, table: str, columns: Sequence[str], partition: str | None = None
@@ -112,7 +119,9 @@ class Progress(Protocol):
     """Reports the progress of stages."""
 
     def expect(self, stage: str, rows: int) -> None:
-        """Announce that `stage` has `rows` rows to do; from now on its rate and the remaining time are reported."""
+        """Announce that `stage` has `rows` rows to do; from now on its rate and the remaining time
+        are reported.
+        """
 
     def step(self, stage: str, partition: str | None, rows: int) -> None:
         """Count `rows` more rows of `stage` as done; without rows and partition, `stage` begins."""

@@ -36,11 +36,11 @@ class Embedded:
 class Embedder(Protocol):
     """Makes unit-length vectors of texts.
 
-    A text of more than `max_tokens` tokens is cut there; None means that no text is too long.
-    A batch holds at most `batch_texts` texts and, where it is not None, `batch_tokens` tokens.
-    If it `is_paid`, a million tokens cost `price` US dollars. If it `remembers` requests of a killed run, these are not
-    paid for again.
-    `safety` says how texts are screened before they leave this machine; None where they stay on it.
+    A text of more than `max_tokens` tokens is cut there; None means that no text is too long. A
+    batch holds at most `batch_texts` texts and, where it is not None, `batch_tokens` tokens. If it
+    `is_paid`, a million tokens cost `price` US dollars. If it `remembers` requests of a killed run,
+    these are not paid for again. `safety` says how texts are screened before they leave this
+    machine; None where they stay on it.
     """
 
     model: str
@@ -64,7 +64,9 @@ class Embedder(Protocol):
         """The embedder to use for so many texts."""
 
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
-        """Tokens of each text before it is cut, int64; an upper estimate where the model is elsewhere."""
+        """Tokens of each text before it is cut, int64; an upper estimate where the model is
+        elsewhere.
+        """
 
     def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
         """The batches as they are done, in any order; each is asked for when there is room for it."""
@@ -109,10 +111,14 @@ class EmbeddingCache(Protocol):
         """Return when no other process claims any of `hashes`."""
 
     def store(self, key: Key, hashes: Sequence[str], vectors: np.ndarray) -> None:
-        """Keep vectors; durable when the call returns. EmbeddingError for one that is not of unit length."""
+        """Keep vectors; durable when the call returns. EmbeddingError for one that is not of unit
+        length.
+        """
 
     def vectors(self, key: Key, hashes: Sequence[str]) -> tuple[list[str], np.ndarray]:
-        """Those of `hashes` that have a vector, and their vectors, float32 of shape (texts, dimensions)."""
+        """Those of `hashes` that have a vector, and their vectors, float32 of shape (texts,
+        dimensions).
+        """
 
     def refuse(self, key: Key, reasons: Mapping[str, str]) -> None:
         """Keep why the model will not embed texts, by their hash; durable when the call returns."""
@@ -121,7 +127,9 @@ class EmbeddingCache(Protocol):
         """Why those of `hashes` that the model refused have no vector."""
 
     def begin(self, key: Key, hashes: Sequence[str]) -> set[str]:
-        """Note claimed texts before they are sent, durably; returns those whose earlier request has no answer."""
+        """Note claimed texts before they are sent, durably; returns those whose earlier request has
+        no answer.
+        """
 
     def finish(self, key: Key, hashes: Iterable[str]) -> None:
         """Take texts off the notes of `begin`: their vectors are kept, or nothing was answered."""
@@ -132,7 +140,8 @@ class EmbeddingCache(Protocol):
 
 @dataclass(frozen=True)
 class Answer(Generic[Shape]):
-    """The answer to one prompt: its number, the value, or the reason why it is missing, and its cost.
+    """The answer to one prompt: its number, the value, or the reason why it is missing, and its
+    cost.
 
     `calls` are requests to the service, `dollars` US dollars by its list price.
     """
@@ -146,7 +155,9 @@ class Answer(Generic[Shape]):
 
 
 class LanguageModel(Protocol):
-    """Answers prompts in a given shape. A prompt is data, fenced as `transforms.embedding.sent_texts` says."""
+    """Answers prompts in a given shape. A prompt is data, fenced as
+    `transforms.embedding.sent_texts` says.
+    """
 
     model: str
 
@@ -174,7 +185,9 @@ class AnswerCache(Protocol):
 
 @dataclass(frozen=True)
 class RerankScores:
-    """Scores of the first passages, higher is better; all of them, unless time ran out or there is a `refusal`."""
+    """Scores of the first passages, higher is better; all of them, unless time ran out or there is
+    a `refusal`.
+    """
 
     scores: np.ndarray
     refusal: str | None = None

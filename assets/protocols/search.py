@@ -22,13 +22,16 @@ if TYPE_CHECKING:
     from transforms.evaluation.judgements import Contents
     from transforms.operations.figures import Figures
     from transforms.retrieval.scheduled_searches import Answers
+    from transforms.retrieval.search_filters import Filters
     from transforms.settings.conversations import ContextSettings
     from transforms.settings.search import SearchOptions
 
 
 @dataclass(frozen=True)
 class Asker:
-    """Who asks: the documents that it is, its conversation, the time up to which it knows, the text whose turns it has."""
+    """Who asks: the documents that it is, its conversation, the time up to which it knows, the text
+    whose turns it has.
+    """
 
     own: Sequence[str] = ()
     conversation_id: str | None = None
@@ -54,8 +57,9 @@ class ContextIndex(Protocol):
     ) -> pl.DataFrame:
         """The rows of `conversation_candidates` for queries (window_id, query, text), in one pass.
 
-        A query finds chunks that `settings.where` allows, but neither its asker, which is its window if none is given,
-        nor chunks that `settings.include` leaves out: other windows of the asker's conversation, and later texts.
+        A query finds chunks that `settings.where` allows, but neither its asker, which is its
+        window if none is given, nor chunks that `settings.include` leaves out: other windows of the
+        asker's conversation, and later texts.
         """
 
     def chunk_vectors(self, chunk_ids: Sequence[str]) -> dict[str, np.ndarray]:
@@ -77,7 +81,9 @@ class Publisher(Protocol):
     """Builds and switches the published index."""
 
     def publish(self, progress: Progress) -> Mapping[str, Any]:
-        """Publish the lake, and report each phase; returns version, row counts and the reuse of earlier parts."""
+        """Publish the lake, and report each phase; returns version, row counts and the reuse of
+        earlier parts.
+        """
 
     def vector_index(self) -> Mapping[str, Any]:
         """The index of vectors in the current version: version, kind, vectors, seconds and recall."""
@@ -90,7 +96,9 @@ class PublishedTables(Protocol):
     """The tables of the published file."""
 
     def open(self) -> AbstractContextManager[Mapping[str, ibis.Table]]:
-        """The tables of the current version by name, closed on leaving; IndexUnavailableError if there is none."""
+        """The tables of the current version by name, closed on leaving; IndexUnavailableError if
+        there is none.
+        """
 
 
 class OperationsHistory(Protocol):
@@ -104,16 +112,18 @@ class Searcher(Protocol):
     """The published index as scheduled searches ask it."""
 
     def search(
-        self, queries: Sequence[str], filters: Mapping[str, Any], limit: int, options: SearchOptions
+        self, queries: Sequence[str], filters: Filters, limit: int, options: SearchOptions
     ) -> Answers:
-        """The hits of each query; `filters` by name, those that are None left open."""
+        """The hits of each query that meet the filters."""
 
 
 class Evaluator(Protocol):
     """The published index as evaluation sees it."""
 
     def ground_truth(self) -> tuple[pa.Table, pa.Table]:
-        """The configured queries and their right answers, as `transforms.evaluation.ground_truth.GroundTruth`."""
+        """The configured queries and their right answers, as
+        `transforms.evaluation.ground_truth.GroundTruth`.
+        """
 
     def run(self, queries: pa.Table) -> pa.Table:
         """Every list of every query and profile: `schemas.EVALUATION_RUNS`."""

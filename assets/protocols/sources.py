@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -37,7 +37,8 @@ class SourcePartition:
 
 @dataclass(frozen=True)
 class Fetched:
-    """The result of a fetch: files or mails that came, changed, stayed and went, bytes and requests.
+    """The result of a fetch: files or mails that came, changed, stayed and went, bytes and
+    requests.
 
     `newest_at` is when the newest mail or file was made, `lag_seconds` how long ago that is; None
     where nothing is there. `notes` names mails and files left out, with the reason.
@@ -80,7 +81,16 @@ class Sources(Protocol):
         """The files of a partition of documents in order; an unreadable one has a fault."""
 
     def converted(self, data: bytes, kind: str) -> Converted:
-        """The Markdown of an attached document of one of `CONVERTED_FORMATS`; FormatError if it cannot be read."""
+        """The Markdown of an attached document of one of `CONVERTED_FORMATS`; FormatError if it
+        cannot be read.
+        """
+
+    def set_aside(self, partition: str, reasons: Mapping[str, str]) -> None:
+        """Put documents, mails by their place, or a window by its name into quarantine at the next
+        reading of a partition, each with its reason.
+        """
 
     def conversation(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table, pa.Table]:
-        """The tables `conversations`, `conversation_attachments` and `conversation_quarantine` of one window."""
+        """The tables `conversations`, `conversation_attachments` and `conversation_quarantine` of
+        one window.
+        """

@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 from assets.protocols.lake import Lake
 
 BUCKETS = "mail_buckets"
-"""The table that says in which bucket a mail is; with `memberships`, every stage in buckets reads it."""
+"""The table that says in which bucket a mail is; with `memberships`, every stage in buckets reads
+it.
+"""
 _AT_ONCE = 20_000
 """Mails of the buckets whose rows are taken out of the lake together."""
 _ID_COLUMNS = {"message_chunks": "doc_id"}
@@ -51,7 +53,9 @@ _DECISIVE = {
 }
 """The columns of a table whose changes make a bucket stale, by default those that a stage reads.
 
-They are those of all stages, so that a run hashes a table once. The id of a chunk changes with its text."""
+They are those of all stages, so that a run hashes a table once. The id of a chunk changes with its
+text.
+"""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,9 @@ class OfBucket:
 
 
 class Buckets:
-    """The tables that a stage reads, by bucket: of mails and chunks those that are published, under their final ids."""
+    """The tables that a stage reads, by bucket: of mails and chunks those that are published, under
+    their final ids.
+    """
 
     def __init__(
         self, reads: Reads, tables: Mapping[str, ibis.Table], parts: PartsOf, shared: dict[Any, Any]
@@ -88,7 +94,9 @@ class Buckets:
         self.mail_counts: dict[str, int] = {}
 
     def _dealt(self, name: str, table: ibis.Table) -> ibis.Table:
-        """A table with the bucket of each row; rows of copies that are not published, and of ghosts, are in none."""
+        """A table with the bucket of each row; rows of copies that are not published, and of
+        ghosts, are in none.
+        """
         key = _ID_COLUMNS.get(name, "message_id")
         names = dict.fromkeys((key, *self.reads[name], *_DECISIVE.get(name, ())))
         if name not in _STORED:
@@ -98,7 +106,9 @@ class Buckets:
         return narrow.join(self.published, on).mutate(**{key: lambda t: t.published_id})
 
     def fingerprints(self) -> dict[str, dict[str, str]]:
-        """By bucket, for each table a hash of the decisive columns of its rows, whatever their order."""
+        """By bucket, for each table a hash of the decisive columns of its rows, whatever their
+        order.
+        """
         keys = {
             name: (self.tables[name].get_name(), *_DECISIVE.get(name, columns))
             for name, columns in self.reads.items()
@@ -123,7 +133,9 @@ class Buckets:
         }
 
     def rows_of(self, buckets: Sequence[str]) -> Iterator[tuple[str, list[pa.Table]]]:
-        """Each of `buckets` with the rows of its tables, in the order of `reads`; after `fingerprints`."""
+        """Each of `buckets` with the rows of its tables, in the order of `reads`; after
+        `fingerprints`.
+        """
         for batch in sized_groups(buckets, self.mail_counts, _AT_ONCE):
             there = (
                 self.published.filter(self.published.bucket.isin(batch))
@@ -139,7 +151,9 @@ class Buckets:
                 yield bucket, rows
 
     def _of(self, name: str, buckets: Sequence[str], partitions: Sequence[str]) -> ibis.Table:
-        """The rows of some buckets, of the files of `partitions`: a filter over all opens each, and reads rows of many."""
+        """The rows of some buckets, of the files of `partitions`: a filter over all opens each, and
+        reads rows of many.
+        """
         table = self._dealt(
             name, self.parts(name, partitions) if name in _STORED else self.tables[name]
         )
@@ -147,7 +161,9 @@ class Buckets:
 
 
 def sized_groups(names: Iterable[str], sizes: Mapping[str, int], most: int) -> list[list[str]]:
-    """`names` in their order, in groups whose sizes add up to `most`; one that is larger is a group by itself."""
+    """`names` in their order, in groups whose sizes add up to `most`; one that is larger is a group
+    by itself.
+    """
     result: list[list[str]] = []
     size = 0
     for name in names:
@@ -160,8 +176,8 @@ def sized_groups(names: Iterable[str], sizes: Mapping[str, int], most: int) -> l
 
 
 def fingerprints(rows: ibis.Table, by: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """For each group of `rows`, which have the columns `by` and `row` (int64, the hash of a row): its values of `by`, the
-    number of its rows, and a hash of them whatever their order, sorted.
+    """For each group of `rows`, which have the columns `by` and `row` (int64, the hash of a row):
+    its values of `by`, the number of its rows, and a hash of them whatever their order, sorted.
     """
     # In halves, whose sums an integer holds.
     sums = rows.group_by(*by).agg(

@@ -1,4 +1,6 @@
-"""The view of a stage in Dagster: columns and where they come from, the code, first rows, and the settings of a run."""
+"""The view of a stage in Dagster: columns and where they come from, the code, first rows, and the
+settings of a run.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,6 +12,7 @@ import dagster as dg
 import pyarrow as pa
 from pydantic import Field, create_model
 
+from assets.stages.declaration import MarkdownFigure
 from transforms.errors import WeftError
 from transforms.schemas.registry import REGISTRY
 from transforms.schemas.table import Table
@@ -37,7 +40,9 @@ def table_metadata(table: Table) -> dict[str, object]:
 
 @contextlib.contextmanager
 def in_words() -> Iterator[None]:
-    """A step whose fault Dagster shows with the sentence of the fault first; the trace comes after it."""
+    """A step whose fault Dagster shows with the sentence of the fault first; the trace comes after
+    it.
+    """
     try:
         yield
     except WeftError as fault:
@@ -83,7 +88,8 @@ def column_lineage(
 ) -> dg.TableColumnLineage:
     """The columns of the tables `inputs` that the columns of `table` are made of.
 
-    `lineage` names them as `table.column`; a column that the first input with it declares the same comes from there.
+    `lineage` names them as `table.column`; a column that the first input with it declares the same
+    comes from there.
     """
     deps: dict[str, list[dg.TableColumnDep]] = {}
     columns = {name: REGISTRY[name].schema.columns for name in inputs if name in REGISTRY}
@@ -108,6 +114,14 @@ def code_reference(function: Callable[..., Any]) -> dg.CodeReferencesMetadataVal
     return dg.CodeReferencesMetadataValue(code_references=[place])
 
 
+def drawn(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures as Dagster takes them."""
+    return {
+        name: dg.MetadataValue.md(value) if isinstance(value, MarkdownFigure) else value
+        for name, value in figures.items()
+    }
+
+
 def preview(data: pa.Table) -> dg.MetadataValue:
     """The first rows as a table, texts cut."""
     columns = [dg.TableColumn(field.name, str(field.type)) for field in data.schema]
@@ -129,7 +143,8 @@ def _short(value: Any) -> str | int | float | bool:
 def config_of(
     name: str, settings: StageSettings | Mapping[str, StageSettings]
 ) -> type[dg.Config] | None:
-    """The configuration of a stage: the fields of its settings, with the configured values as defaults.
+    """The configuration of a stage: the fields of its settings, with the configured values as
+    defaults.
 
     Settings by source have a field for each source; None if there is none.
     """
@@ -145,7 +160,9 @@ def config_of(
 
 
 def chosen_settings(settings: Any, config: Mapping[str, Any] | None) -> Any:
-    """`settings` with the values of a run's configuration; ValidationError if that makes them wrong."""
+    """`settings` with the values of a run's configuration; ValidationError if that makes them
+    wrong.
+    """
     if config is None:
         return settings
     if isinstance(settings, Mapping):

@@ -15,6 +15,7 @@ import pyarrow as pa
 from assets.partitions import IN_PARTS, PARTITIONS_OF_RUN, SOURCE_TYPES, WHOLE_PART, SourceType
 from assets.protocols.engine import Engine, MadeTable, Outcome
 from assets.protocols.lake import Lake, Partitions, Parts, Progress, Staged
+from assets.protocols.search import ContextIndex
 from assets.stages.buckets import BUCKETS, Buckets, Reads
 from assets.stages.declaration import SettingsOf, Stage
 from assets.stages.shown import (
@@ -22,6 +23,7 @@ from assets.stages.shown import (
     code_reference,
     column_lineage,
     config_of,
+    drawn,
     in_words,
     preview,
     table_metadata,
@@ -29,12 +31,17 @@ from assets.stages.shown import (
 from assets.stages.stage_run import StageRun, figures_of
 from transforms.hashing import parts_hash
 
+_TASK = ("engine", "sources")
+"""Resources of a stage that an engine may run elsewhere."""
+
 
 class Tables(Protocol):
     """The tables of the lake as the stages of one run read them."""
 
     own_events: Mapping[str, bool]
-    """Metadata of an output of partitions: their materializations are recorded here, and by Dagster none."""
+    """Metadata of an output of partitions: their materializations are recorded here, and by Dagster
+    none.
+    """
 
     shared: dict[Any, Any]
     """Results that the stages of a run share, by a name or a key."""
@@ -52,21 +59,22 @@ class Tables(Protocol):
 def assets_of(stages: Sequence[Stage]) -> list[dg.AssetsDefinition]:
     """The multi-assets of the stages, in their order."""
     with warnings.catch_warnings():
-        # Backfill policies and code references are marked beta in Dagster 1.13; the pin keeps them as they are.
+        # Backfill policies and code references are marked beta in Dagster 1.13; the pin keeps them
+        # as they are.
         warnings.simplefilter("ignore", dg.BetaWarning)
         return [stage_asset(stage) for stage in stages]
 
 
 def stage_asset(stage: Stage) -> dg.AssetsDefinition:
     """The multi-asset of a stage: its view in Dagster, its configuration, and the run of `make`."""
-    # A stage that reads sources takes the settings of the file alone: with these the sources were opened.
+    # A stage that reads sources takes the settings of the file alone: with these the sources were
+    # opened.
     config = (
         None
         if stage.settings is None or stage.reads_sources
         else config_of(stage.name, stage.settings)
     )
     source_type = stage.source_type
-    parted = stage.inputs if source_type else ()
     inputs = (*stage.inputs, *([BUCKETS] if stage.in_buckets else []))
 
     @dg.multi_asset(
@@ -80,40 +88,44 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
         can_subset=len(stage.outputs) > 1,
         pool="embedding" if "embedder" in stage.needs.resources else None,
         config_schema=config.to_fields_dict() if config else None,
-        required_resource_keys={
-            "io_manager",
-            "lake",
-            "progress",
-            *(["sources"] if stage.reads_sources else []),
-            *(["engine"] if stage.is_task else []),
-            *("published_index" if name == "index" else name for name in stage.needs.resources),
-        },
+        required_resource_keys=_resources(stage),
     )
     def run_stage(context: dg.AssetExecutionContext) -> Iterator[dg.Output[Any]]:
         settings = chosen_settings(
             stage.settings, context.op_execution_context.op_config if config else None
         )
         tables: Tables = context.resources.io_manager
-        loaded = {
-            table: tables.over_all(table, context.instance)
-            for table in inputs
-            if table not in parted
-        }
-        loaded |= {table: tables.reader(table) for table in parted}
+        if source_type:
+            loaded: dict[str, Any] = {table: tables.reader(table) for table in inputs}
+        else:
+            loaded = {table: tables.over_all(table, context.instance) for table in inputs}
         run = _Run(context, stage, settings, loaded)
-        opening = (
-            context.resources.published_index.open()
-            if stage.asks_index
-            else contextlib.nullcontext()
-        )
-        with in_words(), opening as index:
-            run.resources.update({"index": index} if stage.asks_index else {})
+        with in_words(), _opened_index(context, stage) as index:
+            run.resources.update(index)
             if source_type:
                 yield from run.partitions()
             else:
                 yield from run.buckets(stage.in_buckets) if stage.in_buckets else run.lake_wide()
 
     return run_stage
+
+
+def _resources(stage: Stage) -> set[str]:
+    """The names of the resources of Dagster that a stage needs."""
+    needed = {"published_index" if name == "index" else name for name in stage.needs.resources}
+    return needed | {"io_manager", "lake", "progress", *(_TASK if stage.is_task else ())}
+
+
+@contextlib.contextmanager
+def _opened_index(
+    context: dg.AssetExecutionContext, stage: Stage
+) -> Iterator[dict[str, ContextIndex]]:
+    """The published index as a resource of `make`, open as long as a stage needs it."""
+    if not stage.asks_index:
+        yield {}
+        return
+    with context.resources.published_index.open() as index:
+        yield {"index": index}
 
 
 def _out(stage: Stage, name: str) -> dg.AssetOut:
@@ -149,7 +161,9 @@ class _MadePartition:
 
 
 class _Run:
-    """One run of a stage's asset: `loaded` are its inputs, readers of partitions or Ibis tables over all of them."""
+    """One run of a stage's asset: `loaded` are its inputs, readers of partitions or Ibis tables
+    over all of them.
+    """
 
     def __init__(
         self,
@@ -166,14 +180,16 @@ class _Run:
             for name in stage.needs.resources
             if name != "index"
         }
-        sources = context.resources.sources if stage.reads_sources else None
+        sources = context.resources.sources if stage.is_task else None
         self.work = StageRun(stage, settings, self.lake, self.resources, sources)
         self.code_version = self.work.code_version
         chosen = context.op_execution_context.selected_output_names
         self.selected = [name for name in stage.outputs if name in chosen]
 
     def lake_wide(self) -> Iterator[dg.Output[Any]]:
-        """The tables over the whole lake, each staged under the code version of the settings of this run."""
+        """The tables over the whole lake, each staged under the code version of the settings of
+        this run.
+        """
         start, first = time.perf_counter(), self.selected[0]
         self.progress.step(first, None, 0)
         # Before reading: changes meanwhile make the tables stale.
@@ -185,11 +201,11 @@ class _Run:
             staged = self.lake.stage(
                 name, part, table, code_version=self.code_version, inputs=inputs
             )
-            figures = figures_of(staged, start) | {"dagster/row_count": staged.row_count}
+            figures = figures_of(staged, start, "dagster/row_count")
             figures["preview"] = preview(table)
             if name == first:
                 self.progress.step(first, None, staged.row_count)
-                figures |= result.metadata
+                figures |= drawn(result.metadata)
             yield dg.Output(
                 Parts((), [(WHOLE_PART, staged)]) if name in IN_PARTS else staged,
                 name,
@@ -227,7 +243,7 @@ class _Run:
             yield dg.Output(
                 Parts(retained, parts),
                 name,
-                metadata={"buckets": len(inputs), "made": len(stale), "seconds": seconds},
+                metadata={"buckets": len(inputs), "made": len(stale), "time_seconds": seconds},
                 tags={"dagster/code_version": self.code_version},
             )
 
@@ -237,12 +253,16 @@ class _Run:
                 yield name, data.to_pyarrow() if isinstance(data, ibis.Table) else data
 
     def _codes(self, tables: Iterable[str]) -> dict[str, str]:
-        """The code versions of the stored partitions of tables, since not every column of these is compared."""
+        """The code versions of the stored partitions of tables, since not every column of these is
+        compared.
+        """
         codes = {f"code of {table}": self.lake.code_versions(table) for table in tables}
         return {name: " ".join(versions) for name, versions in codes.items() if versions}
 
     def partitions(self) -> Iterator[dg.Output[Any]]:
-        """Each output: its staged partitions of this run by key. One partition is in memory at a time."""
+        """Each output: its staged partitions of this run by key. One partition is in memory at a
+        time.
+        """
         stage = self.stage
         provenance = Provenance(self.context, stage.inputs, stage.compared_inputs())
         staged: dict[str, dict[str, _MadePartition]] = {name: {} for name in self.selected}
@@ -257,7 +277,7 @@ class _Run:
             for output, file in stored or self._staged(partition, partition == keys[-1]):
                 tags = provenance.tags(output.content_hash, output.code_version, output.read)
                 event = dg.AssetMaterialization(
-                    output.name, partition=partition, metadata=output.figures, tags=tags
+                    output.name, partition=partition, metadata=drawn(output.figures), tags=tags
                 )
                 staged[output.name][partition] = _MadePartition(file, event)
                 if output.name == first:
@@ -271,9 +291,11 @@ class _Run:
             yield dg.Output(parts, name, metadata=self.context.resources.io_manager.own_events)
 
     def _outcomes(self) -> Mapping[str, Outcome] | None:
-        """The outcomes of the engine for the partitions of this run; None if the stage makes them here.
+        """The outcomes of the engine for the partitions of this run; None if the stage makes them
+        here.
 
-        The engine knows the settings of the file alone: a run with settings of its own makes its partitions itself.
+        The engine knows the settings of the file alone: a run with settings of its own makes its
+        partitions itself.
         """
         run = self.context.run
         if not self.stage.is_task or run.run_config.get("ops"):
@@ -295,7 +317,9 @@ BACKFILL = dg.BackfillPolicy.multi_run(PARTITIONS_OF_RUN)
 
 
 def partitions_def(source_type: SourceType) -> dg.DynamicPartitionsDefinition:
-    """The dynamic partitions of a source type; source types with the same name of partitions share them."""
+    """The dynamic partitions of a source type; source types with the same name of partitions share
+    them.
+    """
     return dg.DynamicPartitionsDefinition(name=source_type.partitions)
 
 
@@ -304,16 +328,20 @@ _NEVER_COMPARED = 1 << 62
 
 
 class Provenance:
-    """The tags of the materializations of one step (dagster 1.13, `_build_data_version_tags` and `StaleStatusResolver`).
+    """The tags of the materializations of one step (dagster 1.13, `_build_data_version_tags` and
+    `StaleStatusResolver`).
 
-    If an input has partitions, Dagster compares the data versions before and after the event that a materialization
-    points to: the last of all when the step began. If not, it compares the data version itself.
+    If an input has partitions, Dagster compares the data versions before and after the event that a
+    materialization points to: the last of all when the step began. If not, it compares the data
+    version itself.
     """
 
     def __init__(
         self, context: dg.AssetExecutionContext, inputs: Collection[str], compared: Collection[str]
     ):
-        """`inputs` are the tables that the step reads by partition; those that are not `compared` make nothing stale."""
+        """`inputs` are the tables that the step reads by partition; those that are not `compared`
+        make nothing stale.
+        """
         newest = context.instance.event_log_storage.get_maximum_record_id() or 0
         uncompared = set(inputs) - set(compared)
         self._tags: dict[str, str] = {}
@@ -334,7 +362,9 @@ class Provenance:
     def tags(
         self, content_hash: str, code_version: str, inputs: Mapping[str, str]
     ) -> dict[str, str]:
-        """The tags of a partition with that content, made by that code of `inputs` (content hash by table)."""
+        """The tags of a partition with that content, made by that code of `inputs` (content hash by
+        table).
+        """
         versions = {
             f"dagster/input_data_version/{self._names[t]}": h
             for t, h in inputs.items()
@@ -354,7 +384,9 @@ LAKE = "lake"
 
 
 def lake_state(lake: Lake, partitions: Mapping[str, Sequence[str]]) -> str:
-    """A hash of the content of all tables of `partitions`, by the name of their kind, that the lake has."""
+    """A hash of the content of all tables of `partitions`, by the name of their kind, that the lake
+    has.
+    """
 
     def parts() -> Iterator[str]:
         for source_type in SOURCE_TYPES:
@@ -367,7 +399,9 @@ def lake_state(lake: Lake, partitions: Mapping[str, Sequence[str]]) -> str:
 
 
 def state_of_run(lake: Lake, context: dg.AssetExecutionContext) -> str:
-    """`lake_state` of the partitions that Dagster knows, as it was when a step of the run first asked."""
+    """`lake_state` of the partitions that Dagster knows, as it was when a step of the run first
+    asked.
+    """
     names = [source_type.partitions for source_type in SOURCE_TYPES]
     partitions = tuple(
         (name, tuple(context.instance.get_dynamic_partitions(name))) for name in names

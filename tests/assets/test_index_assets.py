@@ -1,4 +1,6 @@
-"""How Dagster sees what is made of the published index: the vector index, and the context of each window."""
+"""How Dagster sees what is made of the published index: the vector index, and the context of each
+window.
+"""
 
 from pathlib import Path
 
@@ -8,18 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from assets.conversations import context_stages
 from assets.embedding import StoredVectors
 from assets.partitions import CONTEXT, CONVERSATIONS
+from assets.pipeline import index_stages
 from assets.stages.stage import BACKFILL, assets_of, partitions_def
 from assets.vector_parts import VectorParts
+from dagster_project.config.settings import load_settings
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
 from dagster_project.models.static import PackagedTokenCounter
 from transforms.schemas.chunks import embeddings_table
-from transforms.settings.conversations import ContextSettings
 
-WINDOWS = assets_of(context_stages(ContextSettings(), PackagedTokenCounter()))
+SAMPLE = Path(__file__).parents[2] / "data" / "sample" / "weft.toml"
+STAGES = index_stages(load_settings(SAMPLE), PackagedTokenCounter())
+WINDOWS = assets_of([stage for stage in STAGES if stage.source_type == CONTEXT])
 
 
 def test_a_part_that_lacks_the_vector_of_a_refused_text_is_looked_at_by_each_run(tmp_path: Path):
