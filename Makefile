@@ -20,6 +20,10 @@ SHOWN = awk -v moves="$$([ -t 2 ] && echo 1)" '/^ *(Collecting|Downloading|Using
 # Three at once on two cores: cases wait for disks and processes. Tests of one file share what it builds, so they stay in
 # one process; the files that take longest begin (tests/longest_first.txt). Long proofs wait more, so five run at once.
 FILES = --dist loadfile --no-loadscope-reorder
+# The formatter of stylesheets and scripts. It knows no Jinja: templates have a test of their own.
+PRETTIER = prettier@3.10.1
+SCRIPTS = dagster_project/extras/web/static/weft.css dagster_project/extras/web/static/weft.js \
+  dagster_project/evaluation_page.html
 SLOWEST = --durations=$(if $(CI),60,0 --durations-min=20)
 
 .PHONY: run test suite exhaustive test-all lint ui bench bench-scale docs pictures clean
@@ -57,6 +61,8 @@ lint: $(DEV)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/pyrefly check --output-format min-text
+	@if command -v npx >/dev/null; then npx --yes $(PRETTIER) --log-level warn --check $(SCRIPTS); \
+	  else echo "The stylesheet and scripts are not checked: Node.js is not installed"; fi
 
 ui: $(STAMP)
 	@$(BIN)/weft ui

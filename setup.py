@@ -1,5 +1,5 @@
-"""What pyproject.toml cannot say: the pages of docs/ are installed inside the package, for `weft help`
-and `weft init --notebook`.
+"""What pyproject.toml cannot say: the pages of docs/ are installed inside the package, for `weft
+help` and `weft init --notebook`.
 """
 
 from pathlib import Path

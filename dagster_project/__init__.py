@@ -1,1 +1,3 @@
-"""Everything that touches the world: settings, disk, network, clock, Dagster's definitions, the command line."""
+"""Everything that touches the world: settings, disk, network, clock, Dagster's definitions, the
+command line.
+"""

@@ -5,17 +5,19 @@ from pathlib import Path
 
 import dagster as dg
 
-from dagster_project.config.settings import CONFIG_VARIABLE, DEFAULT_CONFIG, Settings, load_settings
+from dagster_project.config.places import CONFIG_VARIABLE, DEFAULT_CONFIG
+from dagster_project.config.settings import Settings, load_settings
 from dagster_project.orchestration.alerts import failed_runs_sensor, warnings_sensor
 from dagster_project.orchestration.asset_jobs import (
     asset_definitions,
     published_definitions,
     refresh_jobs,
 )
+from dagster_project.orchestration.names import REFRESH_NOW
 from dagster_project.orchestration.triggers.schedules import (
     daily_schedules,
     following_sensor,
-    hourly_schedule,
+    hourly_sensor,
     vault_sensor,
 )
 from transforms.errors import SettingsError
@@ -25,7 +27,9 @@ SAMPLE = Path(__file__).parents[1] / "data" / "sample" / "weft.toml"
 SETTINGS_FAULT = "settings_do_not_load"
 """The one asset that Dagster shows in place of all others where the settings are wrong."""
 _VALIDATES = "DAGSTER_IS_DEFS_VALIDATION_CLI"
-"""Set by `dagster definitions validate` and `dg check defs`, which are asked whether the settings are right."""
+"""Set by `dagster definitions validate` and `dg check defs`, which are asked whether the settings
+are right.
+"""
 
 
 def build_definitions(settings: Settings) -> dg.Definitions:
@@ -36,9 +40,16 @@ def build_definitions(settings: Settings) -> dg.Definitions:
     )
     names = {job.name for job in refresh_jobs(settings)}
     jobs = [job for job in assets.jobs or () if job.name in names]
+    fetches = any(source.remote for source in settings.sources)
+    begins = [job for job in assets.jobs or () if fetches and job.name == REFRESH_NOW]
     triggers = dg.Definitions(
-        schedules=[hourly_schedule(settings), *daily_schedules(settings)],
-        sensors=[vault_sensor(settings, jobs), following_sensor(settings, jobs), *alerts],
+        schedules=daily_schedules(settings),
+        sensors=[
+            hourly_sensor(settings, [*jobs, *begins]),
+            vault_sensor(settings, jobs),
+            following_sensor(settings, jobs),
+            *alerts,
+        ],
     )
     return dg.Definitions.merge(assets, published_definitions(settings), triggers)
 
@@ -47,8 +58,8 @@ def build_definitions(settings: Settings) -> dg.Definitions:
 def defs() -> dg.Definitions:
     """The definitions for `WEFT_CONFIG`, else for `weft.toml` here, else for the shipped sample.
 
-    Settings that do not load become one asset that says what to do: the UI hides a load error behind two tracebacks,
-    on a page that nobody opens first.
+    Settings that do not load become one asset that says what to do: the UI hides a load error
+    behind two tracebacks, on a page that nobody opens first.
     """
     has_settings = os.environ.get(CONFIG_VARIABLE) or Path(DEFAULT_CONFIG).exists()
     try:

@@ -1,6 +1,7 @@
 """`weft build` and `plan`: the commands that build the index or estimate that."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -13,17 +14,21 @@ from assets.context import SentenceEstimate
 from assets.embedding import Estimate
 from dagster_project.cli.options import CONFIG, JSON, QUIET, explained
 from dagster_project.cli.render.builds import BuildView, print_fetched, print_outlook
-from dagster_project.cli.render.hits import print_facts
+from dagster_project.cli.render.tables import print_facts
 from dagster_project.cli.terminal.completion import complete_source
-from dagster_project.cli.unchanged import note, states
+from dagster_project.composition.objects import make_ledger
+from dagster_project.config import allowed_commands
+from dagster_project.config.places import overriding
 from dagster_project.config.settings import Settings, config_path, load_settings
-from dagster_project.extras.registry import enabled, ranking_at
+from dagster_project.extensions import enabled, ranking_at
 from dagster_project.lake.parquet_files import is_local
+from dagster_project.ledger.last_look import record, states
+from dagster_project.ledger.ledger import Row
 from dagster_project.orchestration.build import build as run_build
 from dagster_project.orchestration.build import fetch_only, make_texts
 from dagster_project.orchestration.dry_run import outlook
 from dagster_project.orchestration.instance import instance_place, open_history, open_instance
-from dagster_project.orchestration.outcomes import fetch_faults
+from dagster_project.orchestration.outcomes import BuildResult, fetch_faults
 from dagster_project.orchestration.partitions import backfill as run_backfill
 from dagster_project.orchestration.triggers.watching import (
     builds_after_edits,
@@ -39,6 +44,7 @@ from transforms.errors import FetchError, SourceError, WeftError
 from transforms.settings.models import BATCH_SHARE
 
 _PACKAGES, _ROOMS = Path(__file__).parents[2], ("transforms", "assets", "dagster_project")
+_Looks = tuple[dict[Row, Row], dict[Row, Row]]
 _TEXTS = re.compile(r"""["']([^"'\n]+)["']""")
 
 
@@ -72,6 +78,12 @@ _TEXTS = re.compile(r"""["']([^"'\n]+)["']""")
     is_flag=True,
     help="Build after each edit of notes or documents, until interrupted.",
 )
+@click.option(
+    "--allow-command",
+    "allows",
+    is_flag=True,
+    help="Allow the command of [alerts] to run, from now on.",
+)
 @explained
 def build(
     sources: tuple[str, ...],
@@ -84,16 +96,17 @@ def build(
     verify: bool,
     watches: bool,
     mailbox: str | None,
+    allows: bool,
 ) -> None:
     """Fetch the sources, read what changed in them, and publish the index.
 
-    With --watch, edits within a second make one build, and nothing is fetched. Folders of mail and chats are not
-    watched, but each build reads what is new there.
+    With --watch, edits within a second make one build, and nothing is fetched. Folders of mail and
+    chats are not watched, but each build reads what is new there.
 
     With --backfill, one publish follows at the end. It needs a daemon, as `weft ui` starts one.
 
-    If a remote fails, the build uses files fetched earlier and ends with exit code 10. If a source cannot be read,
-    the index keeps its texts of that source and the build ends with exit code 4.
+    If a remote fails, the build uses files fetched earlier and ends with exit code 10. If a source
+    cannot be read, the index keeps its texts of that source and the build ends with exit code 4.
     """
     alone = only or behind
     if (sources and not alone) or (alone and (only is behind or watches or verify or not fetch)):
@@ -103,41 +116,77 @@ def build(
     if watches and (as_json or verify):
         raise click.UsageError("--watch goes with --config alone")
     settings = load_settings(config)
+    _allow_command(settings, allows)
     if mailbox is not None:
         SourceRemotes(settings).log_in(mailbox, lambda line: click.echo(line, err=True))
-        return
-    if behind:
+    elif behind:
         _backfill(settings, sources, as_json)
-        return
-    if only:
+    elif only:
         _fetch(settings, sources, as_json, quiet)
-        return
-    if watches:
+    elif watches:
         _watch(settings)
-        return
-    place = config_path(config)
-    before = None if verify else _looked_at(settings, place)
-    with open_instance(settings) as instance, BuildView(show=not quiet and not as_json) as view:
+    else:
+        view = BuildView(show=not quiet and not as_json)
+        result = _build(settings, config_path(config), view, fetch=fetch, verify=verify)
+        _print_result(result, view, as_json, quiet)
+
+
+def _allow_command(settings: Settings, allows: bool) -> None:
+    """Allow the command of alerts if the user says so; else say that it is not, if it is not."""
+    command = settings.alerts.command
+    if allows:
+        if not command:
+            raise click.UsageError("--allow-command: the settings have no alerts.command")
+        allowed_commands.allow(command, settings.root)
+    elif command and not allowed_commands.is_allowed(command, settings.root):
+        click.echo(
+            f"note: alerts.command {command[0]} does not run, as somebody else may have written these settings; "
+            "`weft build --allow-command` allows it",
+            err=True,
+        )
+
+
+def _build(
+    settings: Settings, config: Path, view: BuildView, *, fetch: bool, verify: bool
+) -> BuildResult:
+    """Build everything once, and record what was looked at, so that the next build can end early."""
+    before = None if verify else _looked_at(settings, config)
+    with open_instance(settings) as instance, view:
         result = run_build(
             settings, instance, fetch=fetch, verify=verify, tell=view.step, on_plan=view.plan
         )
-    if before and (again := result.again()):
-        now = before if result.is_as_before else _looked_at(settings, place)
-        if now and now[0] == before[0]:
-            has_remotes = any(source.remote for source in settings.sources)
-            note(settings.root, now[0] | now[1], again.as_json(), has_remotes=has_remotes)
+    if before:
+        _record(settings, config, before, result)
+    return result
+
+
+def _print_result(result: BuildResult, view: BuildView, as_json: bool, quiet: bool) -> None:
     if as_json:
         click.echo(json.dumps(result.as_json()))
     elif not quiet:
         view.summary(result)
-    _exit_with_faults(result.faults(), SourceError if result.plan.broken else FetchError)
+    _exit_with_faults(
+        result.faults(), SourceError if result.plan.broken or result.unread else FetchError
+    )
 
 
-def _looked_at(
-    settings: Settings, config: Path
-) -> tuple[dict[str, list[int]], dict[str, list[int]]] | None:
-    """The states of all that a build reads, and of what builds make; None if it is too much, or not on this machine."""
-    if not is_local(UPath(settings.lake_uri)) or ranking_at(settings.index.target):
+def _record(settings: Settings, config: Path, before: _Looks, result: BuildResult) -> None:
+    """Record the states after a build that has nothing left to do, unless its inputs changed
+    meanwhile.
+    """
+    again = result.again()
+    now = before if result.is_as_before or not again else _looked_at(settings, config)
+    if again and now and now[0] == before[0]:
+        has_remotes = any(source.remote for source in settings.sources)
+        record(make_ledger(settings), now[0] | now[1], again.as_json(), has_remotes=has_remotes)
+
+
+def _looked_at(settings: Settings, config: Path) -> _Looks | None:
+    """The states of all that a build reads, and of what builds make; None if it is too much, not on
+    this machine, or a variable sets a key.
+    """
+    is_elsewhere = not is_local(UPath(settings.lake_uri)) or ranking_at(settings.index.target)
+    if is_elsewhere or overriding(os.environ):
         return None
     sources = [settings.place(source) for source in settings.sources]
     named = [settings.base / Path(text).expanduser() for text in _TEXTS.findall(config.read_text())]
@@ -148,7 +197,7 @@ def _looked_at(
             f
             for room in _ROOMS
             for f in (_PACKAGES / room).rglob("*")
-            if f.suffix in (".py", ".sql")
+            if f.suffix in (".py", ".sql", ".toml", ".lark", ".json", ".safetensors")
         ),
     ]
     outputs = [
@@ -171,7 +220,9 @@ def _watch(settings: Settings) -> None:
 
 
 def _backfill(settings: Settings, sources: Sequence[str], as_json: bool) -> None:
-    """Ask Dagster's daemon to build the archives of sources, or of all sources, while the hourly runs go on."""
+    """Ask Dagster's daemon to build the archives of sources, or of all sources, while the hourly
+    runs go on.
+    """
     with open_instance(settings) as instance:
         request = run_backfill(settings, instance, sources)
     if as_json:
@@ -214,10 +265,11 @@ def _exit_with_faults(faults: str, kind: type[WeftError]) -> None:
 )
 @explained
 def plan(config: Path | None, as_json: bool, prices: bool) -> None:
-    """List the rebuilds of a build with reasons, and their cost and time; build nothing and call no model.
+    """List the rebuilds of a build with reasons, and their cost and time; build nothing and call no
+    model.
 
-    The figures are estimates from earlier runs; those of --cost are exact. If a source cannot be read, it plans the
-    others and ends with exit code 4.
+    The figures are estimates from earlier runs; those of --cost are exact. If a source cannot be
+    read, it plans the others and ends with exit code 4.
     """
     settings = load_settings(config)
     if prices:

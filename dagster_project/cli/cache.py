@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from dagster_project.cli.options import CONFIG, JSON, explained
-from dagster_project.cli.render.hits import print_records
+from dagster_project.cli.render.tables import print_records
 from dagster_project.composition.objects import make_answer_cache, make_embedding_cache
 from dagster_project.config.settings import load_settings
 from dagster_project.orchestration.upkeep import caches
@@ -23,7 +23,9 @@ def cache() -> None:
 @JSON
 @explained
 def stats(config: Path | None, as_json: bool) -> None:
-    """List the contents of the caches by model: vectors, refused texts and answers of language models."""
+    """List the contents of the caches by model: vectors, refused texts and answers of language
+    models.
+    """
     rows = caches.holdings(load_settings(config))
     if as_json:
         click.echo(json.dumps(rows))

@@ -3,8 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import closing, nullcontext
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,22 +11,21 @@ from typing import Any
 import click
 
 from dagster_project.cli.options import CONFIG, JSON, LENS, NO_RESULTS, explained
-from dagster_project.cli.render.hits import print_plan
-from dagster_project.config.settings import Settings, load_settings
-from dagster_project.config.source_settings import known_zone
-from dagster_project.context import conversation_context as work
-from dagster_project.context.sessions import Account, Session, opened_session
-from dagster_project.index.search.opened_index import open_index
-from dagster_project.outgoing.screen import Disclosure
-from transforms.context.block import ENDED, FULL, difference
+from dagster_project.index.search.completeness_line import completeness_line
+from dagster_project.servers.local import answer
+from transforms.context.stops import ENDED, FULL
 from transforms.errors import shortened
 
 _STOPPED = {FULL: "fits", ENDED: "bears it out"}
 
 
 def _known_zone(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
+    if name is None:
+        return None
+    from dagster_project.config.source_settings import known_zone
+
     try:
-        return name and known_zone(name)
+        return known_zone(name)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
@@ -56,9 +54,15 @@ class _TextFile(click.Path):
 @click.option(
     "--where", metavar="CONDITIONS", help="Find only this, as 'source:notes OR kind:message'."
 )
-@click.option("--later", is_flag=True, help="Take later texts, too, and texts of the same chat.")
+@click.option(
+    "--later",
+    "include",
+    flag_value="later",
+    help="Take later texts, too, and texts of the same chat.",
+)
 @click.option(
     "--budget",
+    "budget_tokens",
     type=click.IntRange(64),
     help="Tokens of the block; default: context.budget_tokens of the settings.",
 )
@@ -86,7 +90,7 @@ class _TextFile(click.Path):
 )
 @click.option(
     "--session",
-    "session_name",
+    "session",
     metavar="NAME",
     help="Continue this session: leave out passages that it has shown.",
 )
@@ -112,119 +116,81 @@ def context(
     config: Path | None,
     as_json: bool,
     from_stdin: bool,
-    window: str | None,
-    where: str | None,
-    later: bool,
-    budget: int | None,
-    timezone: str | None,
     manifest: Path | None,
     reproduce: Path | None,
     compare: tuple[Path, Path] | None,
-    lens: str | None,
-    session_name: str | None,
-    again: bool,
     turn: int | None,
-    explains: bool,
-    unmasked: bool,
+    **question: Any,
 ) -> None:
-    """Print context from the index for the conversation in FILE: a chat export, a mail, or any text.
+    """Print context from the index for the conversation in FILE: a chat export, a mail, or any
+    text.
 
     Secrets and addresses are masked, because the block is for a model.
 
     The block holds passages with citations, as many as the budget allows. The outcome is CONTEXT,
     NO_HITS (exit code 3) or SYSTEM_ERROR (any other).
     """
+    window, session, lens = (question[name] for name in ("window", "session", "lens"))
     if sum(map(bool, (file, from_stdin, window, reproduce, compare, turn))) != 1:
         raise click.UsageError(
             "name one of FILE, --stdin, --window, --reproduce, --compare and --turn"
         )
-    if (again or turn) and not session_name:
+    if (question["again"] or turn) and not session:
         raise click.UsageError("--again and --turn go with --session NAME")
     if reproduce and lens:
         raise click.UsageError(
             "--reproduce shows the passages that a manifest names, under no lens"
         )
-    if compare:
-        changes = difference(*map(work.read_manifest, compare))
-        click.echo(_json(changes) if as_json else "\n".join(work.difference_lines(changes)))
-        return
-    settings = load_settings(config)
-    with opened_session(settings.root, session_name) if session_name else nullcontext() as session:
-        if session:
-            session.require_lens(lens)
-        recorded = work.read_manifest(reproduce) if reproduce else None
-        if session and turn:
-            recorded = session.manifest(turn)
-        if recorded is not None:
-            block = work.reproduced(settings, recorded, unmasked=unmasked)
-            click.echo(
-                _json({"outcome": "CONTEXT", "block": block}) if as_json else block, nl=as_json
-            )
+    if compare or reproduce or turn:
+        from dagster_project.cli.own_answers import block_again, print_difference
+
+        if compare:
+            print_difference(*compare, as_json)
             return
-        settings = _changed(
-            settings, budget_tokens=budget, where=where, include="later" if later else None
-        )
-        if window:
-            conversation = work.read_window(settings, window)
-        else:
-            text = sys.stdin.buffer.read().decode("utf-8", "replace") if from_stdin else None
-            conversation = work.read_conversation(settings, file, text, timezone)
-        result = _result(settings, lens, conversation, session, again=again, unmasked=unmasked)
+        source = reproduce or (session, turn or 1, lens)
+        block = block_again(config, source, unmasked=question["unmasked"])
+        click.echo(_json({"outcome": "CONTEXT", "block": block}) if as_json else block, nl=as_json)
+        return
+    question |= {"command": "context", **_conversation(file, from_stdin=from_stdin)}
+    result = answer(config, question)
     if manifest:
         manifest.write_text(
-            json.dumps(result.manifest, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+            json.dumps(result["manifest"], sort_keys=True, indent=1, ensure_ascii=False) + "\n"
         )
-    _print(result, as_json, explains)
-    if result.outcome == "NO_HITS":
+    _print(result, as_json, question["explains"])
+    if result["outcome"] == "NO_HITS":
         sys.exit(NO_RESULTS)
 
 
-def _print(result: work.ContextResult, as_json: bool, explains: bool) -> None:
+def _conversation(file: Path | None, *, from_stdin: bool) -> dict[str, Any]:
+    """The place of a file, with device and inode, by which another process knows that it reads the
+    same; or the text of a pipe, which only this process can read.
+    """
+    if file is None or not (file.is_file() or file.is_dir()):
+        data = sys.stdin.buffer.read() if from_stdin else file.read_bytes() if file else None
+        text = None if data is None else data.decode(errors="surrogateescape")
+        return {"file": None, "text": text}
+    state = file.stat()
+    place = os.path.abspath(file)  # noqa: PTH100  # links in it stay: names of files say their kind
+    return {"file": place, "file_id": [state.st_dev, state.st_ino], "text": None}
+
+
+def _print(result: Mapping[str, Any], as_json: bool, explains: bool) -> None:
     if as_json:
-        click.echo(_json(result.as_json() | ({"plan": result.explained()} if explains else {})))
+        click.echo(_json(result))
         return
     if explains:
-        print_plan(result.explained())
+        from dagster_project.cli.render.explanations import print_plan
+
+        print_plan(result["plan"])
     else:
-        click.echo(result.block, nl=False)
-    answered = sum(bool(query["passages"]) for query in result.manifest["queries"])
-    facts = f"{result.outcome}: {answered} of {result.queries} queries answered, {result.results} results"
-    click.echo(result.completeness.line(), err=True)
-    tokens, budget, stopped = (
-        result.manifest[n] for n in ("block_tokens", "budget_tokens", "stopped")
-    )
-    used = f"{tokens:,} of {budget:,} tokens, then no more {_STOPPED[stopped]}"
-    click.echo(f"{facts}, {used}, {result.seconds * 1000:.0f} ms", err=True)
-
-
-def _result(
-    settings: Settings,
-    lens: str | None,
-    conversation: work.ConversationText,
-    session: Session | None,
-    *,
-    again: bool,
-    unmasked: bool,
-) -> work.ContextResult:
-    """The context under a lens, within its bounds, and noted in the session; under a lens with a receipt."""
-    with closing(open_index(settings, for_assistant=not unmasked, lens=lens)) as index:
-        earlier = session.manifests if session and not again else ()
-        result = work.context_of(settings, conversation, index, earlier)
-        entries: Sequence[Disclosure] = ()
-        if lens:
-            account = Account(settings, lens, index, session.entries if session else ())
-            entries = account.note(
-                "weft context", conversation.markdown, result.disclosed(), index.screen.finds
-            )
-    if session:
-        session.add(lens, result.manifest, entries)
-    return result
-
-
-def _changed(settings: Settings, **options: Any) -> Settings:
-    """The settings with those of the context that are given."""
-    context = {name: value for name, value in options.items() if value is not None}
-    return settings.model_copy(update={"context": settings.context.model_copy(update=context)})
+        click.echo(result["block"], nl=False)
+    answered = sum(bool(query["passages"]) for query in result["manifest"]["queries"])
+    facts = f"{result['outcome']}: {answered} of {result['queries']} queries answered, {result['results']} results"
+    click.echo(completeness_line(result["completeness"]), err=True)
+    tokens, budget = result["tokens"], result["budget_tokens"]
+    used = f"{tokens:,} of {budget:,} tokens, then no more {_STOPPED[result['stopped']]}"
+    click.echo(f"{facts}, {used}, {result['seconds'] * 1000:.0f} ms", err=True)
 
 
 def _json(value: Any) -> str:

@@ -1,4 +1,6 @@
-"""Whether a deployment of several containers or machines is as docs/deploy says: state, runs, lake, secrets, index."""
+"""Whether a deployment of several containers or machines is as docs/deploy says: state, runs, lake,
+secrets, index.
+"""
 
 import os
 import secrets
@@ -25,7 +27,9 @@ _PROBE = "doctor/doctor"
 
 
 def deployment(settings: Settings) -> Iterator[Finding]:
-    """Every finding, in order; writes and deletes an object of the lake, and has the engine, if there is one, run a task."""
+    """Every finding, in order; writes and deletes an object of the lake, and has the engine, if
+    there is one, run a task.
+    """
     home = instance_place(settings)
     try:
         configured = yaml.safe_load((home / "dagster.yaml").read_text())
@@ -47,7 +51,9 @@ def _fault(problem: str, remedy: str) -> Finding:
 
 
 def _secrets(settings: Settings, configured: dict[str, Any]) -> Iterator[Finding]:
-    """Whether the variables that the settings and Dagster's name are set, and no password is in a file."""
+    """Whether the variables that the settings and Dagster's name are set, and no password is in a
+    file.
+    """
     parts = list(_parts(configured))
     names = dict.fromkeys(part for name, part in parts if name == "env" and isinstance(part, str))
     for remote in filter(None, (source.remote for source in settings.sources)):
@@ -144,7 +150,9 @@ def _lake(settings: Settings) -> Iterator[Finding]:
 
 
 def _is_refused(place: UPath) -> bool:
-    """True if an object that exists cannot be created a second time, by which builds on several machines lock the lake."""
+    """True if an object that exists cannot be created a second time, by which builds on several
+    machines lock the lake.
+    """
     try:
         place.fs.pipe_file(place.path, b"weft", mode="create")
     except FileExistsError:

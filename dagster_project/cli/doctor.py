@@ -1,6 +1,7 @@
-"""`weft doctor`: whether everything that a build and a search need is there, and whether all stored files are valid."""
+"""`weft doctor`: whether everything that a build and a search need is there, and whether all stored
+files are valid.
+"""
 
-import contextlib
 import json
 import os
 import platform
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,6 +23,7 @@ from dagster_project.cli.options import CONFIG, JSON, explained
 from dagster_project.cli.terminal.safe_console import terminal
 from dagster_project.composition import objects
 from dagster_project.config.settings import Settings, load_settings
+from dagster_project.extensions import offered
 from dagster_project.index.files.arrays import damage_of_arrays, folder_of
 from dagster_project.index.files.posting_arrays import VECTORS_IN
 from dagster_project.index.publish.lens.lens_file import damaged_files
@@ -58,7 +61,9 @@ _CHANGED_IN_PLACE = (".db", ".sqlite", ".lock")
 )
 @explained
 def doctor(config: Path | None, as_json: bool, is_deployment: bool) -> None:
-    """Check that everything is there and valid, and say what to do; exit code 7 if something is not."""
+    """Check that everything is there and valid, and say what to do; exit code 7 if something is
+    not.
+    """
     settings = load_settings(config)
     findings = list(deployment(settings) if is_deployment else examination(settings))
     if as_json:
@@ -121,6 +126,18 @@ def _versions(settings: Settings) -> Iterator[Finding]:
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
     yield Finding("versions", "ok", versions)
     yield Finding("model", "ok", f"vectors are of {settings.embedding.model_id}")
+    chosen = {settings.embedding.model, settings.rerank.method, *settings.sentence_kinds().values()}
+    for name, service in offered("models").items():
+        if name in chosen and service.module and not _is_installed(service.module):
+            fault = f"the settings choose models of {name}, and {service.module} is not installed"
+            yield Finding("model", "fault", fault, f"pip install 'weft[{service.extra}]'")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:
+        return False
 
 
 def _extension(settings: Settings) -> Iterator[Finding]:
@@ -183,9 +200,6 @@ def _work(settings: Settings) -> Iterator[Finding]:
 
 
 def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[Finding]:
-    for memory in (settings.root / "cache" / name for name in ("files.json", "chats.json")):
-        with contextlib.suppress(OSError):
-            shutil.copy(memory, aside)
     if not settings.pseudonym_key_file.exists():  # to read chats would make one
         storage = settings.storage.model_copy(
             update={"pseudonym_key": str(aside / "pseudonym.key")}
@@ -204,7 +218,10 @@ def _sources(settings: Settings, *, lake: ParquetLake, aside: Path) -> Iterator[
             "sources", "fault", broken, "mend what the message names; the index keeps its rows"
         )
     if missing := missing_program(
-        file.name for p in partitions for file in sources.stored_files(p)
+        file.name
+        for p in partitions
+        if p.source not in sources.broken
+        for file in sources.stored_files(p)
     ):
         yield Finding("sources", "warning", *missing.split("; "))
     waiting = [u.key for u in partitions if fingerprint_in_lake(u, lake) != u.fingerprint]
@@ -319,7 +336,9 @@ def _index_facts(
 
 
 def _arrays(manifest: dict[str, str], current: Path) -> Iterator[Finding]:
-    """A fault if a byte of the arrays beside an opened index differs from what was written; reads all of them."""
+    """A fault if a byte of the arrays beside an opened index differs from what was written; reads
+    all of them.
+    """
     try:
         damage = damage_of_arrays(current, manifest, reads_all=True)
     except OSError as error:
@@ -345,7 +364,9 @@ def _collection(settings: Settings, current: Path) -> Iterator[Finding]:
 
 
 def documents_without_headings(connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
-    """A warning if documents without headings are cut by headings, which the chunker `semantic` does."""
+    """A warning if documents without headings are cut by headings, which the chunker `semantic`
+    does.
+    """
     (count,) = connection.execute(
         "SELECT count(DISTINCT doc_id) FROM chunks WHERE chunk_kind = 'semantic_section' "
         "AND doc_id IN (SELECT doc_id FROM nodes GROUP BY doc_id HAVING count(*) = 1)"

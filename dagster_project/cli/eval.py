@@ -1,4 +1,6 @@
-"""`weft eval run`, `init` and `compare`: measuring the published index by queries with known answers."""
+"""`weft eval run`, `init` and `compare`: measuring the published index by queries with known
+answers.
+"""
 
 import json
 from pathlib import Path
@@ -6,14 +8,20 @@ from pathlib import Path
 import click
 
 from dagster_project.cli.options import CONFIG, JSON, QUERY_FILES, explained
-from dagster_project.cli.render.evaluation import print_report
-from dagster_project.cli.render.hits import print_records
+from dagster_project.cli.render.evaluation import print_designs, print_report, print_runs
+from dagster_project.cli.render.tables import print_records
 from dagster_project.cli.terminal.lazy_group import OTHERS, LazyGroup
 from dagster_project.config.settings import load_settings
 from dagster_project.context.block_quality import measured_blocks
-from dagster_project.evaluation.evaluate import converted, drafted, make_evaluator, report_of
+from dagster_project.evaluation.evaluate import (
+    converted,
+    drafted,
+    make_evaluator,
+    report_of,
+    runs_report,
+)
 from dagster_project.evaluation.evaluator import html_page, read_report
-from dagster_project.extras.registry import Command, offered
+from dagster_project.extensions import Command, offered
 from transforms.errors import SettingsError
 from transforms.evaluation.report import before_and_after
 
@@ -38,6 +46,11 @@ def evaluate() -> None:
     "--profile", "profiles", multiple=True, help="Profile to measure; the first is the baseline."
 )
 @click.option("--tag", help="Only queries with this tag.")
+@click.option(
+    "--designs",
+    is_flag=True,
+    help="Measure the five designs beside the default, each by an index below eval/designs/.",
+)
 @click.option("--page/--no-page", default=True, help="Write the HTML page beside the JSON.")
 @explained
 def run(
@@ -46,10 +59,14 @@ def run(
     files: tuple[Path, ...],
     profiles: tuple[str, ...],
     tag: str | None,
+    designs: bool,
     page: bool,
 ) -> None:
     """Run every query under every profile; print the scores and write them as JSON and as a page."""
 
+    if designs:
+        _run_designs(config, as_json, files, profiles, tag)
+        return
     settings = load_settings(config)
     evaluator = make_evaluator(settings, files, profiles)
     report = report_of(settings, evaluator, tag)
@@ -60,6 +77,24 @@ def run(
         print_report(report, paths)
 
 
+def _run_designs(
+    config: Path | None,
+    as_json: bool,
+    files: tuple[Path, ...],
+    profiles: tuple[str, ...],
+    tag: str | None,
+) -> None:
+    if profiles:
+        raise click.UsageError("--designs measures each design by its own search, not by a profile")
+    from dagster_project.cli.designs import measured_designs
+
+    rows = measured_designs(config, files, tag, show=not as_json)
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        print_designs(rows)
+
+
 @evaluate.command()
 @CONFIG
 @JSON
@@ -67,9 +102,11 @@ def run(
 @click.option("--tag", help="Only queries with this tag.")
 @explained
 def context(config: Path | None, as_json: bool, files: tuple[Path, ...], tag: str | None) -> None:
-    """Measure the blocks of `weft context`: parts of a question covered, tokens of right passages, budget used.
+    """Measure the blocks of `weft context`: parts of a question covered, tokens of right passages,
+    budget used.
 
-    A `query` of the file may be the id of a window of a chat, or the path of a file beside the settings.
+    A `query` of the file may be the id of a window of a chat, or the path of a file beside the
+    settings.
     """
     report = measured_blocks(load_settings(config), files, tag)
     if as_json:
@@ -101,6 +138,24 @@ def compare(as_json: bool, before: Path, after: Path, place: Path | None) -> Non
         click.echo(json.dumps(joined, ensure_ascii=False, sort_keys=True))
     else:
         print_report(joined, files)
+
+
+@evaluate.command()
+@JSON
+@click.argument("qrels", type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@explained
+def trec(as_json: bool, qrels: Path, runs: tuple[Path, ...]) -> None:
+    """Measure RUNS of any search engine by the judgements in QRELS: files in the forms of TREC.
+
+    A line of a run is `query Q0 item rank score name`, one of the judgements `query 0 item grade`.
+    The first run is the baseline of the others.
+    """
+    report = runs_report(qrels, runs)
+    if as_json:
+        click.echo(json.dumps(report, ensure_ascii=False, sort_keys=True))
+    else:
+        print_runs(report)
 
 
 @evaluate.command()
@@ -138,7 +193,9 @@ def init(
     form: str,
     prefix: str,
 ) -> None:
-    """Write ground truth to TARGET: drafted from the published index, or converted from BEIR or TREC files."""
+    """Write ground truth to TARGET: drafted from the published index, or converted from BEIR or
+    TREC files.
+    """
 
     if target.exists():
         raise SettingsError(f"{target} is there already; name a new file")

@@ -22,7 +22,8 @@ _FENCED = re.compile(r"^(```|~~~).*?^\1", re.M | re.S)
 def help_(topic: str | None) -> None:
     """Print a page of the documentation or a section of one; without TOPIC list them.
 
-    TOPIC is the name of a page, as `sources`, or a heading, as `exit-codes`. For a command, ask `weft COMMAND --help`.
+    TOPIC is the name of a page, as `sources`, or a heading, as `exit-codes`. For a command, ask
+    `weft COMMAND --help`.
     """
     pages = {
         file.stem: file.read_text(encoding="utf-8") for file in sorted(documentation().glob("*.md"))

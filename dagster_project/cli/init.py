@@ -7,30 +7,34 @@ import shlex
 import shutil
 import sys
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
+from typing import Any
 
 import click
 import Stemmer
 
 from dagster_project.cli.help import documentation
 from dagster_project.cli.options import CONFIG, TEXT_TYPE, explained
+from dagster_project.config.places import chosen_config
 from dagster_project.config.settings import (
-    CONFIG_VARIABLE,
-    DEFAULT_CONFIG,
+    FOR_OTHERS,
     ConversationSourceSettings,
     DocumentSourceSettings,
     Settings,
     SourceSettings,
     load_settings,
 )
-from dagster_project.extras.registry import extras
+from dagster_project.extensions import extras, is_address, offered_account
 from dagster_project.sources.detection import Detected, sample_texts, sources_at, unread_files
+from dagster_project.sources.packed_mail import holds_mail, unpack
+from dagster_project.sources.usual_places import usual_places
 from dagster_project.system.globs import write_atomically
 from transforms.errors import SettingsError
 from transforms.languages import languages_of
+from transforms.settings.documents import WAYS_OUT
 
 _KINDS = tuple(
     k
@@ -39,7 +43,9 @@ _KINDS = tuple(
 )
 _LANGUAGE = "english"
 _LEAST_TEXTS = 3
-"""Texts in a further language than that of most, from which its stemmer is written: a mail or two may be strange."""
+"""Texts in a further language than that of most, from which its stemmer is written: a mail or two
+may be strange.
+"""
 _GENERIC = ("mail", "archive", "archives", "inbox", "git", "")
 """Names of folders that say less than the name of the folder above them."""
 
@@ -58,29 +64,53 @@ _OF_SAMPLE = {
 
 _PSEUDONYMS = (
     "  pseudonyms replace the names of those who write; first names in texts, other people and telephone numbers stay; "
-    "`pseudonyms = false` below the source keeps the names"
+    '`pseudonyms = "others"` below the source keeps the names for you alone, false for all'
+)
+_NAMES = (
+    "  you read the names of those who write; a lens, a person's token and an assistant read pseudonyms; "
+    "`pseudonyms = true` below the source replaces them for all"
 )
 
 
 @dataclass(frozen=True)
 class _New:
-    """A source to be written: its name, the detected place, and the remote of its files."""
+    """A source to be written: its name, the detected place, the remote of its files, whether its
+    owner is to read the names of people, and the step before it is written: a function of the
+    storage root that returns words on what it did, as where a password is.
+    """
 
     name: str
     detected: Detected
-    url: str | None = None
+    fetch: Mapping[str, Any] = field(default_factory=dict)
+    shows_names: bool = False
+    step: Callable[[Path], str] | None = None
+
+    @property
+    def described(self) -> str:
+        """Words on the source for a person."""
+        return self.detected.path if self.fetch else _described(self.detected)
 
     def toml(self, zone: str) -> str:
         """The source as a part of a settings file."""
         rows = {"name": self.name, "kind": self.detected.kind}
-        if not self.url:
+        if not self.fetch:
             rows["path"] = self.detected.path
         if not self.detected.has_zone:
             rows["timezone"] = zone
-        text = "".join(f"{key} = {_quoted(value)}\n" for key, value in rows.items())
-        if self.url:
-            text += f'\n[sources.fetch]\nkind = "git"\nurl = {_quoted(self.url)}\n'
-        return f"[[sources]]\n{text}"
+        if self.shows_names:
+            rows["pseudonyms"] = FOR_OTHERS
+        text = f"[[sources]]\n{_lines(rows)}"
+        return f"{text}\n[sources.fetch]\n{_lines(self.fetch)}" if self.fetch else text
+
+
+@dataclass(frozen=True)
+class _Places:
+    """The places of a command line: where relative paths start, and the name and kind for them."""
+
+    base: Path
+    name: str | None
+    kind: str | None
+    can_answer: bool
 
 
 @click.command()
@@ -115,11 +145,14 @@ def init(
 ) -> None:
     """Write a settings file for the archive at PLACE, or add PLACE to the one that is there.
 
-    PLACE is a file or folder, or the address of a public-inbox, as https://lore.kernel.org/linux-erofs. Weft sees by names
-    and first bytes whether it is mail, notes, documents or exported chats. At a terminal it asks which of several sources
-    to take. Without PLACE it asks for the place and the language, too.
+    PLACE is a file or folder, a mail address, as ann@gmail.com, or the address of a public-inbox,
+    as https://lore.kernel.org/linux-erofs. Weft sees by names and first bytes whether it is mail,
+    notes, documents or exported chats, also in an archive of Takeout as it comes. At a terminal it
+    asks which of several sources to take, and for the password of a mailbox. Without PLACE it lists
+    the places of programs on this machine with their sizes, reads none that is not chosen, and asks
+    for the language, too.
     """
-    file = config or Path(os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
+    file = chosen_config(config)
     settings = load_settings(file) if file.exists() else None
     if notebook:
         if settings is None or places:
@@ -131,38 +164,88 @@ def init(
     if settings and language:
         raise SettingsError(f"{file} is there already: set terms.stemmer = {language!r} in it")
     is_asking = not places
-    places = places or (_place_of_answer(),)
+    places = places or _places_of_answer()
     if name and len(places) > 1:
         raise SettingsError("--name is for one PLACE; run `weft init` once for each")
+    base = file.resolve().parent
+    offered = _at_places(places, _Places(base, name, kind, _can_answer()), settings)
+    new = _with_names(_chosen(offered, is_asking), base)
+    if settings:
+        _tell_other_language(file, new, settings)
+    else:
+        language = language or _language(file, new, is_asking)
+    _write(file, new, language if language != _LANGUAGE else None)
+    _tell_unread(places, offered, base)
+    _report(file, config, new)
+
+
+def _at_places(places: Sequence[str], where: _Places, settings: Settings | None) -> list[_New]:
+    """The sources at places that the settings do not have, with names that they do not have;
+    SettingsError if there are none.
+    """
     new: list[_New] = []
     for place in places:
         names = {s.name for s in (*(settings.sources if settings else ()), *new)}
-        new += _sources(place, file.resolve().parent, name, kind, names)
-    if settings:
-        new = _unknown(new, settings)
-    offered, new = new, _taken(new) if is_asking or len(new) > 1 and _can_answer() else new
-    likely, shares = _languages_of([s.detected for s in new if not s.url], file.resolve().parent)
-    if not settings and language is None and is_asking:
+        path = _absolute(place)
+        if is_address(place) and not path.exists():
+            new += _of_account(place, where, names)
+        elif holds_mail(path):
+            new.append(_of_packed_mail(path, where, names))
+        else:
+            new += _sources(place, where, names)
+    return _unknown(new, settings) if settings else new
+
+
+def _of_account(address: str, where: _Places, names: set[str]) -> list[_New]:
+    """The folders of a mail account that were chosen, with names beside `names`."""
+    account = offered_account(address, where.can_answer)
+    new: list[_New] = []
+    for folder in account.folders:
+        name = _free(where.name or folder.name, names | {s.name for s in new})
+        detected = Detected("maildir", folder.described, "mailbox", 0)
+        new.append(_New(name=name, detected=detected, fetch=folder.fetch, step=account.store))
+    return new
+
+
+def _of_packed_mail(file: Path, where: _Places, names: set[str]) -> _New:
+    """The mail of an archive, with a name beside `names`; it is unpacked once it was chosen."""
+    name = _free(where.name or _name_of(file), names)
+    folder = where.base / "unpacked" / name
+    detected = Detected("mbox", _below(folder, where.base), f"mail of {file.name}", 0)
+    return _New(name=name, detected=detected, step=lambda _: unpack(file, folder))
+
+
+def _language(file: Path, new: Sequence[_New], is_asking: bool) -> str | None:
+    """The stemmers of new settings: of most texts, or as somebody at a terminal says; None without
+    either.
+    """
+    likely, shares = _languages_of([s.detected for s in new if not s.fetch], file.resolve().parent)
+    if is_asking or (_can_answer() and all(source.fetch for source in new)):
         first = likely or _LANGUAGE
         choices = click.Choice([*dict.fromkeys([first, "none", *Stemmer.algorithms()])])
         what = "In which language is most of it"
-        language = click.prompt(what, default=first, type=choices, show_choices=False, err=True)
-    elif not settings and language is None and likely:
-        language = likely
+        return click.prompt(what, default=first, type=choices, show_choices=False, err=True)
+    if likely:
         click.echo(f"{file}: {shares} (--language changes it)")
-    elif settings and likely and (most := likely.partition("+")[0]) not in settings.terms.languages:
+    return likely
+
+
+def _tell_other_language(file: Path, new: Sequence[_New], settings: Settings) -> None:
+    """Print how the words of new sources are found, if their language is not that of the settings."""
+    likely, _ = _languages_of([s.detected for s in new if not s.fetch], file.resolve().parent)
+    most = (likely or "").partition("+")[0]
+    if most and most not in settings.terms.languages:
         both = f"{settings.terms.stemmer}+{most}"
         click.echo(
             f"{file}: most of these texts are {most.title()}; terms.stemmer remains {settings.terms.stemmer!r}: set "
             f"{both!r} to find their words with other endings"
         )
-    _write(file, new, language if language != _LANGUAGE else None)
-    _tell_unread(places, offered, file.resolve().parent)
-    _report(file, config, new)
 
 
 def _write_notebook(file: Path, index: Path) -> None:
-    """Write the notebook of the documentation for another index; SettingsError if the file is there."""
+    """Write the notebook of the documentation for another index; SettingsError if the file is
+    there.
+    """
     if file.exists():
         raise SettingsError(f"{file} is there already; name a new file")
     text = (documentation() / _NOTEBOOK).read_text(encoding="utf-8")
@@ -173,7 +256,8 @@ def _write_notebook(file: Path, index: Path) -> None:
 
 
 def _languages_of(sources: Sequence[Detected], base: Path) -> tuple[str | None, str]:
-    """The stemmers for the texts of sources, and a sentence on their languages; None if no stemmer knows that of most.
+    """The stemmers for the texts of sources, and a sentence on their languages; None if no stemmer
+    knows that of most.
 
     A further language has a tenth of the texts, and at least _LEAST_TEXTS.
     """
@@ -193,23 +277,51 @@ def _languages_of(sources: Sequence[Detected], base: Path) -> tuple[str | None, 
     return "+".join(name for name, _ in chosen), f"{shares} of {of} texts read"
 
 
-def _place_of_answer() -> str:
-    """The place that somebody at a terminal names; SettingsError where nobody can answer."""
+def _places_of_answer() -> tuple[str, ...]:
+    """The places that somebody at a terminal chooses of those on this machine, or names;
+    SettingsError with these where nobody can answer.
+    """
+    usual = usual_places(Path.home())
     if not _can_answer():
+        commands = "".join(f"\n  weft init {shlex.quote(str(place.path))}" for place in usual)
         raise SettingsError(
             "give the PLACE of an archive, as `weft init ~/mail`: there is no terminal to ask on"
+            + (f". This machine has:{commands}" if usual else "")
         )
-    return click.prompt(
-        "Where is the archive (file, folder, or address of a public-inbox)", err=True
-    )
+    for number, place in enumerate(usual, 1):
+        size = _size_in_words(place.files, place.bytes)
+        click.echo(
+            f"  {number}  {place.program} at {place.path}{size}; a build takes about {place.minutes} min",
+            err=True,
+        )
+
+    def chosen(answer: str) -> tuple[str, ...]:
+        words = answer.replace(",", " ").split()
+        if not usual or not words or not all(word.isdecimal() for word in words):
+            return (answer.strip(),)
+        if not all(0 < int(word) <= len(usual) for word in words):
+            raise click.BadParameter(f"give a place, or numbers from 1 to {len(usual)}")
+        return tuple(str(usual[number - 1].path) for number in sorted({int(w) for w in words}))
+
+    numbers = "Which of these (numbers), or where" if usual else "Where"
+    what = f"{numbers} is the archive (file, folder, mail address, or address of a public-inbox)"
+    return click.prompt(what, value_proc=chosen, err=True)
+
+
+def _chosen(offered: list[_New], is_asking: bool) -> list[_New]:
+    """The sources that somebody at a terminal takes; all of one or without a terminal, and all
+    folders of a mailbox, as these were chosen already.
+    """
+    has_choice = is_asking or (len(offered) > 1 and _can_answer())
+    if has_choice and not all(source.fetch for source in offered):
+        return _taken(offered)
+    return offered
 
 
 def _taken(new: list[_New]) -> list[_New]:
     """The sources that somebody at a terminal takes."""
     for number, source in enumerate(new, 1):
-        click.echo(
-            f"  {number}  {source.name}: {source.url or _described(source.detected)}", err=True
-        )
+        click.echo(f"  {number}  {source.name}: {source.described}", err=True)
 
     def chosen(answer: str) -> list[_New]:
         words = answer.replace(",", " ").split()
@@ -224,14 +336,30 @@ def _taken(new: list[_New]) -> list[_New]:
     )
 
 
+def _with_names(new: Sequence[_New], base: Path) -> list[_New]:
+    """The sources, chats with names if they are for their owner alone: so somebody at a terminal
+    says, else the place, if it is in the own home.
+    """
+    chats = [source for source in new if source.detected.kind == "conversation"]
+    if not chats:
+        return list(new)
+    if _can_answer():
+        is_alone = click.confirm("Is this for you alone", default=True, err=True)
+    else:
+        home = Path.home().resolve()
+        places = [(base / source.detected.path).resolve() for source in chats]
+        is_alone = all(place.is_relative_to(home) for place in places)
+        if is_alone:
+            click.echo(f"the chats are in your home, {home}: taken as for you alone", err=True)
+    return [replace(source, shows_names=is_alone and source in chats) for source in new]
+
+
 def _can_answer() -> bool:
     return sys.stdin.isatty()
 
 
-def _sources(
-    place: str, base: Path, name: str | None, kind: str | None, names: set[str]
-) -> list[_New]:
-    """The sources at a place, with names beside `names`; paths below `base` are relative to it."""
+def _sources(place: str, where: _Places, names: set[str]) -> list[_New]:
+    """The sources at a place, with names beside `names`; paths below the base are relative to it."""
     if "://" in place:
         url = (
             place
@@ -239,26 +367,35 @@ def _sources(
             else f"{place.rstrip('/')}/{{epoch}}"
         )
         address = re.sub(r"/(\{epoch\}|git/.*|\d+)?$", "", url.removesuffix(".git"))
-        detected = Detected("public_inbox", place, "public-inbox", 0)
-        return [_New(_free(name or address, names), detected, url)]
+        detected = Detected("public_inbox", url, "public-inbox", 0)
+        return [_New(_free(where.name or address, names), detected, {"kind": "git", "url": url})]
     path = _absolute(place)
+    kind, base = where.kind, where.base
     sources = [Detected(kind, str(path), kind, 0)] if kind else sources_at(path)
     new: list[_New] = []
     for detected in sources:
         there = Path(detected.path)
-        own = _free(name or detected.name or _name_of(there), names | {s.name for s in new})
-        short = there.relative_to(base) if there.is_relative_to(base) else there
-        new.append(_New(own, replace(detected, path=str(short))))
+        own = _free(where.name or detected.name or _name_of(there), names | {s.name for s in new})
+        new.append(_New(own, replace(detected, path=_below(there, base))))
     return new
 
 
+def _below(path: Path, base: Path) -> str:
+    """A path as the settings have it: relative if it is below their folder."""
+    return str(path.relative_to(base) if path.is_relative_to(base) else path)
+
+
 def _absolute(place: str) -> Path:
-    """The path of a place from the root on, without `..`: a file has one path, whichever place it is found from."""
+    """The path of a place from the root on, without `..`: a file has one path, whichever place it
+    is found from.
+    """
     return Path(os.path.abspath(os.path.expanduser(place)))  # noqa: PTH100, PTH111
 
 
 def _name_of(path: Path) -> str:
-    """The name for a source at a path: its file or folder without endings, or the folder above if that says more."""
+    """The name for a source at a path: its file or folder without endings, or the folder above if
+    that says more.
+    """
     for part in (path.name, *(p.name for p in path.parents)):
         stem = _NOT_NAMED.sub("", part).strip(" ._-")
         if stem.lower() not in _GENERIC:
@@ -281,7 +418,13 @@ def _free(text: str, names: set[str]) -> str:
 def _unknown(new: Sequence[_New], settings: Settings) -> list[_New]:
     """Those of `new` whose place is that of no source; SettingsError if that is none of them."""
     places = {str(settings.place(s)) for s in settings.sources if not s.remote}
-    rest = [s for s in new if s.url or str(settings.base / s.detected.path) not in places]
+    accounts = [s.remote.model_dump() for s in settings.sources if s.remote]
+    rest = [
+        s
+        for s in new
+        if not any(s.fetch.items() <= remote.items() for remote in accounts if s.fetch)
+        and (s.fetch or str(settings.base / s.detected.path) not in places)
+    ]
     if not rest:
         raise SettingsError(
             f"{new[0].detected.path} is a source of the settings already; `weft build` reads what changed"
@@ -290,7 +433,9 @@ def _unknown(new: Sequence[_New], settings: Settings) -> list[_New]:
 
 
 def _write(file: Path, new: Sequence[_New], language: str | None) -> None:
-    """Write the sources behind those in the settings file, if that gives valid settings."""
+    """Write the sources behind those in the settings file, if that gives valid settings, after
+    their steps.
+    """
     before = file.read_text(encoding="utf-8-sig") if file.exists() else ""
     text = before and before.rstrip("\n") + "\n\n"
     if not before:
@@ -300,11 +445,14 @@ def _write(file: Path, new: Sequence[_New], language: str | None) -> None:
             text += f"[terms]\nstemmer = {_quoted(language)}\n\n"
     text += "\n".join(source.toml(_zone()) for source in new)
     try:
-        Settings(**tomllib.loads(text), base=file.resolve().parent)
+        root = Settings(**tomllib.loads(text), base=file.resolve().parent).root
     except ValueError as error:
         raise SettingsError(
             f"{file}: no valid settings could be made of {new[0].detected.path}: {error}"
         ) from error
+    steps = dict.fromkeys(source.step for source in new if source.step)
+    for words in filter(None, [step(root) for step in steps]):
+        click.echo(words)
     write_atomically(file, text)
 
 
@@ -317,17 +465,20 @@ def _tell_unread(places: Sequence[str], offered: Sequence[_New], base: Path) -> 
             click.echo(
                 f"{place}: files that no source reads: {endings}{', and others' if len(rest) > 6 else ''}"
             )
+            for ending, _ in rest.most_common():
+                if way_out := WAYS_OUT.get(ending.removeprefix(".")):
+                    click.echo(f"  {ending}: {way_out}")
 
 
 def _report(file: Path, config: Path | None, new: Sequence[_New]) -> None:
     for source in new:
-        click.echo(f"{file}: source {source.name}: {source.url or _described(source.detected)}")
+        click.echo(f"{file}: source {source.name}: {source.described}")
         if source.detected.kind == "conversation":
-            click.echo(_PSEUDONYMS)
+            click.echo(_NAMES if source.shows_names else _PSEUDONYMS)
     is_on_path = Path(sys.argv[0]).name != "weft" or shutil.which("weft")
     weft = "weft" if is_on_path else shlex.quote(sys.argv[0])
     ending = f" --config {shlex.quote(str(config))}" if config else ""
-    fetch = ", once it is fetched," if any(s.url for s in new) else ""
+    fetch = ", once it is fetched," if any(s.fetch for s in new) else ""
     commands = {
         f"{weft} build{ending}": f"reads it{fetch} and publishes the index",
         f'{weft} search{ending} "some words"': "asks it",
@@ -345,14 +496,14 @@ def _report(file: Path, config: Path | None, new: Sequence[_New]) -> None:
 def _described(detected: Detected) -> str:
     count = ""
     if detected.files:
-        size = (
-            f"{detected.bytes / 1e6:,.1f} MB"
-            if detected.bytes >= 50_000
-            else f"{detected.bytes:,} bytes"
-        )
-        count = f", {detected.files:,} {'file' if detected.files == 1 else 'files'}, {size}"
+        count = _size_in_words(detected.files, detected.bytes)
     form = "" if detected.form in (detected.kind, "documents") else f" ({detected.form})"
     return f"{detected.kind}{form} at {detected.path}{count}"
+
+
+def _size_in_words(files: int, size: int) -> str:
+    words = f"{size / 1e6:,.1f} MB" if size >= 50_000 else f"{size:,} bytes"
+    return f", {files:,} {'file' if files == 1 else 'files'}, {words}"
 
 
 def _zone() -> str:
@@ -362,6 +513,14 @@ def _zone() -> str:
         or os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
     )
     return place if re.fullmatch(r"[A-Z][A-Za-z_]+(/[A-Za-z_+-]+)*", place) else "UTC"
+
+
+def _lines(rows: Mapping[str, Any]) -> str:
+    """Rows of TOML."""
+    return "".join(
+        f"{key} = {_quoted(value) if isinstance(value, str) else value}\n"
+        for key, value in rows.items()
+    )
 
 
 def _quoted(text: str) -> str:

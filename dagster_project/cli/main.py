@@ -5,7 +5,7 @@ import logging
 import click
 
 from dagster_project.cli.terminal.lazy_group import LazyGroup
-from dagster_project.extras.registry import Command, offered
+from dagster_project.extensions import Command, offered
 
 _ROOM = "dagster_project.cli"
 
@@ -63,6 +63,11 @@ COMMANDS = {
         "List the rebuilds of a build with reasons, and their cost and time; build nothing and call no model.",
         former={"cost": "plan --cost"},
     ),
+    "config": Command(
+        f"{_ROOM}.settings:config_",
+        "Keep an index",
+        "Print the settings in force, each with where it comes from: a variable, the file, or a design.",
+    ),
     "ui": Command(
         f"{_ROOM}.ui:ui",
         "Keep an index",
@@ -114,9 +119,9 @@ Exit codes: 0 done; 2 wrong settings or usage; 3 nothing found;
 def main() -> None:
     """Search mail, notes, documentation and chats.
 
-    `weft init PLACE` writes the settings for an archive, `weft build` reads it, `weft search "some words"` asks it.
-    Commands take the settings of --config, else of $WEFT_CONFIG, else of ./weft.toml. `weft help` lists the pages of the
-    documentation.
+    `weft init PLACE` writes the settings for an archive, `weft build` reads it, `weft search "some
+    words"` asks it. Commands take the settings of --config, else of $WEFT_CONFIG, else of
+    ./weft.toml. `weft help` lists the pages of the documentation.
     """
     for name in ("dagster", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)

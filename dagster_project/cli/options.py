@@ -3,26 +3,20 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import wraps
+from functools import reduce, wraps
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 
 from dagster_project.cli.terminal.completion import complete_list, complete_source
-from dagster_project.index.search.filters import Filters
-from dagster_project.system.disk_space import (
-    IN_THE_WAY,
-    is_of_full_disk,
-    is_of_no_writing,
-    unwritable,
-)
 from transforms.errors import DiskFullError, QueryError, QuerySyntaxError, WeftError
-from transforms.retrieval.query_fields import HAS, KINDS, bound
-from transforms.retrieval.query_language import storable
-from transforms.settings.search import Expansion, SearchOptions
+from transforms.retrieval.query_fields import bound
+from transforms.retrieval.search_filters import SEARCH_FILTERS, SearchFilter
+from transforms.settings.expansions import Expansion
+from transforms.text.storable import storable
 
 
 class _Text(click.ParamType):
@@ -36,10 +30,14 @@ class _Text(click.ParamType):
 
 
 class QueryCommand(click.Command):
-    """A command whose first argument is a query, which may begin with a sign that options begin with."""
+    """A command whose first argument is a query, which may begin with a sign that options begin
+    with.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line; of an option that there is not, say how it is asked for as a query."""
+        """Read the command line; of an option that there is not, say how it is asked for as a
+        query.
+        """
         unread = next(
             (arg for arg in args if arg.startswith("-") and not arg.startswith("--")), None
         )
@@ -55,6 +53,43 @@ class QueryCommand(click.Command):
             ) from None
 
 
+class SearchCommand(QueryCommand):
+    """A command of many options, whose help shows those that one needs first, and by `--help-all`
+    the others, too.
+    """
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        show = click.Option(
+            ["--help-all"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=self._show_all,
+            help="Show this page with all options.",
+        )
+        self.params.append(show)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The first options, or all if the context asks for these."""
+        shows_all = ctx.meta.get(_SHOWS_ALL, False)
+        options = [p for p in self.get_params(ctx) if shows_all or p.is_eager or p.name in _FIRST]
+        with formatter.section("Options" if shows_all else "Options to begin with"):
+            formatter.write_dl([r for p in options if (r := p.get_help_record(ctx))])
+
+    @staticmethod
+    def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.meta[_SHOWS_ALL] = True
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
+
+
+_SHOWS_ALL = f"{__name__}.shows_all"
+_FIRST = {
+    *("limit", "list", "author", "source", "kind", "since", "until", "ident", "as_json", "config"),
+}
+"""The parameters that somebody needs who searches for the first time."""
 TEXT_TYPE = _Text()
 CONFIG = click.option(
     "--config",
@@ -100,6 +135,14 @@ def explained(command: Callable[..., None], outcome: str = "ERROR") -> Callable[
 
 def _of_disk(error: OSError) -> Exception:
     """The refusal of the system as a fault that Weft knows, if it is one."""
+    # It loads NumPy, which takes longer than a command beside a server.
+    from dagster_project.system.disk_space import (
+        IN_THE_WAY,
+        is_of_full_disk,
+        is_of_no_writing,
+        unwritable,
+    )
+
     place = Path(error.filename or ".")
     if is_of_full_disk(error):
         return DiskFullError(
@@ -113,7 +156,9 @@ def _of_disk(error: OSError) -> Exception:
 
 
 class DateType(click.ParamType):
-    """The begin of a date in UTC, or the end with `is_end`: of `2024`, `2024-05`, `2024-05-17`, `yesterday` or the like."""
+    """The begin of a date in UTC, or the end with `is_end`: of `2024`, `2024-05`, `2024-05-17`,
+    `yesterday` or the like.
+    """
 
     name = "date"
 
@@ -130,41 +175,19 @@ class DateType(click.ParamType):
             self.fail(f"{fault}; or yesterday, today, tomorrow", param, ctx)
 
 
-_FILTERS = (
-    click.option(
-        "--list",
-        "list_id",
-        type=TEXT_TYPE,
-        shell_complete=complete_list,
-        help="Only mail of this mailing list; * matches any characters.",
-    ),
-    click.option(
-        "--from",
-        "author",
-        type=TEXT_TYPE,
-        help="Only mail of this author: words of a name, or an address.",
-    ),
-    click.option(
-        "--path",
-        type=TEXT_TYPE,
-        help="Only documents and changes of files at this path; * matches any characters.",
-    ),
-    click.option("--tag", type=TEXT_TYPE, help="Only documents with this tag, or one below it."),
-    click.option("--has", type=click.Choice(HAS), help="Only mail that has one."),
-    click.option(
-        "--source",
-        type=TEXT_TYPE,
-        shell_complete=complete_source,
-        help="Only texts from this source.",
-    ),
-    click.option("--kind", type=click.Choice(KINDS), help="Only hits of this kind."),
-    click.option("--since", type=DateType(), help="Only texts from this day, month or year on."),
-    click.option(
-        "--until",
-        type=DateType(is_end=True),
-        help="Only texts up to the end of this day, month or year.",
-    ),
-)
+def _filter_option(filter_: SearchFilter) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The option of a condition of a search."""
+    kind = click.Choice(filter_.values) if filter_.values else TEXT_TYPE
+    return click.option(
+        f"--{filter_.option}",
+        filter_.name,
+        type=DateType(is_end=filter_.is_end) if filter_.is_day else kind,
+        shell_complete=_COMPLETED.get(filter_.name),
+        help=f"Only {filter_.words}.",
+    )
+
+
+_COMPLETED = {"list": complete_list, "source": complete_source}
 _SEARCH_OPTIONS = (
     click.option(
         "--profile", type=TEXT_TYPE, help="Search by this profile, of the settings or built in."
@@ -196,29 +219,12 @@ _SEARCH_OPTIONS = (
 )
 
 
-def _with(
-    options: Sequence[Callable[..., Any]],
-    names: Iterable[str],
-    parameter: str,
-    record: Callable[..., Any],
-) -> Callable[..., Any]:
-    """Gives a command some options, whose values it gets as one record."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)
-        def run(*args: Any, **kwargs: Any) -> None:
-            values = {name: kwargs.pop(name) for name in names}
-            command(*args, **kwargs, **{parameter: record(**values)})
-
-        for option in reversed(options):
-            run = option(run)
-        return run
-
-    return decorate
+def filtered(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options that filter hits, named as the fields of `Filters`."""
+    options = map(_filter_option, reversed(SEARCH_FILTERS))
+    return reduce(lambda run, option: option(run), options, command)
 
 
-_FILTERED_BY = ("list_id", "author", "path", "tag", "has", "source", "kind", "since", "until")
-filtered = _with(_FILTERS, _FILTERED_BY, "filters", Filters)
-"""Gives a command the options that filter hits."""
-searched = _with(_SEARCH_OPTIONS, SearchOptions.model_fields, "options", SearchOptions)
-"""Gives a command the options that change a search."""
+def searched(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options that change a search, as `SearchOptions` names them."""
+    return reduce(lambda run, option: option(run), reversed(_SEARCH_OPTIONS), command)

@@ -1,15 +1,13 @@
 """`weft search`, `similar` and `get`: the commands that read hits and texts of the published index.
 
-This module loads nothing that builds: that would take longer than a search.
+This module loads nothing that searches: beside a server a command needs only its answer.
 """
 
 import json
 import sys
-from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,28 +16,17 @@ from dagster_project.cli.options import (
     JSON,
     NO_RESULTS,
     TEXT_TYPE,
-    QueryCommand,
+    SearchCommand,
     explained,
     filtered,
     searched,
 )
-from dagster_project.cli.render.hits import Details, print_explanation, print_hits, reading_line
+from dagster_project.cli.render.lines import reading_line
 from dagster_project.cli.terminal.completion import complete_id
-from dagster_project.config.settings import load_settings
-from dagster_project.index.search.explain import Explanation, explanation
-from dagster_project.index.search.filters import Filters
-from dagster_project.index.search.hit_table import SearchResult
-from dagster_project.index.search.lookup import reading
-from dagster_project.index.search.opened_index import open_index, with_options
-from dagster_project.index.search.query_rewriting import make_rewriter
-from dagster_project.index.search.similar import similar
-from dagster_project.index.search.statements.sql import query_current
-from dagster_project.outgoing.screen import Screen
-from transforms.retrieval.query_rewriting import Standalone
-from transforms.settings.search import SearchOptions
+from dagster_project.servers.local import answer
 
 
-@click.command(cls=QueryCommand)
+@click.command(cls=SearchCommand)
 @click.argument("queries", nargs=-1, required=True, type=TEXT_TYPE)
 @CONFIG
 @JSON
@@ -80,65 +67,59 @@ from transforms.settings.search import SearchOptions
 @filtered
 @explained
 def search(
-    queries: tuple[str, ...],
-    turns: tuple[str, ...],
     config: Path | None,
     as_json: bool,
-    plain: bool,
-    filters: Filters,
-    limit: int | None,
     more: bool,
     explains: bool,
     stages: bool,
     ident: str | None,
     rows: int,
-    options: SearchOptions,
+    **question: Any,
 ) -> None:
     """Search the published index; several QUERIES are answered in one pass.
 
     \b
-    In a query: "a phrase", -without, this OR that, (groups), and field:value:
+    In a query: "a phrase", -without, this OR that, (groups), vacu*, vacum~, word^2:
       f:tom s:vacuum d:2004..2006 "index scan" -toast
-    Fields: s subject, f from, l list, d dates, b body, nq not quoted, q quoted,
-    dfn file and dfhh function of a diff, dfa removed and dfb added lines, path,
-    tag, kind, has, source, thread, series, m Message-ID.
+
+    \b
+    Fields of a query, and examples:
+      who    f: from: to: cc:                     f:"tom lane" from:example.org
+             reviewed: acked: tested: reported:   reviewed:ann
+      when   d: date:                             d:2004-05 d:2004..2006
+             newer_than: older_than:              newer_than:30d
+      where  l: list: source: tree:               list:dev source:notes
+             path: thread: series: m: id:         path:src/*.c
+      what   kind: has: is: type:                 has:patch is:unanswered type:pdf
+             tag: tags: keyword: meta.KEY:        tag:idea meta.status:done
+             larger: language: is_code:           larger:1M language:de is_code:true
+             sensitivity:                         sensitivity:public
+      words  s: subject: hierarchy: title:        s:"two phase"
+             b: body: nq: q:                      nq:toast (not quoted) q:toast (quoted)
+      diffs  dfn: dfhh: dfa: dfb:                 dfn:log.c (file) dfhh:main (function)
+                                                  dfa:old (removed) dfb:new (added)
     """
-    settings = with_options(load_settings(config), options)
-    rewriter = make_rewriter(
-        settings.queries, settings.sentences.name, settings.gemini, settings.safety
-    )
-    rewritten = [rewriter.standalone(query, turns) for query in queries]
-    texts = [query.used for query in rewritten]
-    is_explained = stages or ident is not None
-    if is_explained and len(texts) > 1:
+    question["command"] = "search"
+    if not stages and ident is None:
+        _print(answer(config, question), as_json, explain=explains, more=more)
+        return
+    if len(question["queries"]) > 1:
         raise click.UsageError("--stages and --why take one query")
-    with closing(open_index(settings)) as index:
-        if is_explained:
-            _explain(explanation(index, texts[0], ident, filters, limit, plain), as_json, rows)
-            return
-        result, version = index.search(texts, filters, limit, plain), index.manifest["version"]
-    _print(result, version, rewritten, None if as_json else Details(explains, more))
+    from dagster_project.cli.own_answers import print_stages
 
-
-def _print(
-    result: SearchResult, version: str, queries: Sequence[Standalone], details: Details | None
-) -> None:
-    """Print hits with these details, else as JSON; exit code 3 without one."""
-    if details:
-        print_hits([query.used for query in queries], result, version, details)
-    else:
-        click.echo(json.dumps(result.as_json(queries, version), ensure_ascii=False))
-    if not result.hits.num_rows:
+    if not print_stages(config, question, ident, rows, as_json):
         sys.exit(NO_RESULTS)
 
 
-def _explain(result: Explanation, as_json: bool, rows: int) -> None:
-    """Print the stages; exit code 3 without a hit and the fate of an id."""
+def _print(hits: Mapping[str, Any], as_json: bool, **details: bool) -> None:
+    """Print hits with these details, else as JSON; exit code 3 without one."""
     if as_json:
-        click.echo(json.dumps(result.as_json(rows), ensure_ascii=False))
+        click.echo(json.dumps(hits, ensure_ascii=False))
     else:
-        print_explanation(result, rows)
-    if result.fate is None and not (result.stages and result.stages[-1].steps["rank"].count()):
+        from dagster_project.cli.render.hits import Details, print_hits
+
+        print_hits(hits, Details(**details))
+    if hits["outcome"] == "NO_RESULTS":
         sys.exit(NO_RESULTS)
 
 
@@ -153,9 +134,7 @@ def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
 
     ID is one that `weft get` takes, but not a citation with bytes.
     """
-    with closing(open_index(load_settings(config))) as index:
-        result, version = similar(index, name, limit), index.manifest["version"]
-    _print(result, version, [Standalone(name, name)], None if as_json else Details())
+    _print(answer(config, {"command": "similar", "name": name, "limit": limit}), as_json)
 
 
 @click.command()
@@ -166,15 +145,12 @@ def similar_(name: str, config: Path | None, as_json: bool, limit: int) -> None:
 def get(name: str, config: Path | None, as_json: bool) -> None:
     """Print the exact text of ID, and its kind on standard error.
 
-    ID is a Message-ID, the id of a chunk, attachment, thread, conversation or document, the path of a document or its
-    end (`faq.md#slug`), or a citation as hits print it.
+    ID is a Message-ID, the id of a chunk, attachment, thread, conversation or document, the path of
+    a document or its end (`faq.md#slug`), or a citation as hits print it.
     """
-    settings = load_settings(config)
-    screen = Screen(settings.safety)
-    text = reading(screen.asking(partial(query_current, settings.root / "index")), name)
-    text = replace(text, text=screen.text(text.text))
+    text = answer(config, {"command": "get", "name": name})
     if as_json:
-        click.echo(json.dumps(text.as_json(), ensure_ascii=False))
+        click.echo(json.dumps(text, ensure_ascii=False))
     else:
         click.echo(reading_line(text), err=True)
-        click.echo(text.text, nl=False)
+        click.echo(text["text"], nl=False)

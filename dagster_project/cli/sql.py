@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from dagster_project.cli.options import CONFIG, JSON, TEXT_TYPE, explained
-from dagster_project.cli.render.hits import print_rows
 from dagster_project.cli.render.rows_file import refuse, write_rows
+from dagster_project.cli.render.tables import print_rows
 from dagster_project.composition.stores import make_lake
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.index.search.statements.lake_sql import query_lake
@@ -49,7 +49,8 @@ def sql(
 ) -> None:
     """Run one SQL STATEMENT on the published index, read-only.
 
-    It may call the macros of the file, and search_semantic('some words', 10) for the chunks nearest in meaning.
+    It may call the macros of the file, and search_semantic('some words', 10) for the chunks nearest
+    in meaning.
     """
     settings = load_settings(config)
     if file:
@@ -79,7 +80,9 @@ def sql(
 
 
 def _mails(settings: Settings, ids: list[str]) -> Iterator[bytes]:
-    """The mails of these ids as their sources hold them, as entries of mbox; SourceError at the first that is not there."""
+    """The mails of these ids as their sources hold them, as entries of mbox; SourceError at the
+    first that is not there.
+    """
     places = query_current(settings.root / "index", _PLACES, {"ids": ids}).to_pylist()
     if missing := set(ids) - {row["message_id"] for row in places}:
         raise QueryError(

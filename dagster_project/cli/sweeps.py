@@ -1,4 +1,6 @@
-"""`weft eval sweep`: grids of settings of [search] over one index, and of other sections over an index for each."""
+"""`weft eval sweep`: grids of settings of [search] over one index, and of other sections over an
+index for each.
+"""
 
 import itertools
 import json
@@ -29,7 +31,8 @@ from transforms.settings.base import StageSettings
 from transforms.settings.search import SearchSettings
 
 _FASTER = 0.95
-"""Share of another's time below which a profile is faster and not only measured at a better moment."""
+"""Share of another's time below which a profile is faster and not only measured at a better moment.
+"""
 
 _TIMED = ("ms_per_query", "frontier")
 _NOT_BUILT = ("sources", "storage", "search", "evaluation", "profiles", "base")
@@ -67,7 +70,9 @@ def sweep(
     builds: tuple[str, ...],
     quiet: bool,
 ) -> None:
-    """Try every combination of settings; print their quality and cost, mark the best, and write all as JSON."""
+    """Try every combination of settings; print their quality and cost, mark the best, and write all
+    as JSON.
+    """
     if measure not in MEASURES:
         raise SettingsError(f"--measure {measure}: known are {', '.join(MEASURES)}")
     if not axes and not builds:
@@ -114,10 +119,12 @@ def grid(settings: SearchSettings, axes: Mapping[str, Sequence[str]]) -> dict[st
 
 
 def built_grid(settings: Settings, axes: Mapping[str, Sequence[str]]) -> dict[str, Settings]:
-    """Settings for every combination of values of `section.key`, each with a storage root of its own.
+    """Settings for every combination of values of `section.key`, each with a storage root of its
+    own.
 
-    The roots are in eval/builds/ below that of `settings`, named by their differing values, so that a
-    second sweep finds them built; built ones come first. Without axes there is one entry, the settings as they are.
+    The roots are in eval/builds/ below that of `settings`, named by their differing values, so that
+    a second sweep finds them built; built ones come first. Without axes there is one entry, the
+    settings as they are.
     """
     variants = {
         _name(values): _in_own_root(settings, values) if values else settings
@@ -127,7 +134,8 @@ def built_grid(settings: Settings, axes: Mapping[str, Sequence[str]]) -> dict[st
 
 
 def built(variants: Mapping[str, Settings], own: Settings) -> Iterator[tuple[str, Settings]]:
-    """Name and settings of each variant after its index is brought up to date; `own` is published already.
+    """Name and settings of each variant after its index is brought up to date; `own` is published
+    already.
 
     Vectors that `own` has in its cache are not computed again.
     """
@@ -182,7 +190,9 @@ def with_frontier(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def write_sweep(rows: Sequence[Mapping[str, Any]], measure: str, settings: Settings) -> str:
-    """Write the rows as JSON, all times under `timing`; the path, `sweep-<model>-<time>.json` beside the reports."""
+    """Write the rows as JSON, all times under `timing`; the path, `sweep-<model>-<time>.json`
+    beside the reports.
+    """
     now = datetime.now(UTC)
     report = {
         "measure": measure,
@@ -219,6 +229,13 @@ def _in_own_root(settings: Settings, values: Mapping[str, str]) -> Settings:
         except ValidationError as error:
             raise SettingsError(f"--build {section}: {faults_of(error)}") from error
     root = settings.root / "eval" / "builds" / text_hash(_name(values))[:12]
-    changes["storage"] = settings.storage.model_copy(update={"root": str(root), "lake": None})
-    changes["evaluation"] = settings.evaluation.model_copy(update={"publish_check": False})
+    return in_root(settings.model_copy(update=changes), root)
+
+
+def in_root(settings: Settings, root: Path) -> Settings:
+    """The settings with another storage root, to build an index beside that which is published."""
+    changes = {
+        "storage": settings.storage.model_copy(update={"root": str(root), "lake": None}),
+        "evaluation": settings.evaluation.model_copy(update={"publish_check": False}),
+    }
     return settings.model_copy(update=changes)

@@ -10,7 +10,8 @@ import click
 
 from dagster_project.cli.options import CONFIG, explained
 from dagster_project.composition.objects import make_sources
-from dagster_project.config.settings import CONFIG_VARIABLE, config_path, load_settings
+from dagster_project.config.places import CONFIG_VARIABLE
+from dagster_project.config.settings import config_path, load_settings
 from dagster_project.orchestration.instance import instance_home, open_instance, workspace
 from dagster_project.orchestration.partitions import sync_partitions
 from dagster_project.servers.listening import listening
@@ -25,7 +26,8 @@ from dagster_project.servers.listening import listening
 def ui(config: Path | None, port: int) -> None:
     """Open Dagster's UI for these settings on 127.0.0.1, with the schedule's daemon."""
     settings = load_settings(config)
-    # Dagster would start its daemon, a second one beside that of the server which has the port, and stay.
+    # Dagster would start its daemon, a second one beside that of the server which has the port, and
+    # stay.
     listening("127.0.0.1", port).close()
     with open_instance(settings) as instance:
         sync_partitions(instance, make_sources(settings).discover())

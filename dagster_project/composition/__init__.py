@@ -1,1 +1,3 @@
-"""Settings in; the wired lake, sources, models, index and resources of Dagster out. No decision about data belongs here."""
+"""Settings in; the wired lake, sources, models, index and resources of Dagster out. No decision
+about data belongs here.
+"""

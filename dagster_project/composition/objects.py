@@ -1,4 +1,6 @@
-"""Settings put together with assets and the resources that Dagster's UI shows; every place that needs one asks here."""
+"""Settings put together with assets and the resources that Dagster's UI shows; every place that
+needs one asks here.
+"""
 
 import json
 from collections.abc import Mapping
@@ -11,12 +13,18 @@ import dagster as dg
 from pydantic import Field
 
 from assets.protocols.models import LanguageModel
-from dagster_project.composition.stores import make_engine, make_lake, make_sources, on_engine
+from dagster_project.composition.stores import (
+    make_engine,
+    make_lake,
+    make_ledger,
+    make_sources,
+    on_engine,
+)
 from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.settings import Settings
 from dagster_project.context.context_index import PublishedVersions
 from dagster_project.evaluation.evaluate import make_evaluator, require_quality
-from dagster_project.extras.registry import (
+from dagster_project.extensions import (
     enabled,
     extra_parts,
     load,
@@ -38,6 +46,7 @@ from dagster_project.models.embedding_cache import SQLiteEmbeddingCache
 from dagster_project.models.language_models import make_language_model, service_of
 from dagster_project.remotes.source_remotes import SourceRemotes
 from dagster_project.sources.seen_partitions import SeenPartitions
+from dagster_project.system.durable import remove
 from dagster_project.system.long_work import LoggedProgress
 from dagster_project.system.rate_limit import RunBudget
 from transforms.embedding import context_sentences
@@ -45,10 +54,20 @@ from transforms.errors import SettingsError
 from transforms.retrieval import bm25
 from transforms.settings.models import WRITTEN_KINDS
 
+_FORMER = (
+    "files.json",
+    "chats.json",
+    "seen.json",
+    "looked.json",
+    "unchanged.json",
+    "lake/footers.sqlite",
+)
+"""The files below `cache` that the ledger replaced."""
+
 
 def make_seen_partitions(settings: Settings) -> SeenPartitions:
     """Since when partitions have waited."""
-    return SeenPartitions(settings.root / "cache" / "seen.json")
+    return SeenPartitions(make_ledger(settings))
 
 
 def make_embedding_cache(settings: Settings) -> SQLiteEmbeddingCache:
@@ -86,7 +105,9 @@ def make_sentence_writer(settings: Settings, budget: RunBudget | None = None) ->
 
 
 def require_served_models(settings: Settings) -> None:
-    """ServiceError with the successor of a model of the settings that Google does not serve; without one nobody is asked."""
+    """ServiceError with the successor of a model of the settings that Google does not serve;
+    without one nobody is asked.
+    """
     embedding = {str(settings.embedding.name)} if settings.embedding.model == "gemini" else set()
     writes = writes_sentences(settings) or settings.queries.rewrite == "gemini"
     language = {settings.sentences.name} if writes else set()
@@ -139,20 +160,27 @@ def make_publisher(settings: Settings, lake: ParquetLake) -> DuckDBPublisher:
 
 
 def make_mirror(settings: Settings) -> Mirror | None:
-    """The mirror that sends each publish to the service that ranks; None if the published file ranks itself."""
+    """The mirror that sends each publish to the service that ranks; None if the published file
+    ranks itself.
+    """
     offer = ranking_at(settings.index.target)
     return load(offer.mirror)(settings.index, settings.search) if offer else None
 
 
 def temporary_sweep(settings: Settings) -> int:
-    """Delete the unfinished files of processes that are gone; their number."""
+    """Delete the unfinished files of processes that are gone, and the notes of former versions;
+    the number of the first.
+    """
+    remove(settings.root / "cache" / name for name in _FORMER)
     lake = make_lake(settings)
     others = (make_sources(settings), make_publisher(settings, lake))
     return lake.sweep() + sum(other.sweep() for other in others)
 
 
 def make_resources(settings: Settings) -> dict[str, Any]:
-    """Everything the assets need from the world; resources that people ask about show their settings."""
+    """Everything the assets need from the world; resources that people ask about show their
+    settings.
+    """
     lake = make_lake(settings)
     sources = make_sources(settings)
     budget = RunBudget(settings.gemini.budget_tokens)
@@ -207,7 +235,9 @@ def make_resources(settings: Settings) -> dict[str, Any]:
 
 
 def _remote_in_words(remote: RemoteSettings) -> str:
-    """The kind of a remote, and the names of the variables with its credentials; never an address, which may hold a key."""
+    """The kind of a remote, and the names of the variables with its credentials; never an address,
+    which may hold a key.
+    """
     return f"{remote.kind}, credentials in {' and '.join(remote.variables({}).values()) or 'no variable'}"
 
 
@@ -225,13 +255,16 @@ class WorkingObject:
 
 
 class ConfiguredResource(dg.ConfigurableResource[Any]):
-    """A resource whose values a run cannot change: plan, searches and other runs go by the settings.
+    """A resource whose values a run cannot change: plan, searches and other runs go by the
+    settings.
 
-    A secret is shown as `{"env": NAME}`, which Dagster takes for a variable of the environment. It is not a `dg.EnvVar`:
-    that puts the value into the run, and ends a run that would have sent nothing where the variable is not set.
+    A secret is shown as `{"env": NAME}`, which Dagster takes for a variable of the environment. It
+    is not a `dg.EnvVar`: that puts the value into the run, and ends a run that would have sent
+    nothing where the variable is not set.
     """
 
-    # Dagster knows this annotation only where it is not a string, so this module does not import `annotations`.
+    # Dagster knows this annotation only where it is not a string, so this module does not import
+    # `annotations`.
     working: dg.ResourceDependency[WorkingObject]
 
     @classmethod
@@ -240,7 +273,9 @@ class ConfiguredResource(dg.ConfigurableResource[Any]):
         return cls(working=WorkingObject(instance, values), **values)
 
     def create_resource(self, context: dg.InitResourceContext) -> Any:
-        """The working object; SettingsError where the configuration of the run says other than the settings."""
+        """The working object; SettingsError where the configuration of the run says other than the
+        settings.
+        """
         if other := [
             name for name, value in self.working.values.items() if getattr(self, name) != value
         ]:

@@ -1,20 +1,22 @@
-"""The lake, the sources, the stages and the engine of a settings file, as a task needs them. Imports no Dagster."""
+"""The lake, the sources, the stages and the engine of a settings file, as a task needs them.
+Imports no Dagster.
+"""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from assets.conversations import conversation_stages
-from assets.documents import document_stages
-from assets.mail import mail_stages
 from assets.partitions import PARTITIONS_OF_RUN
+from assets.pipeline import source_stages
 from assets.protocols import engine as protocol
 from assets.protocols.models import Embedder
 from assets.stages.declaration import Stage
 from dagster_project.config.settings import Settings
-from dagster_project.extras.registry import declared_tables, load, offered
+from dagster_project.extensions import declared_tables, load, offered
 from dagster_project.lake.forgotten import Forgotten
 from dagster_project.lake.lake import ParquetLake
+from dagster_project.lake.set_aside import SetAside
+from dagster_project.ledger.ledger import Ledger, ledger_in
 from dagster_project.models.static import PackagedTokenCounter
 from dagster_project.sources.chats import ChatFiles
 from dagster_project.sources.remembered_sources import RememberedSources
@@ -24,48 +26,43 @@ from transforms.schemas.registry import lake_tables
 from transforms.settings.models import BUNDLED
 
 
-def make_lake(settings: Settings, cache: Path | None = None) -> ParquetLake:
-    """The lake at the configured place; copies of its files go to `cache`, unless it is None."""
-    cache = cache or settings.root / "cache"
+def make_ledger(settings: Settings, aside: Path | None = None) -> Ledger:
+    """The record of looks; in the folder `aside`, unless it is None."""
+    return ledger_in(aside or settings.root)
+
+
+def make_lake(settings: Settings, aside: Path | None = None) -> ParquetLake:
+    """The lake at the configured place; copies of its files go to the folder `aside`, unless it is
+    None.
+    """
     tables = lake_tables(settings.embedding.dimensions) | declared_tables()
-    return ParquetLake(settings.lake_uri, tables, cache / "lake")
+    copies = (aside or settings.root / "cache") / "lake"
+    return ParquetLake(settings.lake_uri, tables, copies, make_ledger(settings, aside))
 
 
-def make_sources(settings: Settings, cache: Path | None = None) -> RememberedSources:
-    """The configured sources without forgotten texts; notes on their files go to `cache`, unless it is None."""
-    lake = make_lake(settings, cache)
-    cache = cache or settings.root / "cache"
+def make_sources(
+    settings: Settings, aside: Path | None = None, failing: SetAside | None = None
+) -> RememberedSources:
+    """The configured sources without forgotten texts, and without `failing`, by default those that
+    the lake has noted; readings of their files go to the folder `aside`, unless it is None.
+    """
+    lake = make_lake(settings, aside)
     return RememberedSources(
         Forgotten(lake.base),
+        failing or SetAside(lake.base),
         settings,
-        cache / "files.json",
-        ChatFiles(settings, cache / "chats.json"),
+        aside or settings.root / "cache",
+        ChatFiles(settings, lake.ledger),
         lambda source, source_type: partitions_in_lake(lake, source, source_type),
     )
 
 
-def source_stages(settings: Settings) -> list[Stage]:
+def stages_of_sources(settings: Settings) -> list[Stage]:
     """The stages that make the partitions of sources, in order: all that a task can make."""
     at_once = AT_ONCE_BY_TABLE if settings.embedding.model in BUNDLED else AT_ONCE
     if settings.operations.slow_at_once_bytes is not None:
         at_once = AtOnce(settings.operations.slow_at_once_bytes, 0)
-    return [
-        *mail_stages(
-            settings.mail,
-            settings.blocks,
-            settings.chunks,
-            settings.terms,
-            settings.documents.picture_reading,
-            at_once,
-        ),
-        *document_stages(settings.documents, settings.chunkers(), settings.terms),
-        *conversation_stages(
-            settings.conversations,
-            settings.terms,
-            PackagedTokenCounter(),
-            settings.documents.picture_reading,
-        ),
-    ]
+    return source_stages(settings, PackagedTokenCounter(), at_once)
 
 
 class BuildEngine(protocol.Engine, Protocol):
@@ -90,12 +87,16 @@ class LocalEngine:
 
 
 def make_engine(settings: Settings) -> BuildEngine:
-    """The engine of `[engine]`, which begins nothing before the first tasks; SettingsError without its packages."""
+    """The engine of `[engine]`, which begins nothing before the first tasks; SettingsError without
+    its packages.
+    """
     offer = offered("engines").get(settings.engine.kind)
     return load(offer.make)(settings) if offer else LocalEngine()
 
 
 def on_engine(settings: Settings, embedder: Embedder) -> Embedder:
-    """The embedder, or one by which the engine embeds many documents; SettingsError without its packages."""
+    """The embedder, or one by which the engine embeds many documents; SettingsError without its
+    packages.
+    """
     offer = offered("engines").get(settings.engine.kind)
     return load(offer.embedder)(settings, embedder) if offer and offer.embedder else embedder

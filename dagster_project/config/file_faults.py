@@ -1,14 +1,18 @@
-"""Files beside the settings file (models, synonyms), and messages for settings that are valid TOML and wrong."""
+"""Files beside the settings file (models, synonyms), and messages for settings that are valid TOML
+and wrong.
+"""
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from dagster_project.config.layers import variable_of
+from dagster_project.config.places import SYNONYMS
 from dagster_project.config.source_settings import REMOTES
 from transforms.errors import SettingsError
 from transforms.settings.models import EmbeddingSettings
@@ -20,18 +24,34 @@ _FORMER = toml_file(__name__, "former_keys.toml")
 """The replacement of a former key, by its end."""
 
 
-def refused_keys(path: Path, raw: dict[str, object], internal: Collection[str]) -> list[str]:
-    """One line per key that is `internal`."""
+def refused_keys(
+    path: Path,
+    raw: dict[str, object],
+    internal: Collection[str],
+    variables: Mapping[str, str],
+) -> list[str]:
+    """One line per key of the file or of a variable that is `internal`."""
     there = (
         (where, _former(key) or "its value is fixed")
         for where, key in _keys(raw)
         if key in internal
     )
-    return [f"{_place(path, raw, position)}: {_UNKNOWN}{why}" for position, why in there]
+    return [f"{_place(path, raw, position, variables)}: {_UNKNOWN}{why}" for position, why in there]
 
 
-def _place(path: Path, raw: Any, position: str, *, is_missing: bool = False) -> str:
-    """The file, the line of a key (of its table, if the key is missing), the name of its source, and its position."""
+def _place(
+    path: Path,
+    raw: Any,
+    position: str,
+    variables: Mapping[str, str],
+    *,
+    is_missing: bool = False,
+) -> str:
+    """The file, the line of a key (of its table, if the key is missing), the name of its source,
+    and its position; or the variable that sets it, and its position.
+    """
+    if variable := variable_of(position, variables):
+        return f"{variable}: {position}"
     lines, at = path.read_text(encoding="utf-8-sig").splitlines(), 0
     steps = [(part[1], int(part[2] or 0)) for part in re.finditer(r"([^.]+)(?:\.(\d+))?", position)]
     for key, number in steps[: -1 if is_missing else None]:
@@ -54,7 +74,9 @@ def dotted_keys(settings: type[BaseModel], *, internal: bool) -> set[str]:
 
 
 def _fields(annotation: Any, above: str = "") -> list[tuple[str, bool]]:
-    """The dotted keys of a model of settings, or of the models among the types of a value, and whether each is internal."""
+    """The dotted keys of a model of settings, or of the models among the types of a value, and
+    whether each is internal.
+    """
     if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         return [field for inner in get_args(annotation) for field in _fields(inner, above)]
     return [
@@ -66,7 +88,9 @@ def _fields(annotation: Any, above: str = "") -> list[tuple[str, bool]]:
 
 
 def _keys(value: object, position: str = "", key: str = "") -> Iterator[tuple[str, str]]:
-    """Every key below `value`: its position in the file, and its name without positions and names of profiles."""
+    """Every key below `value`: its position in the file, and its name without positions and names
+    of profiles.
+    """
     if isinstance(value, list):
         for number, inner in enumerate(value):
             yield from _keys(inner, f"{position}.{number}", key)
@@ -84,8 +108,11 @@ def explain(
     error: ValidationError,
     kinds: Collection[str],
     settings: type[BaseModel],
+    variables: Mapping[str, str],
 ) -> str:
-    """A line per fault: file, line, source (of `kinds`), entry, fault and, for unknown names, the nearest of `settings`."""
+    """A line per fault: file, line (or the variable), source (of `kinds`), entry, fault and, for unknown names, the
+    nearest of `settings`.
+    """
     lines = []
     for fault in error.errors():
         # Behind the number of a source, the library names the kind that it took it for.
@@ -97,7 +124,9 @@ def explain(
             fault["type"] in ("missing", "union_tag_not_found"),
             ".".join(map(str, steps)),
         )
-        place = _place(path, raw, position, is_missing=is_missing) if steps else f"{path}: file"
+        place = f"{path}: file"
+        if steps:
+            place = _place(path, raw, position, variables, is_missing=is_missing)
         if is_of_kind:
             known = REMOTES if "fetch" in steps else kinds
             lines.append(f"{place}: must be one of {', '.join(sorted(known))}")
@@ -118,7 +147,9 @@ _WEIGHTS = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model", "*.py", "*.o
 
 
 def with_folder(embedding: EmbeddingSettings, base: Path) -> EmbeddingSettings:
-    """The settings with a folder, relative to `base`, in full and with its revision; others as they are."""
+    """The settings with a folder, relative to `base`, in full and with its revision; others as they
+    are.
+    """
     if not embedding.names_folder:
         return embedding
     folder = (base / Path(embedding.name or "").expanduser()).resolve()
@@ -127,7 +158,9 @@ def with_folder(embedding: EmbeddingSettings, base: Path) -> EmbeddingSettings:
 
 
 def folder_revision(folder: Path) -> str:
-    """Hash of a model's files, 12 hex digits: other weights are another model. SettingsError without any."""
+    """Hash of a model's files, 12 hex digits: other weights are another model. SettingsError
+    without any.
+    """
     files = sorted({p for pattern in _WEIGHTS for p in folder.rglob(pattern) if p.is_file()})
     if not files:
         raise SettingsError(
@@ -141,11 +174,10 @@ def folder_revision(folder: Path) -> str:
     return digest.hexdigest()
 
 
-SYNONYMS = "synonyms.txt"
-
-
 def synonyms_in(folder: Path) -> str:
-    """The text of the file of synonyms in a folder, empty if there is none; SettingsError for a line that is not a rule."""
+    """The text of the file of synonyms in a folder, empty if there is none; SettingsError for a
+    line that is not a rule.
+    """
     path = folder / SYNONYMS
     try:
         text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""

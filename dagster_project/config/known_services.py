@@ -1,4 +1,6 @@
-"""Additions of extras to the settings file: their own sections, and names that `[index]` and `[engine]` may have."""
+"""Additions of extras to the settings file: their own sections, and names that `[index]` and
+`[engine]` may have.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import create_model
 
-from dagster_project.extras.registry import offered, ranking_at, sections
+from dagster_project.extensions import offered, ranking_at, sections
 from transforms.settings.base import StageSettings
 from transforms.settings.operations import OWN_ENGINE, OWN_TARGET, EngineSettings, IndexSettings
 

@@ -18,7 +18,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class RemoteSettings(StageSettings):
-    """The settings of every remote; `secrets` names variables that its client reads beside those of the settings."""
+    """The settings of every remote; `secrets` names variables that its client reads beside those of
+    the settings.
+    """
 
     secrets: ClassVar[tuple[str, ...]] = ()
     token_login: ClassVar[tuple[str, ...]] = ("TOKEN",)
@@ -54,7 +56,9 @@ class RemoteSettings(StageSettings):
         return name
 
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The variables of the credentials by part (user, password, token): by token if `environment` has one."""
+        """The variables of the credentials by part (user, password, token): by token if
+        `environment` has one.
+        """
         by_token = self.token_login and environment.get(f"{self.credentials}_TOKEN")
         parts = self.token_login if by_token else ("USER", "PASSWORD")
         return (

@@ -1,8 +1,9 @@
-"""The settings file: validated TOML that `--config`, `WEFT_CONFIG` or the name `weft.toml` points to."""
+"""The settings file: validated TOML that `--config`, `WEFT_CONFIG` or the name `weft.toml` points
+to.
+"""
 
 from __future__ import annotations
 
-import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -25,12 +26,15 @@ from dagster_project.config.known_services import (
     known_format,
     known_target,
 )
+from dagster_project.config.layers import Layers, layered
+from dagster_project.config.places import CONFIG_VARIABLE, chosen_config
 from dagster_project.config.remote_settings import RemoteSettings
 from dagster_project.config.source_settings import FileRemote, MailRemote, known_zone, remotes_of
 from transforms.errors import SettingsError
 from transforms.languages import function_words
 from transforms.settings.base import Internal, StageSettings, without_credentials
 from transforms.settings.conversations import ContextSettings, ConversationSettings, WindowSettings
+from transforms.settings.designs import DESIGNS
 from transforms.settings.documents import (
     ISSUE_NEEDS,
     READ_ENDINGS,
@@ -69,8 +73,6 @@ from transforms.settings.search import (
     TermSettings,
 )
 
-CONFIG_VARIABLE = "WEFT_CONFIG"
-DEFAULT_CONFIG = "weft.toml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -125,6 +127,12 @@ class NamedSource(StageSettings):
             raise ValueError(
                 "beside fetch, path is relative to the folder of fetched files and stays inside"
             )
+        kind = str(getattr(self, "kind", ""))
+        if self.remote and self.remote.kind not in remotes_of(kind):
+            fitting = " or ".join(remotes_of(kind)) or "nothing"
+            raise ValueError(
+                f"a source of kind {kind} is fetched by {fitting}, not by {self.remote.kind}"
+            )
         return self
 
 
@@ -149,15 +157,6 @@ class SourceSettings(NamedSource):
     dialect: Literal["mboxrd", "mboxo", "content-length"] = Field(
         "mboxrd", description="how From_ lines are escaped in mbox files"
     )
-
-    @model_validator(mode="after")
-    def _fetched_in_its_format(self) -> SourceSettings:
-        fitting = " or ".join(remotes_of(self.kind)) or "nothing"
-        if self.fetch and self.fetch.kind not in remotes_of(self.kind):
-            raise ValueError(
-                f"a source of kind {self.kind} is fetched by {fitting}, not by {self.fetch.kind}"
-            )
-        return self
 
 
 USUALLY_EXCLUDED = ("node_modules/", "__pycache__/", "_authority/", "_chunks/", "All Tasks.md")
@@ -216,8 +215,10 @@ class ConversationSourceSettings(NamedSource):
     windows: WindowSettings = Field(
         WindowSettings(), description="how conversations are cut into windows"
     )
-    pseudonyms: bool = Field(
-        True, description="replace the names of people, by the key in `pseudonym.key`"
+    pseudonyms: bool | Literal["others"] = Field(
+        True,
+        description="replace the names of people, by the key in `pseudonym.key`: for all, or for others (a lens, a "
+        "person's token, an assistant)",
     )
 
 
@@ -225,6 +226,10 @@ AnySource = Annotated[
     SourceSettings | DocumentSourceSettings | ConversationSourceSettings,
     Field(discriminator="kind"),
 ]
+
+
+FOR_OTHERS = "others"
+"""The value of `pseudonyms`, and the name of the lens, of chats whose names only their owner sees."""
 
 
 class StorageSettings(StageSettings):
@@ -238,9 +243,24 @@ class StorageSettings(StageSettings):
     _checked_address = field_validator("lake")(without_credentials)
 
 
+def _known_design(name: str) -> str:
+    if name and name not in DESIGNS:
+        raise ValueError(f"no design is called {name!r}; known are {', '.join(DESIGNS)}")
+    return name
+
+
+def _value(section: Any, key: str) -> Any:
+    """The value of a key in a section of a file, or in its model."""
+    return section.get(key) if isinstance(section, dict) else getattr(section, key, None)
+
+
 class Settings(AddedSections):
     """Everything a settings file may say; every section but `sources` has defaults."""
 
+    design: Annotated[str, AfterValidator(_known_design)] = Field(
+        "",
+        description="one of the five designs, for the values of its keys that no key below sets",
+    )
     sources: tuple[AnySource, ...] = Field(
         description="where mail, documents and conversations come from"
     )
@@ -279,7 +299,9 @@ class Settings(AddedSections):
     @model_validator(mode="before")
     @classmethod
     def _stopwords_of_the_language(cls, data: Any) -> Any:
-        """Unless they are set, the words that queries leave out are those of the languages whose stemmers are set."""
+        """Unless they are set, the words that queries leave out are those of the languages whose
+        stemmers are set.
+        """
         terms, search = (data.get(name, {}) for name in ("terms", "search"))
         language = (
             terms.get("stemmer") if isinstance(terms, dict) and isinstance(search, dict) else None
@@ -290,6 +312,17 @@ class Settings(AddedSections):
             )
         )
         return {**data, "search": {"stopwords": words, **search}} if words else data
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lens_of_others(cls, data: Any) -> Any:
+        """If chats have names for their owner alone, others read under a lens that replaces them."""
+        sources, lenses = data.get("sources"), data.get("lenses", {})
+        if not isinstance(sources, list | tuple) or not isinstance(lenses, dict):
+            return data
+        if all(_value(source, "pseudonyms") != FOR_OTHERS for source in sources):
+            return data
+        return {**data, "lenses": {FOR_OTHERS: {"where": "-source:none"}, **lenses}}
 
     @model_validator(mode="after")
     def _distinct_names(self) -> Settings:
@@ -317,8 +350,21 @@ class Settings(AddedSections):
             self.profile(name)
         return self
 
+    @property
+    def named_chats(self) -> tuple[str, ...]:
+        """The sources of chats whose names only their owner sees."""
+        chats = (s for s in self.sources if isinstance(s, ConversationSourceSettings))
+        return tuple(source.name for source in chats if source.pseudonyms == FOR_OTHERS)
+
+    @property
+    def lens_of_others(self) -> str | None:
+        """The lens of an assistant or a person's token without one of its own."""
+        return FOR_OTHERS if self.named_chats else None
+
     def profile_changes(self, name: str) -> dict[str, Any]:
-        """The changes in [search] by the profile of that name; ValueError with the known names for an unknown one."""
+        """The changes in [search] by the profile of that name; ValueError with the known names for
+        an unknown one.
+        """
         profiles = {**BUILT_IN_PROFILES, **self.profiles}
         if name not in profiles:
             raise ValueError(f"no profile is called {name!r}; known are {', '.join(profiles)}")
@@ -368,7 +414,9 @@ class Settings(AddedSections):
         return path.is_relative_to(self.root) and not path.is_relative_to(self.fetched)
 
     def chunkers(self) -> dict[str, DocumentChunkSettings]:
-        """How the documents of each source become chunks, by name of the source; the default under `""`."""
+        """How the documents of each source become chunks, by name of the source; the default under
+        `""`.
+        """
         usual = self.document_chunks
         own = {s.name: s.chunker for s in self.sources if isinstance(s, DocumentSourceSettings)}
         changed = {
@@ -401,7 +449,7 @@ def faults_of(error: ValidationError) -> str:
 
 def config_path(name: str | Path | None = None) -> Path:
     """Path of the settings file: `name`, else `WEFT_CONFIG`, else `weft.toml` in this folder."""
-    chosen = Path(name or os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG)
+    chosen = chosen_config(name)
     if not chosen.is_file():
         raise SettingsError(
             f"no settings file at {chosen}: name one with --config FILE or {CONFIG_VARIABLE}=FILE "
@@ -410,21 +458,35 @@ def config_path(name: str | Path | None = None) -> Path:
     return chosen
 
 
-def load_settings(name: str | Path | None = None) -> Settings:
-    """The validated settings; SettingsError names the file, the entry and its fault."""
+def layered_file(name: str | Path | None = None, design: str | None = None) -> Layers:
+    """The layers of the settings (`layers.layered`); SettingsError if the file is not TOML."""
     path = config_path(name)
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise SettingsError(f"{path} is not valid TOML: its values are nested too deep") from error
     except UnicodeDecodeError as error:
         raise SettingsError(
             f"{path} is not valid TOML: it is not UTF-8 at byte {error.start}; save it as UTF-8"
         ) from error
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-    if faults := refused_keys(path, raw, dotted_keys(Settings, internal=True)):
+    internal = dotted_keys(Settings, internal=True)
+    set_keys = layered(raw, "")
+    if faults := refused_keys(path, set_keys.keys, internal, set_keys.variables):
         raise SettingsError("\n".join(faults))
+    return layered(raw, design)
+
+
+def load_settings(name: str | Path | None = None, design: str | None = None) -> Settings:
+    """The validated settings, with a `design` in place of that of the file, "" for none;
+    SettingsError names the file or variable, the entry and its fault.
+    """
+    path = config_path(name)
+    layers = layered_file(path, design)
+    raw = layers.keys
     try:
         settings = Settings(**raw, base=path.resolve().parent)
         search = settings.search.model_copy(update={"synonyms": synonyms_in(settings.base)})
@@ -432,4 +494,4 @@ def load_settings(name: str | Path | None = None) -> Settings:
         return settings.model_copy(update={"embedding": embedding, "search": search})
     except ValidationError as error:
         kinds = [kind for source in get_args(get_args(AnySource)[0]) for kind in source.kinds()]
-        raise SettingsError(explain(path, raw, error, kinds, Settings)) from error
+        raise SettingsError(explain(path, raw, error, kinds, Settings, layers.variables)) from error

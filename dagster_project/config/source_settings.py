@@ -17,7 +17,7 @@ from dagster_project.config.remote_settings import (
     checked_url,
     refuse_open_credentials,
 )
-from dagster_project.extras.registry import load, offered
+from dagster_project.extensions import load, offered
 
 _LIST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 _MONTH = r"(19|20)\d\d-(0[1-9]|1[0-2])"
@@ -111,7 +111,9 @@ _OWN: dict[str, tuple[type[RemoteSettings], tuple[str, ...]]] = {
 REMOTES = _OWN | {
     name: (load(remote.model), remote.sources) for name, remote in offered("remotes").items()
 }
-"""The kinds of remote by name: the settings of each, and the kinds of source that are fetched by it."""
+"""The kinds of remote by name: the settings of each, and the kinds of source that are fetched by
+it.
+"""
 
 
 def remotes_of(*kinds: str) -> list[str]:
@@ -130,7 +132,10 @@ if TYPE_CHECKING:
     MailRemote: TypeAlias = RemoteSettings
     FileRemote: TypeAlias = RemoteSettings
 else:
-    MailRemote, FileRemote = _fetch_of("mbox", "maildir", "eml", "public_inbox"), _fetch_of("tree")
+    MailRemote, FileRemote = (
+        _fetch_of("mbox", "maildir", "eml", "public_inbox"),
+        _fetch_of("tree", "issues"),
+    )
 
 
 def known_zone(name: str) -> str:

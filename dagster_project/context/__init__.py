@@ -1,1 +1,3 @@
-"""Context for conversations and files: passages that many queries at once find in the published index."""
+"""Context for conversations and files: passages that many queries at once find in the published
+index.
+"""

@@ -1,4 +1,6 @@
-"""The work of `weft eval context`: measures of the blocks of conversations whose right answers are known."""
+"""The work of `weft eval context`: measures of the blocks of conversations whose right answers are
+known.
+"""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -31,10 +33,12 @@ _WINDOWS = "SELECT doc_id FROM conversation_windows"
 def measured_blocks(
     settings: Settings, files: Sequence[Path] = (), tag: str | None = None
 ) -> dict[str, Any]:
-    """The measures of each query's block (`conversations`), and their means with intervals (`means`).
+    """The measures of each query's block (`conversations`), and their means with intervals
+    (`means`).
 
-    The conversation is a window of the index if `query` is its id, a file if it is a path below the settings file, else
-    the text itself. GroundTruthError if no query has an answer that the index could hold.
+    The conversation is a window of the index if `query` is its id, a file if it is a path below the
+    settings file, else the text itself. GroundTruthError if no query has an answer that the index
+    could hold.
     """
     evaluator = make_evaluator(settings, files)
     truth = with_tag(required_queries(evaluator), tag)
@@ -88,7 +92,8 @@ def _conversation(settings: Settings, question: str, windows: set[str]) -> Conve
 def shown_passages(
     passages: Sequence[Passage], chunks: pl.DataFrame, tokens: Sequence[int]
 ) -> list[ShownPassage]:
-    """The passages of a block with the chunks whose bytes they show as a whole, their own among them.
+    """The passages of a block with the chunks whose bytes they show as a whole, their own among
+    them.
 
     `chunks` has the columns of `Contents.chunks`.
     """

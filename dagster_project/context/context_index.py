@@ -1,15 +1,17 @@
-"""The published index as conversations ask it: versions, many queries in one pass, and passages to show."""
+"""The published index as conversations ask it: versions, many queries in one pass, and passages to
+show.
+"""
 
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-import duckdb
 import numpy as np
 import polars as pl
 
@@ -17,20 +19,28 @@ from assets.embedding import query_vectors
 from assets.protocols.models import EmbeddingCache
 from assets.protocols.search import Asker
 from dagster_project.config.settings import Settings
-from dagster_project.index.search.filters import Filters, where_conditions
+from dagster_project.index.search.filters import where_conditions
 from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.index.search.opened_index import open_index
-from dagster_project.index.search.opened_version import HnswScores
+from dagster_project.index.search.opened_version import HnswScores, OpenedVersion
 from dagster_project.index.search.ranking import Near, row_batches
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.embedding_cache import QueryVectorCache
 from dagster_project.models.static import PackagedTokenCounter
 from dagster_project.system.sql_files import SqlFile
-from transforms.context.candidates import borne_out, in_stretches, query_parts, telling_terms
+from transforms.context.candidates import (
+    borne_out,
+    in_stretches,
+    query_parts,
+    strangers,
+    telling_terms,
+    worth,
+)
 from transforms.context.passages import Passage
 from transforms.context.selection import most_passages
 from transforms.errors import QueryError
 from transforms.retrieval import bm25, fusion, labels, pipeline
+from transforms.retrieval.search_filters import Filters
 from transforms.schemas.conversations import CONVERSATION_CANDIDATES
 from transforms.settings.conversations import ContextSettings
 from transforms.settings.search import BUILT_IN_PROFILES
@@ -39,13 +49,29 @@ _LEXICAL_TERMS = 25
 """Terms of a query chunk that are searched lexically, the most telling ones."""
 _MODEL_OF_DESIGN, _LEAST_OF_DESIGN = "gemini-embedding-001", 0.7
 _NEAR_PAIRS = 0.05
-"""Share of the pairs of chunks that are nearer than the least cosine of the profile seed, for models that its own
-does not fit."""
+"""Share of the pairs of chunks that are nearer than the least cosine of the profile seed, for
+models that its own does not fit.
+"""
 _LEAST_CANDIDATES = 20
 """Candidates of a query, where the settings name no number."""
+_LOGGED_QUERIES = 50
+"""Queries whose numbers of candidates a line of the log has."""
 _LEAST_TURN = 20
-"""Bytes of a turn of a chat that may be found; a shorter one, such as "ok", says nothing without the turn it answers."""
+"""Bytes of a turn of a chat that may be found; a shorter one, such as "ok", says nothing without
+the turn it answers.
+"""
 _SQL = SqlFile(__file__, "context_index.sql", least_turn=str(_LEAST_TURN))
+_FACTS = (
+    "chunk_no",
+    "chunk_id",
+    "document_id",
+    "source_kind",
+    "is_segment",
+    "turn",
+    "byte_start",
+    "byte_end",
+)
+"""The columns of the facts of chunks in `context_index.sql`."""
 _SEARCHED: dict[str, Any] = {
     "fusion": "blend",
     "vector_search": "exact",
@@ -55,20 +81,25 @@ _SEARCHED: dict[str, Any] = {
     "cutoff_ratio": None,
     "diversity": 0.0,
 }
-"""Settings that the block decides in place of the search: the parts of documents to show, and where the list ends."""
+"""Settings that the block decides in place of the search: the parts of documents to show, and where
+the list ends.
+"""
 
 
 class IndexForContext:
     """One published version for batches of long queries.
 
-    The vectors of queries are kept in `cache` where the model costs money and the cache may be written, so that a
-    window that stays as it is costs nothing in the next version.
+    The vectors of queries are kept in `cache` where the model costs money and the cache may be
+    written, so that a window that stays as it is costs nothing in the next version.
     """
 
     def __init__(self, index: SearchIndex, cache: EmbeddingCache):
         self.index, self.cache = index, cache
+        self._numbers: dict[str, int] = {}
         self.paths: Counter[str] = Counter()
-        """How many queries of the last call went by the HNSW index (hnsw), and by every vector (exact); missing parts."""
+        """How many queries of the last call went by the HNSW index (hnsw), and by every vector
+        (exact); missing parts.
+        """
         self.missing: list[str] = []
 
     @property
@@ -85,31 +116,30 @@ class IndexForContext:
         }
 
     def suited(self, settings: ContextSettings) -> ContextSettings:
-        """The settings, filled with the weight of words in a search, and the least cosine of a candidate, in the profile
-        seed that of the model.
+        """The settings, filled with the weight of words in a search, and the least cosine of a
+        candidate.
         """
         least, weight = settings.min_similarity, settings.lexical_weight
         if least is None:
-            least = self._least_of_model if settings.profile == "seed" else 0.0
+            least = self._least_of_model if settings.calibrated else 0.0
         if weight is None:
             weight = self.index.settings.lexical_weight
         return settings.model_copy(update={"min_similarity": least, "lexical_weight": weight})
 
     @cached_property
     def _least_of_model(self) -> float:
-        """The least cosine of egregora for its own model; for others one that few pairs of the index's own chunks reach.
-
-        Pairs are of two sources, else of two documents: turns of one chat repeat each other.
+        """The least cosine of egregora for its own model; for others one that few pairs of the
+        index's own chunks reach, of such as tell nothing of each other (`strangers`).
         """
         if self.index.manifest["model"].partition("+")[0] == _MODEL_OF_DESIGN:
             return _LEAST_OF_DESIGN
         vectors, facts = self.index.vector_sample, self.index.arrays.rows.of(self.index.sampled)
-        names = np.array(
-            [(facts[n]["source"], facts[n]["doc_id"]) for n in self.index.sampled.tolist()]
-        )
-        apart = [np.triu(one[:, np.newaxis] != one, 1) for one in names.reshape(-1, 2).T]
-        pairs = (vectors @ vectors.T)[next((pairs for pairs in apart if pairs.any()), apart[0])]
-        return round(float(np.quantile(pairs, 1 - _NEAR_PAIRS)), 4) if len(pairs) else 0.0
+        rows = self.index.frame(_SQL("linked_documents")).rows()
+        linked = {(str(one), str(other)) for one, other in rows}
+        cosines = vectors @ vectors.T
+        choices = strangers([facts[n] for n in self.index.sampled.tolist()], linked)
+        least = (float(np.quantile(cosines[pairs], 1 - _NEAR_PAIRS)) for pairs in choices)
+        return round(min(least, default=0.0), 4)
 
     def candidates(
         self,
@@ -117,11 +147,12 @@ class IndexForContext:
         settings: ContextSettings,
         askers: Mapping[str, Asker] | None = None,
     ) -> pl.DataFrame:
-        """The rows of `conversation_candidates`: the best chunks of each query among those that its asker may find.
+        """The rows of `conversation_candidates`: the best chunks of each query among those that its
+        asker may find.
 
-        All queries are answered in one pass: one product with the matrix of vectors, one read of the
-        postings. A candidate is a hit of a search and not less similar than `min_similarity`, unless its terms found it.
-        The first hit of a query is there even if too little bears it out: with rank 0.
+        All queries are answered in one pass. A candidate is a hit of a search and not less similar
+        than `min_similarity`, unless its terms found it. The first hit of a query is there even if
+        too little bears it out: with rank 0.
         """
         settings = self.suited(settings)
         texts = queries.get_column("text").to_list()
@@ -158,23 +189,39 @@ class IndexForContext:
             best = (
                 self._in_stretches(best, allowed) if settings.fills_budget else best.filter(is_near)
             )
-            best = best.with_columns(
-                score=pl.col("score") * pl.col("near"), fills=pl.col("near") < 1
-            )
+            best = worth(best).with_columns(fills=pl.col("near") < 1)
             far = far.join(best, on=["row", "chunk_no"], how="anti")
         best = best.sort("row", "score", "chunk_no", descending=[False, True, False])
         best = best.with_columns(rank=1 + pl.int_range(pl.len()).over("row"))
         far = far.with_columns(rank=pl.lit(0, pl.Int64))
         best = pl.concat([best, far], how="diagonal_relaxed").sort("row", "rank")
         best = best.filter(pl.col("rank") <= settings.candidates)
+        self._numbers |= dict(best.select("chunk_id", "chunk_no").iter_rows())
         numbered = queries.select("window_id", "query", row=pl.int_range(pl.len()))
         rows = best.join(numbered, on="row", how="left", maintain_order="left")
+        self._log(len(texts), rows)
         return rows.select(CONVERSATION_CANDIDATES.names)
+
+    def _log(self, queries: int, candidates: pl.DataFrame) -> None:
+        """Log how the queries went, and how many candidates each of them has."""
+        paths = ", ".join(f"{count} by {path}" for path, count in sorted(self.paths.items()))
+        counts = dict(candidates.filter(pl.col("rank") > 0).group_by("row").len().iter_rows())
+        numbers = " + ".join(
+            str(counts.get(row, 0)) for row in range(min(queries, _LOGGED_QUERIES))
+        )
+        more = " + …" if queries > _LOGGED_QUERIES else ""
+        logging.getLogger("weft").info(
+            "context: %d queries (%s), %s candidates",
+            queries,
+            paths or "none",
+            f"{numbers}{more}" if numbers else "no",
+        )
 
     def _ranked(
         self, texts: Sequence[str], allowed: Sequence[np.ndarray | None], settings: ContextSettings
     ) -> pl.DataFrame:
-        """The hits of each query in the order of a search, second look included; of a document as many as there are.
+        """The hits of each query in the order of a search, second look included; of a document as
+        many as there are.
 
         Without a lexical weight they are the nearest vectors alone.
         """
@@ -202,8 +249,6 @@ class IndexForContext:
             ranked = index.of_batch(batch, searched)
             self.missing += ranked.missing
             hits.append(ranked.hits)
-        summary = ", ".join(f"{count} by {path}" for path, count in sorted(self.paths.items()))
-        logging.getLogger("weft").info("context: %d queries (%s)", len(texts), summary or "none")
         return pl.concat(hits)
 
     def _changes(self, settings: ContextSettings) -> dict[str, Any]:
@@ -213,10 +258,11 @@ class IndexForContext:
             return changes | BUILT_IN_PROFILES["vector"]
         looks_again = self.index.reranker is not None and self.index.settings.rerank != "off"
         # A language model would be asked once for each of hundreds of queries.
-        return changes | {"rerank": "features" if looks_again else "off"}
+        return changes | {"rerank": "features" if looks_again else "off", "length_counts": False}
 
     def _evidence(self, candidates: pl.DataFrame, texts: Sequence[str]) -> pl.Series:
-        """The evidence for each candidate: share of words plus cosine for the part of its query that it answers best.
+        """The evidence for each candidate: share of words plus cosine for the part of its query
+        that it answers best.
 
         If the model costs money, the cosine is that of the whole query.
         """
@@ -247,19 +293,14 @@ class IndexForContext:
 
     def chunk_vectors(self, chunk_ids: Sequence[str]) -> dict[str, np.ndarray]:
         """The vector of each chunk; zeros for a chunk without one."""
-        rows = self.index.connection.execute(
-            "SELECT chunk_id, chunk_no FROM chunks WHERE chunk_id IN (SELECT unnest($ids::VARCHAR[])) ORDER BY chunk_no",
-            {"ids": sorted(set(chunk_ids))},
-        ).fetchall()
-        stored = self.index.vectors.of(np.array([number for _, number in rows], dtype=np.int64))
+        numbers = _numbers_of(self.index, chunk_ids, self._numbers)
+        stored = self.index.vectors.of(np.array([*numbers.values()], dtype=np.int64))
         none = np.zeros(int(self.index.manifest["dimensions"]), dtype=np.float32)
-        return dict.fromkeys(chunk_ids, none) | dict(
-            zip((chunk for chunk, _ in rows), stored, strict=True)
-        )
+        return dict.fromkeys(chunk_ids, none) | dict(zip(numbers, stored, strict=True))
 
     def passages(self, chunk_ids: Sequence[str]) -> dict[str, Passage]:
         """The chunks as a reader sees them, with the section or mail around each."""
-        return passages(self.index.connection, chunk_ids)
+        return passages(self.index, chunk_ids, self._numbers)
 
     def _query_vectors(self, texts: Sequence[str]) -> np.ndarray:
         """The vectors of texts, float32 of shape (texts, dimensions)."""
@@ -276,7 +317,8 @@ class IndexForContext:
     def _near(
         self, settings: ContextSettings, vectors: np.ndarray, allowed: Sequence[np.ndarray | None]
     ) -> Iterator[fusion.QueryScores]:
-        """The cosines of each query with the chunks that are allowed, each valid until the next is computed.
+        """The cosines of each query with the chunks that are allowed, each valid until the next is
+        computed.
 
         They come from the HNSW index if there is one and it finds enough; `paths` counts.
         """
@@ -302,11 +344,12 @@ class IndexForContext:
             }
             facts |= {"conversation": asker.conversation_id}
             text = {"text": asker.text, "least": _LEAST_TURN} if "\n" in asker.text.strip() else {}
-            result = self.index.connection.execute(
-                _SQL("hidden_with_turns" if text else "hidden"), facts | text
-            )
-            hidden = result.fetchnumpy()["chunk_no"].astype(np.int64)
-            mask = fitting
+            mask, hidden = fitting, np.zeros(0, dtype=np.int64)
+            if text or facts["own"] or facts["earlier"]:
+                result = self.index.connection.execute(
+                    _SQL("hidden_with_turns" if text else "hidden"), facts | text
+                )
+                hidden = result.fetchnumpy()["chunk_no"].astype(np.int64)
             if len(hidden):
                 mask = (
                     np.ones(self.index.chunk_count, dtype=bool)
@@ -318,11 +361,11 @@ class IndexForContext:
         return masks
 
     def _described(self, candidates: pl.DataFrame) -> pl.DataFrame:
-        """The candidates with their mails or documents, but for turns that say nothing by themselves."""
-        numbers = (
-            ", ".join(str(n) for n in candidates.get_column("chunk_no").unique().sort()) or "-1"
-        )
-        chunks = self.index.frame(_SQL("described", numbers=numbers))
+        """The candidates with their mails or documents, but for turns that say nothing by
+        themselves.
+        """
+        numbers = candidates.get_column("chunk_no").unique().sort().to_list()
+        chunks = self.index.frame(_SQL("described"), numbers)
         return candidates.join(chunks, on="chunk_no", how="inner", maintain_order="left")
 
     def _in_stretches(
@@ -330,7 +373,11 @@ class IndexForContext:
     ) -> pl.DataFrame:
         """The candidates as `steps.in_stretches` has them, of turns those that the query may find."""
         documents = candidates.drop_nulls("turn").get_column("document_id").unique().to_list()
-        turns = self.index.frame(_SQL("turns"), documents)
+        turns = (
+            self.index.frame(_SQL("turns"), documents)
+            if documents
+            else candidates.select(*_FACTS).clear()
+        )
         spread = in_stretches(candidates, turns)
         masks = {row: mask for row, mask in enumerate(allowed) if mask is not None}
         may = [
@@ -355,42 +402,73 @@ _CHUNKING = (
 """The settings of a version that say how its texts became chunks."""
 
 
-def passages(connection: duckdb.DuckDBPyConnection, chunk_ids: Sequence[str]) -> dict[str, Passage]:
-    """The passages of chunks by id; those that the index does not hold are left out."""
-    ids = {"ids": sorted(set(chunk_ids))}
-    rows = connection.execute(_SQL("rows"), ids).to_arrow_table().to_pylist()
-    texts = {
-        name: (text or "").encode()
-        for name, text in connection.execute(_SQL("texts"), ids).fetchall()
+def passages(
+    index: OpenedVersion, chunk_ids: Sequence[str], known: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, Passage]:
+    """The passages of chunks by id; those that the index does not hold are left out.
+
+    `known` has numbers of chunks. A mail is read from the rows of hits alone, its text from a few
+    packs: a statement reads columns of texts for all chunks.
+    """
+    numbers = _numbers_of(index, chunk_ids, known)
+    rows = index.arrays.rows.of(numbers.values())
+    texts = index.arrays.rows.texts(row["text_key"] for row in rows.values())
+    others = [n for n, row in rows.items() if row["source_kind"] != "message"]
+    further = {
+        row["chunk_no"]: row
+        for row in (index.frame(_SQL("further"), others).iter_rows(named=True) if others else ())
     }
-    return {row["chunk_id"]: _passage(row, texts[row["text_id"]]) for row in rows}
+    encoded = {key: text.encode() for key, text in texts.items()}
+    return {
+        chunk: _passage(rows[n] | further.get(n, {}), encoded.get(rows[n]["text_key"], b""))
+        for chunk, n in numbers.items()
+    }
+
+
+def _numbers_of(
+    index: OpenedVersion, chunk_ids: Iterable[str], known: Mapping[str, int]
+) -> dict[str, int]:
+    """The numbers of chunks by id, in the order of the ids, if they are in the index."""
+    ids = sorted({*chunk_ids})
+    unknown = [chunk for chunk in ids if chunk not in known]
+    numbers = {**known}
+    if unknown:
+        numbers |= dict(index.frame(_SQL("numbers"), unknown).iter_rows())
+    return {chunk: numbers[chunk] for chunk in ids if chunk in numbers}
 
 
 def _passage(row: dict[str, Any], text: bytes) -> Passage:
     """The passage of a row, whose bytes are those of `text`; around it is its section, or its mail."""
-    start, end = row["start_byte"] or 0, row["end_byte"] or 0
+    own_spans = [span for span in row["spans"] if span["role"] == "own"]
+    start = min((span["byte_start"] for span in own_spans), default=0)
+    end = max((span["byte_end"] for span in own_spans), default=0)
     own, display = text[start:end].decode(errors="replace"), row["text_display"]
-    around = None
-    first, last = row["heading_start"] or 0, row["body_end"] or len(text)
-    if row["heading_start"] is not None or row["source_kind"] == "message":
+    around, heading = None, row.get("heading_start")
+    first, last = heading or 0, row.get("body_end") or len(text)
+    if heading is not None or row["source_kind"] == "message":
         around = text[first:last].decode()
     line, around_line = (1 + text.count(b"\n", 0, place) for place in (start, first))
+    attachment = row["attachment_id"]
+    title = (row["breadcrumb"] or "").lstrip("> ")
+    if row["breadcrumb"] is None and row["source_kind"] != "document":
+        title = row["subject"]
     return Passage(
         chunk_id=row["chunk_id"],
         doc_id=row["doc_id"],
-        place=row["place"],
+        place=(row.get("node_id") or row["doc_id"])
+        + (f" attachment {attachment[:12]}" if attachment else ""),
         source_kind=row["source_kind"],
-        title=row["shown_title"] or "(no title)",
-        date=row["date"],
-        tags=tuple(row["tags"] or ()),
+        title=title or "(no title)",
+        date=row["effective_at"],
+        tags=tuple(row.get("tags") or ()),
         text=own if own.rstrip() == display.rstrip() else display,
         start=start,
         end=end,
         around=around,
         around_start=first,
         around_end=last if around is not None else 0,
-        turn=row["turn"],
-        page_starts=tuple(row["page_starts"] or ()),
+        turn=row.get("turn"),
+        page_starts=tuple(row.get("page_starts") or ()),
         lines=(line, max(line, 1 + text[:end].rstrip(b"\n").count(b"\n"))),
         around_lines=(around_line, around_line + (around or "").rstrip("\n").count("\n")),
     )
@@ -411,7 +489,9 @@ class PublishedVersions:
 
     @contextmanager
     def open(self, place: Path | None = None) -> Iterator[IndexForContext]:
-        """The current version, or the file at `place`, closed on leaving; IndexUnavailableError if it is unusable."""
+        """The current version, or the file at `place`, closed on leaving; IndexUnavailableError if
+        it is unusable.
+        """
         with (
             closing(open_index(self.settings, place=place)) as index,
             faults_translated(index.path),

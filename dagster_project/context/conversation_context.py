@@ -2,11 +2,12 @@
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -21,6 +22,7 @@ from dagster_project.context.rules import Rules, context_rules, included_chunks
 from dagster_project.index.search.completeness import Completeness
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.index.search.statements.sql import query_current
+from dagster_project.ledger.ledger import ledger_in
 from dagster_project.models.static import PackagedTokenCounter
 from dagster_project.outgoing.receipts import Disclosed
 from dagster_project.outgoing.screen import Screen
@@ -50,6 +52,7 @@ from transforms.errors import (
 )
 from transforms.mail.messages import mail_in
 from transforms.retrieval.citations import cited
+from transforms.text.passages import CountTokens
 
 _GIVEN = "given"
 _NO_EXPORT = ("no_chat:", "no_column:", "no_discord:", "not_mail:")
@@ -59,7 +62,9 @@ _WINDOW = "SELECT * FROM conversation_windows WHERE doc_id = $window"
 
 @dataclass(frozen=True)
 class ConversationText:
-    """A conversation to find context for: its Markdown, its messages, and who it is in the published index."""
+    """A conversation to find context for: its Markdown, its messages, and who it is in the
+    published index.
+    """
 
     markdown: str
     messages: int = 1
@@ -96,7 +101,9 @@ class ContextResult:
         ]
 
     def explained(self) -> dict[str, Any]:
-        """The output of `weft context --explain`: stages with counts and milliseconds, queries with passages, omissions."""
+        """The output of `weft context --explain`: stages with counts and milliseconds, queries with
+        passages, omissions.
+        """
         pairs = zip(self.manifest["queries"], self.texts, strict=True)
         queries = [{**query, "text": text} for query, text in pairs]
         names = ("index_version", "model", "settings", "chosen", "dropped")
@@ -125,40 +132,26 @@ class ContextResult:
 
 
 def read_conversation(
-    settings: Settings, path: Path | None, text: str | None, timezone: str | None = None
+    settings: Settings, path: Path | None, text: str | bytes | None, timezone: str | None = None
 ) -> ConversationText:
-    """The conversation in a chat export or a mail, or in any other text in UTF-8, such as a source file.
+    """The conversation in a chat export or a mail, or in any other text in UTF-8, such as a source
+    file.
 
-    A chat of a configured source is read as that reads it, with its pseudonyms, so that it asks as its windows do; other
-    names stay, since nothing of it is stored. Times without a zone are in `timezone`, else in that of the source, else UTC.
-    SourceError for a file that cannot be read, ChatFormatError for an export that is broken.
+    A chat of a configured source is read as that reads it, with its pseudonyms, so that it asks as
+    its windows do; other names stay, since nothing of it is stored. Times without a zone are in
+    `timezone`, else in that of the source, else UTC. SourceError for a file that cannot be read,
+    ChatFormatError for an export that is broken.
     """
-    files = ChatFiles(settings, settings.root / "cache" / "chats.json")
-    exports = files.exports_of(path) if path else []
-    own = [*files.window_ids(exports), *(_document_ids(settings, path) if path else ())]
-    if path is not None and not exports and is_named_as_export(path):
-        exports = _unknown_exports(path)
-    if timezone:
-        zone = {"timezone": timezone}
-        exports = [
-            replace(e, source=e.source.model_copy(update=zone), digest=e.digest + timezone)
-            for e in exports
-        ]
-    chats = [chat for export in exports for chat in files.chats(export)]
+    own, chats = _chats_at(settings, path, timezone) if path else ([], [])
     messages, faults = _messages(chats), [fault.reason for chat in chats for fault in chat.faults]
+    rules = context_rules(settings, path)
     try:
-        is_text = path is None or (
-            not path.is_dir() and all(f.startswith(_NO_EXPORT) for f in faults)
-        )
-        if is_text and not messages:
-            data = path.read_bytes() if path is not None else (text or "").encode(errors="replace")
-            mail = mail_in(data, settings.mail)
-            content = f"{mail['subject'] or ''}\n\n{mail['body']}" if mail else decoded(data)
-            if mail or not looks_like_whatsapp(content):
-                own += [mail["message_id"]] if mail else []
-                return ConversationText(content, 1, Asker(own), context_rules(settings, path))
-            chat = read_whatsapp(content, _GIVEN, timezone or "UTC")
-            messages = _messages([conversations.masked_chat(chat, None)])
+        if not messages and _is_text(path, faults):
+            data = path.read_bytes() if path else text or b""
+            read = _text_or_messages(data, settings, timezone or "UTC")
+            if isinstance(read, _Text):
+                return ConversationText(read.content, 1, Asker([*own, *read.ids]), rules)
+            messages = read
     except ChatFormatError as error:
         raise ChatFormatError(str(error) if path is None else f"{path}: {error}") from error
     except OSError as error:
@@ -169,9 +162,54 @@ def read_conversation(
         )
     columns = ([getattr(e, name) for e in messages] for name in ("author", "at", "text"))
     markdown, last = conversations.consolidate(*columns).markdown, max(e.at for e in messages)
-    return ConversationText(
-        markdown, len(messages), Asker(own, until=last), context_rules(settings, path)
-    )
+    return ConversationText(markdown, len(messages), Asker(own, until=last), rules)
+
+
+def _chats_at(settings: Settings, path: Path, timezone: str | None) -> tuple[list[str], list[Chat]]:
+    """The ids of the windows and documents of configured sources that a file is, and its chats."""
+    files = ChatFiles(settings, ledger_in(settings.root))
+    exports: Sequence[Export] = files.exports_of(path)
+    own = [*files.window_ids(exports), *_document_ids(settings, path)]
+    if not exports and is_named_as_export(path):
+        exports = _unknown_exports(path)
+    return own, [chat for export in _in_zone(exports, timezone) for chat in files.chats(export)]
+
+
+def _in_zone(exports: Sequence[Export], timezone: str | None) -> Sequence[Export]:
+    """Exports whose times without a zone are in `timezone`, unless that is None."""
+    if not timezone:
+        return exports
+    zone = {"timezone": timezone}
+    return [
+        replace(e, source=e.source.model_copy(update=zone), digest=e.digest + timezone)
+        for e in exports
+    ]
+
+
+def _is_text(path: Path | None, faults: Iterable[str]) -> bool:
+    """True if a file without messages may be another text than an export."""
+    if path is None:
+        return True
+    return not path.is_dir() and all(fault.startswith(_NO_EXPORT) for fault in faults)
+
+
+class _Text(NamedTuple):
+    """A text that is not a chat, with the Message-ID of a mail."""
+
+    content: str
+    ids: Sequence[str] = ()
+
+
+def _text_or_messages(data: str | bytes, settings: Settings, timezone: str) -> _Text | list[Any]:
+    """A mail or another text, or the messages of a chat of WhatsApp that was pasted."""
+    data = data if isinstance(data, bytes) else data.encode(errors="replace")
+    if mail := mail_in(data, settings.mail):
+        return _Text(f"{mail['subject'] or ''}\n\n{mail['body']}", [mail["message_id"]])
+    content = decoded(data)
+    if not looks_like_whatsapp(content):
+        return _Text(content)
+    chat = read_whatsapp(content, _GIVEN, timezone)
+    return _messages([conversations.masked_chat(chat, None)])
 
 
 def _messages(chats: Iterable[Chat]) -> list[Any]:
@@ -180,7 +218,9 @@ def _messages(chats: Iterable[Chat]) -> list[Any]:
 
 
 def read_window(settings: Settings, window: str) -> ConversationText:
-    """A window of the published index, as its context is made by the build; UnknownIdError if there is none."""
+    """A window of the published index, as its context is made by the build; UnknownIdError if there
+    is none.
+    """
     rows = query_current(settings.root / "index", _WINDOW, {"window": window}).to_pylist()
     if not rows:
         raise UnknownIdError(f"the index holds no window of a conversation {shortened(window)!r}")
@@ -233,10 +273,12 @@ def context_of(
     open_index: SearchIndex | None = None,
     earlier: Sequence[Mapping[str, Any]] = (),
 ) -> ContextResult:
-    """The context of a conversation in the published index (`open_index`, if given), without the conversation itself.
+    """The context of a conversation in the published index (`open_index`, if given), without the
+    conversation itself.
 
-    Its passages pass the screen of `open_index`, else that of answers to assistants. Passages that blocks with the
-    manifests `earlier` showed are left out. QueryError if the conversation has no text.
+    Its passages pass the screen of `open_index`, else that of answers to assistants. Passages that
+    blocks with the manifests `earlier` showed are left out. QueryError if the conversation has no
+    text.
     """
     if not conversation.markdown.strip():
         raise QueryError("the text is empty: give a question, a mail or a chat to find context for")
@@ -265,23 +307,25 @@ def context_of(
         first, unknown = included_chunks(
             index.index, conversation.rules.include, conversation.asker.own
         )
-        passages = screen.passages(
-            index.passages([*documents["chunk_id"].to_list(), *first, *before])
-        )
+        passages = index.passages([*documents["chunk_id"].to_list(), *first, *before])
         facts, complete = dict(index.facts), index.index.completeness.lacking(index.missing)
     others = selection.scored_passages(documents.filter(~pl.col("chunk_id").is_in(first)), passages)
     ordered = [*(passages[chunk] for chunk in first), *others]
     clock.ended("passages", len(documents), len(ordered), "passages")
-    compiled = context_block.compile_block(
+    compiled = _screened(
         ordered,
-        chosen.budget_tokens,
-        counter.counts,
-        expand=chosen.expand,
-        earlier=[
-            context_block.as_shown(passages[c], entry)
-            for c, entry in before.items()
-            if c in passages
-        ],
+        partial(
+            context_block.compile_block,
+            budget_tokens=chosen.budget_tokens,
+            count=_remembering(counter.counts),
+            expand=chosen.expand,
+            earlier=[
+                context_block.as_shown(passages[c], entry)
+                for c, entry in before.items()
+                if c in passages
+            ],
+        ),
+        screen,
     )
     clock.ended("block", len(ordered), len(compiled.chosen), "passages")
     facts["rules"] = {**asdict(conversation.rules), "unknown": unknown}
@@ -299,6 +343,49 @@ def context_of(
         clock.stages,
         queries["text"].to_list(),
     )
+
+
+def _screened(
+    ordered: Sequence[Passage],
+    compiling: Callable[[Sequence[Passage]], context_block.CompiledBlock],
+    screen: Screen,
+) -> context_block.CompiledBlock:
+    """The block of passages with masks on those that it shows.
+
+    A block shows some thirty of hundreds of passages, and masks took most of its time. A masked
+    text may have other tokens, so the block is compiled until all that it shows is masked.
+    """
+    stored = {passage.chunk_id: passage for passage in ordered}
+    masked: dict[str, Passage] = {}
+    done: set[tuple[str, bool]] = set()
+    while True:
+        compiled = compiling([masked.get(chunk, passage) for chunk, passage in stored.items()])
+        new = [p for p in compiled.chosen if (p.chunk_id, p.expanded) not in done]
+        if screen.is_open or not new:
+            return compiled
+        shown = {
+            p.chunk_id: replace(
+                stored[p.chunk_id],
+                around=stored[p.chunk_id].around if p.expanded else None,
+            )
+            for p in new
+        }
+        for chunk, passage in screen.passages(shown).items():
+            is_whole = passage.around is not None
+            masked[chunk] = passage if is_whole else replace(passage, around=stored[chunk].around)
+            done |= {(chunk, False), (chunk, is_whole)}
+
+
+def _remembering(count: CountTokens) -> CountTokens:
+    """As `count`, which gets each text once."""
+    known: dict[str, int] = {}
+
+    def counts(texts: Sequence[str]) -> list[int]:
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        known.update(zip(new, count(new), strict=True))
+        return [known[text] for text in texts]
+
+    return counts
 
 
 def _cut(
@@ -327,10 +414,11 @@ def _with_terms(queries: pl.DataFrame, rules: Rules) -> pl.DataFrame:
 
 
 def reproduced(settings: Settings, recorded: Mapping[str, Any], *, unmasked: bool) -> str:
-    """The block of a manifest, rebuilt from the index version that it names, else from the current one.
+    """The block of a manifest, rebuilt from the index version that it names, else from the current
+    one.
 
-    IndexUnavailableError if that version is not kept and the current one gives other bytes, ContextError if it is kept and
-    does.
+    IndexUnavailableError if that version is not kept and the current one gives other bytes,
+    ContextError if it is kept and does.
     """
     place = settings.root / "index" / f"weft-{recorded['index_version']}.duckdb"
     is_kept = place.exists()

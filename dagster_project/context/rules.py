@@ -1,4 +1,6 @@
-"""Rules of ra for files that want context: its sources, further words of its queries, and documents to show always."""
+"""Rules of ra for files that want context: its sources, further words of its queries, and documents
+to show always.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +22,9 @@ ORDER BY doc_id, chunk_index, chunk_id
 
 @dataclass(frozen=True)
 class Rules:
-    """The sum of all rules that match a file: the sources, words beside its own, and documents to show before all."""
+    """The sum of all rules that match a file: the sources, words beside its own, and documents to
+    show before all.
+    """
 
     sources: tuple[str, ...] = ()
     terms: tuple[str, ...] = ()
@@ -36,7 +40,9 @@ class Rules:
 
 
 def context_rules(settings: Settings, file: Path | None) -> Rules:
-    """The rules of [[context.rules]] that match a file, by its path below the settings file or else by its name."""
+    """The rules of [[context.rules]] that match a file, by its path below the settings file or else
+    by its name.
+    """
     if file is None:
         return Rules()
     place, base = file.resolve(), settings.base.resolve()
@@ -52,7 +58,9 @@ def context_rules(settings: Settings, file: Path | None) -> Rules:
 def included_chunks(
     index: SearchIndex, names: Sequence[str], own: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """The chunks of the things that `names` mean, in order, without those of documents `own`; and unknown names."""
+    """The chunks of the things that `names` mean, in order, without those of documents `own`; and
+    unknown names.
+    """
     chunks: list[str] = []
     unknown: list[str] = []
     for name in names:

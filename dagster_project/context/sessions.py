@@ -1,4 +1,6 @@
-"""Accounts of texts that were shown: sessions of `weft context`, files of manifests without text; a command under a lens."""
+"""Accounts of texts that were shown: sessions of `weft context`, files of manifests without text; a
+command under a lens.
+"""
 
 import fcntl
 import json
@@ -54,7 +56,9 @@ class Session:
         return self.manifests[number - 1]
 
     def require_lens(self, lens: str | None) -> None:
-        """ContextError if the session goes under another lens: its turns would show texts that this one does not."""
+        """ContextError if the session goes under another lens: its turns would show texts that this
+        one does not.
+        """
         if self.turns and self.turns[0]["lens"] != lens:
             under = f"lens {self.turns[0]['lens']}" if self.turns[0]["lens"] else "no lens"
             raise ContextError(f"session {self.name} goes under {under}; begin one of another name")
@@ -82,7 +86,9 @@ class Session:
 
 @contextmanager
 def opened_session(root: Path, name: str) -> Iterator[Session]:
-    """The session of that name below the folder of a storage, for one command at a time; ContextError for a bad name."""
+    """The session of that name below the folder of a storage, for one command at a time;
+    ContextError for a bad name.
+    """
     if not _NAME.fullmatch(name):
         raise ContextError(
             "a session is named by 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit"
@@ -107,7 +113,9 @@ def _turn(line: bytes, number: int, name: str) -> dict[str, Any]:
 
 
 class Account:
-    """The account of one command, which sees `index` under the lens of that name, behind the disclosures `before`."""
+    """The account of one command, which sees `index` under the lens of that name, behind the
+    disclosures `before`.
+    """
 
     def __init__(
         self, settings: Settings, lens: str, index: SearchIndex, before: Iterable[Disclosure] = ()
@@ -118,7 +126,9 @@ class Account:
     def note(
         self, tool: str, question: str, passages: Sequence[Disclosed], masked: Counter[str]
     ) -> Sequence[Disclosure]:
-        """The additions of an answer to the session, after its receipt is written; DisclosureLimitError beyond bounds."""
+        """The additions of an answer to the session, after its receipt is written;
+        DisclosureLimitError beyond bounds.
+        """
         sizes = partial(document_bytes, self.index.ask)
         entries = self.disclosures.add(passages, PackagedTokenCounter().counts, sizes)
         if self.settings.mcp.receipts:

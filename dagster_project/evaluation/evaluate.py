@@ -1,4 +1,6 @@
-"""The work of `weft eval`: an evaluation of the published index, its comparison with another, and sweeps."""
+"""The work of `weft eval`: an evaluation of the published index, its comparison with another, and
+sweeps.
+"""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -23,7 +25,7 @@ from transforms.errors import (
     ModelMismatchError,
     SettingsError,
 )
-from transforms.evaluation import ground_truth, quality, report
+from transforms.evaluation import ground_truth, quality, report, trec
 from transforms.evaluation.ground_truth import GroundTruth, as_yaml, from_retrieval_files
 from transforms.evaluation.judgements import judgements
 from transforms.evaluation.quality import paired_difference
@@ -49,7 +51,9 @@ def make_evaluator(
 def report_of(
     settings: Settings, evaluator: IndexEvaluator, tag: str | None = None
 ) -> dict[str, Any]:
-    """The report (`transforms.evaluation.report.report`) of the evaluator's queries, those of one tag unless it is None."""
+    """The report (`transforms.evaluation.report.report`) of the evaluator's queries, those of one
+    tag unless it is None.
+    """
     truth = with_tag(required_queries(evaluator), tag)
     index_contents = evaluator.contents(truth.relevance)
     changes = {name: settings.profile_changes(name) for name in evaluator.profiles}
@@ -111,6 +115,28 @@ def converted(queries: Path, qrels: Path, form: str, prefix: str) -> tuple[str, 
     ), truth.queries.num_rows
 
 
+def runs_report(qrels: Path, runs: Sequence[Path]) -> dict[str, Any]:
+    """The measures of runs of TREC, named by their files; GroundTruthError names the fault."""
+    texts = {}
+    for path in (qrels, *runs):
+        try:
+            texts[path] = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise GroundTruthError(
+                f"{path} cannot be read ({error}); name a text file in the form of TREC"
+            ) from error
+    grades = trec.parse_grades(texts[qrels], qrels.name)
+    names = {path: path.name if _is_only(path, runs) else str(path) for path in runs}
+    return trec.run_report(
+        grades, {names[path]: trec.parse_run(texts[path], str(path)) for path in runs}
+    )
+
+
+def _is_only(path: Path, paths: Sequence[Path]) -> bool:
+    """True if no other path has the same file name."""
+    return all(other == path or other.name != path.name for other in paths)
+
+
 def require_quality(settings: Settings, new: Path, current: Path | None) -> None:
     """Refuse to publish a file that answers the configured queries worse than the current one.
 
@@ -129,7 +155,9 @@ def require_quality(settings: Settings, new: Path, current: Path | None) -> None
 
 
 def require_as_good(before: pl.DataFrame, after: pl.DataFrame, profile: str) -> None:
-    """Refuse values of queries (columns query_id, value) that are worse than those before, as `require_quality` says."""
+    """Refuse values of queries (columns query_id, value) that are worse than those before, as
+    `require_quality` says.
+    """
     both = before.join(after, on="query_id", suffix="_after").sort("query_id")
     if both.height < quality.FEWEST:
         return

@@ -1,4 +1,6 @@
-"""The published index as evaluation sees it: things that entries name, lists of profiles, facts of hits, and its page."""
+"""The published index as evaluation sees it: things that entries name, lists of profiles, facts of
+hits, and its page.
+"""
 
 import itertools
 import json
@@ -33,7 +35,9 @@ _PLACE = "/*REPORT*/"
 
 
 def html_page(report: Mapping[str, Any]) -> str:
-    """The page of a report of `transforms.evaluation.report`, its data inside; it loads nothing from anywhere."""
+    """The page of a report of `transforms.evaluation.report`, its data inside; it loads nothing
+    from anywhere.
+    """
     template = (
         resources.files("dagster_project")
         .joinpath("evaluation_page.html")
@@ -76,7 +80,8 @@ def contents(index: SearchIndex, relevance: pl.DataFrame) -> Contents:
             "SELECT node_id, doc_id, depth, heading_start, byte_end FROM nodes ORDER BY node_id"
         ),
         index.frame(
-            "SELECT doc_id, text FROM documents WHERE doc_id IN (SELECT unnest($ids))", doc_ids
+            "SELECT doc_id, text FROM documents WHERE doc_id IN (SELECT unnest($ids::JSON::VARCHAR[]))",
+            doc_ids,
         ),
         index.frame(_SQL("turns") if wants_turns else f"{_SQL('turns')} LIMIT 0"),
     )
@@ -89,7 +94,9 @@ def run_profiles(
     done: Callable[[str], None] = lambda profile: None,
     stages: Sequence[str] = pipeline.STAGES,
 ) -> tuple[pa.Table, dict[str, float]]:
-    """The list of every stage of every query and profile (`schemas.EVALUATION_RUNS`), and seconds per profile."""
+    """The list of every stage of every query and profile (`schemas.EVALUATION_RUNS`), and seconds
+    per profile.
+    """
     parts: list[pl.DataFrame] = []
     latest: dict[str, pl.DataFrame] = {}
 
@@ -139,7 +146,9 @@ def run_profiles(
 def latencies(
     index: SearchIndex, queries: Sequence[str], settings: SearchSettings
 ) -> dict[str, Any]:
-    """Milliseconds of single searches with these settings: of how many, their median and the slowest of 20."""
+    """Milliseconds of single searches with these settings: of how many, their median and the
+    slowest of 20.
+    """
     texts = list(queries[:_TIMED_QUERIES])
     index.search(
         texts[:1], settings=settings
@@ -225,7 +234,9 @@ class IndexEvaluator:
         return write_report(full, self.folder, f"{manifest['model']}-{now:%Y%m%dT%H%M%SZ}", page)
 
     def _texts(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """The names of a report's documents (title, where it is from) and chunks (place, first words), by id."""
+        """The names of a report's documents (title, where it is from) and chunks (place, first
+        words), by id.
+        """
         results = [(q, r) for q in report["queries"] for r in q["results"].values()]
         hits = [hit for _, result in results for hit in result["hits"]]
         docs = {hit["doc_id"] for hit in hits} | {

@@ -30,15 +30,15 @@ LEFT JOIN threads h USING (thread_id) LEFT JOIN attached a USING (thread_id) ORD
 -- name: titles
 SELECT message_id AS doc_id, coalesce(nullif(subject, ''), '(no subject)') AS title,
   concat_ws(' · ', coalesce(nullif(from_name, ''), from_addr), strftime(effective_at, '%Y-%m-%d'), list_id) AS origin
-FROM messages WHERE message_id IN (SELECT unnest($ids))
-UNION ALL SELECT doc_id, title, source || ':' || path FROM documents WHERE doc_id IN (SELECT unnest($ids))
+FROM messages WHERE message_id IN (SELECT unnest($ids::JSON::VARCHAR[]))
+UNION ALL SELECT doc_id, title, source || ':' || path FROM documents WHERE doc_id IN (SELECT unnest($ids::JSON::VARCHAR[]))
 UNION ALL SELECT doc_id, title, concat_ws(' · ', source, "window") FROM conversation_windows
-WHERE doc_id IN (SELECT unnest($ids))
+WHERE doc_id IN (SELECT unnest($ids::JSON::VARCHAR[]))
 ORDER BY ALL
 -- name: words
 SELECT chunk_id, concat_ws(' · ', chunk_kind, nullif(array_to_string(heading_path, ' > '), '')) AS place,
   left(text_display, {chars}) AS words
-FROM chunks WHERE chunk_id IN (SELECT unnest($ids)) ORDER BY chunk_id
+FROM chunks WHERE chunk_id IN (SELECT unnest($ids::JSON::VARCHAR[])) ORDER BY chunk_id
 -- name: mails
 WITH texts AS (
   SELECT doc_id, string_agg(text_lex, ' ' ORDER BY chunk_index) AS text FROM chunks

@@ -1,1 +1,3 @@
-"""The tables of the lake as Parquet files: written, read, and listed by their footers; not the published index."""
+"""The tables of the lake as Parquet files: written, read, and listed by their footers; not the
+published index.
+"""

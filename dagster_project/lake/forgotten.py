@@ -1,4 +1,6 @@
-"""Forgotten texts, as hashes in a file of the lake: builds leave them out, whatever the sources hold."""
+"""Forgotten texts, as hashes in a file of the lake: builds leave them out, whatever the sources
+hold.
+"""
 
 import json
 import os
@@ -22,10 +24,11 @@ Kind = Literal["mail", "address", "document", "partition", "source"]
 
 
 class Forgotten:
-    """The list of forgotten things. It is in the lake, because every maker of partitions reads that.
+    """The list of forgotten things. It is in the lake, because every maker of partitions reads
+    that.
 
-    While it is `unfinished`, an earlier version, a cache or the history may still hold forgotten texts. A person who
-    knows an address can try out its hash; names are in none of them.
+    While it is `unfinished`, an earlier version, a cache or the history may still hold forgotten
+    texts. A person who knows an address can try out its hash; names are in none of them.
     """
 
     def __init__(self, base: UPath):

@@ -24,8 +24,8 @@ MEMORY_LIMIT = "1GB"
 class LakeIOManager(dg.IOManager):
     """Dagster's way into the lake.
 
-    A partitioned asset hands over its staged partitions, and another one an Arrow or Ibis table. Inputs are Ibis tables,
-    over all partitions that exist where there are any.
+    A partitioned asset hands over its staged partitions, and another one an Arrow or Ibis table.
+    Inputs are Ibis tables, over all partitions that exist where there are any.
     """
 
     own_events = ONLY_OWN_EVENTS
@@ -37,7 +37,9 @@ class LakeIOManager(dg.IOManager):
         self.shared: dict[Any, Any] = {}
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> Any:
-        """Commit every staged partition of the output and yield its materialization, or commit its one table."""
+        """Commit every staged partition of the output and yield its materialization, or commit its
+        one table.
+        """
         if not context.has_asset_partitions:
             staged = obj if isinstance(obj, StagedFile) else self._stage_whole(context, obj)
             staged.commit()
@@ -68,7 +70,8 @@ class LakeIOManager(dg.IOManager):
     def table(self, name: str, partitions: Sequence[str | None]) -> ibis.Table:
         """An Ibis table over the stored files of `partitions` that are finished; empty if none is.
 
-        LakeDamageError if a file is missing of a table, of a part, or of a partition whose last table is there.
+        LakeDamageError if a file is missing of a table, of a part, or of a partition whose last
+        table is there.
         """
         if self._backend is None:
             self._backend = LakeBackend(threads=1, memory_limit=MEMORY_LIMIT)

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -15,21 +15,28 @@ from upath import UPath
 
 from assets.partitions import IN_PARTS
 from assets.protocols.lake import Loaded, Parts, Staged
-from dagster_project.extras.registry import store_part
-from dagster_project.lake.kept_footers import PARTIAL, FooterCopies, LocalFooters, local_footers
+from dagster_project.extensions import store_part
 from dagster_project.lake.parquet_files import (
     CORRUPT,
     MISSING,
+    OTHER_SCHEMA,
     ParquetFooter,
     checked,
+    columns_digest,
     is_local,
     read_columns,
-    read_entries,
     read_footer,
     stored_file,
     verified_hash,
     write_file,
 )
+from dagster_project.lake.recorded_footers import (
+    PARTIAL,
+    FooterCopies,
+    RecordedFooters,
+    recorded_footers,
+)
+from dagster_project.ledger.ledger import Ledger, ledger_in
 from dagster_project.system.durable import sync
 from dagster_project.system.locks import require_leases
 from dagster_project.system.processes import is_left_over
@@ -50,7 +57,9 @@ class StagedFile:
     bytes: int
 
     def commit(self) -> None:
-        """Make the file visible under its name; readers see either the old or the new file, never a mixture."""
+        """Make the file visible under its name; readers see either the old or the new file, never a
+        mixture.
+        """
         commit_all([self])
 
 
@@ -70,14 +79,23 @@ def commit_all(staged: Iterable[Staged]) -> None:
 
 
 class ParquetLake:
-    """Tables as Parquet files below a URI: `<table>/<source>/<partition>.parquet` or `<table>.parquet`.
+    """Tables as Parquet files below a URI: `<table>/<source>/<partition>.parquet` or
+    `<table>.parquet`.
 
-    If a table is stored in parts, `<table>.parquet` has no rows: it lists the parts with their hashes. Read without a
-    partition, such a table is the union of its parts.
+    If a table is stored in parts, `<table>.parquet` has no rows: it lists the parts with their
+    hashes. Read without a partition, such a table is the union of its parts.
     """
 
-    def __init__(self, uri: str, tables: Mapping[str, Table], copies: Path | None = None):
-        """`copies` is a local folder for copies of the files of a remote lake; a temporary folder by default."""
+    def __init__(
+        self,
+        uri: str,
+        tables: Mapping[str, Table],
+        copies: Path | None = None,
+        ledger: Ledger | None = None,
+    ):
+        """`copies` is a local folder for copies of the files of a remote lake, a temporary folder
+        by default; `ledger` records looks at the lake, by default a file in that folder.
+        """
         try:
             # A cached listing would hide files of other processes.
             self.base = UPath(uri) if is_local(UPath(uri)) else UPath(uri, use_listings_cache=False)
@@ -86,25 +104,31 @@ class ParquetLake:
             raise SettingsError(f"storage.lake = {uri!r} cannot be opened: {error}") from error
         self._folder = str(self.base) if is_local(self.base) else None
         self.tables = dict(tables)
+        self._columns: dict[str, str] = {}
         self.copies = copies or Path(tempfile.gettempdir()) / "weft-lake"
+        self.ledger = ledger or ledger_in(self.copies)
         self._look: Any = None
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
-        """While it lasts, footers and lists of a remote lake are those of its beginning, which a few requests bring.
+        """While it lasts, footers and lists of a remote lake are those of its beginning, which a
+        few requests bring.
 
-        A lake on this machine is looked at each time, as it is without this. Facts of footers are kept for the next run.
+        A lake on this machine is looked at each time, as it is without this. Facts of footers are
+        kept for the next run.
         """
-        if self._look or self._folder:
-            with nullcontext() if self._look else self._footers.one_look():
-                yield
-            return
-        self._look = store_part("lake_look")(self.base, self.tables, self.copies / "footers.sqlite")
-        try:
+        if self._look:
             yield
-            self._look.keep()
-        finally:
-            self._look = None
+        elif self._folder:
+            yield
+            self._footers.keep(lambda place: self.path(place[0], place[1] or None).exists())
+        else:
+            self._look = store_part("lake_look")(self.base, self._footers)
+            try:
+                yield
+                self._footers.keep(self._look.has)
+            finally:
+                self._look = None
 
     def path(self, table: str, partition: str | None = None) -> UPath:
         """The path of a stored table, or of one partition of it."""
@@ -140,7 +164,9 @@ class ParquetLake:
         return StagedFile(temporary, place, content_hash, rows, temporary.stat().st_size)
 
     def stage_parts(self, table: str, parts: Parts, *, code_version: str) -> StagedFile:
-        """Commit the new parts of a table, delete those that are neither new nor retained, and stage the list of parts."""
+        """Commit the new parts of a table, delete those that are neither new nor retained, and
+        stage the list of parts.
+        """
         hashes: dict[str, str] = {}
         rows = 0
         new = list(parts.new)
@@ -163,22 +189,24 @@ class ParquetLake:
         return footer if isinstance(footer, ParquetFooter) else None
 
     def code_version(self, table: str, partition: str | None = None) -> str | None:
-        """Version of the code that wrote a stored file, whatever its columns; None if it cannot be read."""
-        if self._look:
-            return self._look.code_version(table, partition)
-        entries = read_entries(self.path(table, partition))
-        return None if isinstance(entries, str) else entries.code_version
+        """Version of the code that wrote a stored file, whatever its columns; None if it cannot be
+        read.
+        """
+        footer = self._any_footer(table, partition)
+        return footer.code_version if isinstance(footer, ParquetFooter) else None
 
     def is_stored(self, table: str, partition: str | None = None) -> bool:
         """True if there is a file of the table, whatever is in it."""
         return (
-            self._look.has(table, partition)
+            self._look.has((table, partition or ""))
             if self._look
             else bool(self.path(table, partition).exists())
         )
 
     def code_versions(self, table: str) -> list[str]:
-        """The versions of the code that made the partitions of a table, sorted; none of a table over the whole lake."""
+        """The versions of the code that made the partitions of a table, sorted; none of a table
+        over the whole lake.
+        """
         if partitions_of(table) is None:
             return []
         footers = (self.footer(table, partition) for partition in self.partitions(table))
@@ -189,7 +217,9 @@ class ParquetLake:
         return footer if isinstance(footer := self._file_footer(table, partition), str) else None
 
     def _table_footer(self, table: str, partition: str | None) -> ParquetFooter | str:
-        """The footer of the stored table, of a table in parts the sum of its parts' footers; or its fault."""
+        """The footer of the stored table, of a table in parts the sum of its parts' footers; or its
+        fault.
+        """
         footer = self._file_footer(table, partition)
         if isinstance(footer, str) or partition is not None or table not in IN_PARTS:
             return footer
@@ -201,7 +231,9 @@ class ParquetLake:
         return ParquetFooter(_hash_of_parts(footer.inputs.items()), footer.code_version, {}, rows)
 
     def parts(self, table: str) -> list[str]:
-        """The names of the parts of a table that is stored in parts, sorted; LakeDamageError without their list."""
+        """The names of the parts of a table that is stored in parts, sorted; LakeDamageError
+        without their list.
+        """
         footer = self._file_footer(table, None)
         if isinstance(footer, str):
             raise self.unusable(table, None, footer)
@@ -214,23 +246,35 @@ class ParquetLake:
         )
 
     def require_parts(self, table: str) -> ParquetFooter:
-        """The sum of the footers of a table's parts; LakeDamageError unless all are those of their list."""
+        """The sum of the footers of a table's parts; LakeDamageError unless all are those of their
+        list.
+        """
         if isinstance(footer := self._table_footer(table, None), str):
             raise self.unusable(table, None, footer)
         return footer
 
     def _file_footer(self, table: str, partition: str | None) -> ParquetFooter | str:
+        footer = self._any_footer(table, partition)
+        if isinstance(footer, str):
+            return footer
+        if table not in self._columns:  # it takes as long as to read a footer
+            self._columns[table] = columns_digest(self.tables[table].arrow)
         is_list = partition is None and table in IN_PARTS
+        is_declared = footer.columns == self._columns[table] and not (is_list and footer.row_count)
+        return footer if is_declared else OTHER_SCHEMA
+
+    def _any_footer(self, table: str, partition: str | None) -> ParquetFooter | str:
+        """The footer of a file with any columns, or its fault."""
         if self._look:
-            return self._look.footer(table, partition, is_list=is_list)
+            return self._look.footer((table, partition or ""))
         if self._folder is None:
-            return read_footer(self.path(table, partition), self.tables[table], is_list=is_list)
+            return read_footer(self.path(table, partition))
         path = f"{self._folder}/{_name(table, partition)}"  # a path object takes longer than the look at the file
-        return self._footers.footer(path, self.tables[table], is_list=is_list)
+        return self._footers.local((table, partition or ""), path)
 
     @cached_property
-    def _footers(self) -> LocalFooters:
-        return local_footers(self.copies / "footers.sqlite")
+    def _footers(self) -> RecordedFooters:
+        return recorded_footers(self.ledger)
 
     def has_tables(self, tables: Sequence[str], partition: str) -> bool:
         """True if a partition of all these tables is stored and can be read."""
@@ -241,8 +285,8 @@ class ParquetLake:
     ) -> Loaded:
         """The stored table, or some columns of it.
 
-        FileNotFoundError without a file, LakeDamageError if its content differs from what was written, or a part of it is
-        missing.
+        FileNotFoundError without a file, LakeDamageError if its content differs from what was
+        written, or a part of it is missing.
         """
         if partition is None and table in IN_PARTS:
             footer = self.require_parts(table)
@@ -258,20 +302,26 @@ class ParquetLake:
         return Loaded(data if columns else declared.conform(data), content_hash)
 
     def verified(self, table: str, partition: str | None) -> Path:
-        """`local`, after verifying the content of the file by its hash; LakeDamageError if it is corrupt."""
+        """`local`, after verifying the content of the file by its hash; LakeDamageError if it is
+        corrupt.
+        """
         path = self.local(table, partition)
         with stored_file(path) as file:
             verified_hash(file, path)
         return path
 
     def corrupt_files(self) -> list[tuple[str, str | None]]:
-        """Table and partition of the stored files with a valid footer but corrupt content; reads the whole lake."""
+        """Table and partition of the stored files with a valid footer but corrupt content; reads
+        the whole lake.
+        """
         return [
             place for place in self.places() if self.footer(*place) and self._is_corrupt(*place)
         ]
 
     def discard_corrupt(self) -> dict[str, str]:
-        """Delete the `corrupt_files`, so that the next build makes them again; returns each path with its fault."""
+        """Delete the `corrupt_files`, so that the next build makes them again; returns each path
+        with its fault.
+        """
         corrupt = {str(self.path(*place)): place for place in self.corrupt_files()}
         for place in corrupt.values():
             self.discard(*place)
@@ -308,7 +358,9 @@ class ParquetLake:
     def stored(
         self, table: str, columns: Sequence[str], partition: str | None = None
     ) -> pa.Table | None:
-        """Columns of a stored table, or of one partition of it; None if it does not exist or is corrupt."""
+        """Columns of a stored table, or of one partition of it; None if it does not exist or is
+        corrupt.
+        """
         if self.footer(table, partition) is None:
             return None
         parts = self.parts(table) if partition is None and table in IN_PARTS else [partition]
@@ -328,7 +380,9 @@ class ParquetLake:
         return rows
 
     def written_at(self, table: str, partition: str | None = None) -> datetime | None:
-        """When the stored file was written; None if it does not exist, or the file system keeps no times."""
+        """When the stored file was written; None if it does not exist, or the file system keeps no
+        times.
+        """
         try:
             modified = self.path(table, partition).stat().st_mtime
         except OSError:
@@ -359,7 +413,9 @@ class ParquetLake:
         return whole + [(table, p) for table in self.tables for p in self.partitions(table)]
 
     def remove(self, partition: str) -> None:
-        """Delete a partition of every table; the first declared, by which partitions are listed, last."""
+        """Delete a partition of every table; the first declared, by which partitions are listed,
+        last.
+        """
         for table in reversed(self.tables):
             self.discard(table, partition)
 
@@ -375,8 +431,8 @@ class ParquetLake:
     def sweep(self) -> int:
         """Delete the temporary files of killed runs; returns their number.
 
-        To be called while this process stages nothing: temporary files with its own process id belong to
-        a killed process that had the same id, as happens in containers.
+        To be called while this process stages nothing: temporary files with its own process id
+        belong to a killed process that had the same id, as happens in containers.
         """
         count = 0
         if not is_local(self.base):

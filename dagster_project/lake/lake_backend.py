@@ -21,11 +21,15 @@ class LakeBackend(Backend):
     """A connection in memory, after `reconnect`."""
 
     def to_pyarrow(self, expr: ibis.Expr, /, **options: Any) -> Any:
-        """The rows of an expression, without pandas, which Ibis's own loads for half a second and does not use here."""
+        """The rows of an expression, without pandas, which Ibis's own loads for half a second and
+        does not use here.
+        """
         return expr.__pyarrow_result__(self._to_duckdb_relation(expr, **options).to_arrow_table())
 
     def view(self, name: str, rows: str, table: Table) -> ibis.Table:
-        """A new view of the rows that `SELECT` with `rows` reads, with the declared columns of `table`."""
+        """A new view of the rows that `SELECT` with `rows` reads, with the declared columns of
+        `table`.
+        """
         self.raw_sql(f"CREATE TEMP VIEW {name} AS SELECT {rows}")
         columns = pa.schema([field.with_nullable(True) for field in table.arrow])
         return DatabaseTable(name, ibis.Schema.from_pyarrow(columns), self).to_expr()
@@ -47,13 +51,16 @@ def result_of(expression: Callable[..., ibis.Table], *tables: pa.Table) -> pa.Ta
 
 @cache
 def _memory() -> duckdb.DuckDBPyConnection:
-    """The database in which a process evaluates: of the rows of a bucket, a second thread doubles the work."""
+    """The database in which a process evaluates: of the rows of a bucket, a second thread doubles
+    the work.
+    """
     return duckdb.connect(config={"threads": 1})
 
 
 @cache
 def _statement(expression: Callable[..., ibis.Table], *schemas: pa.Schema) -> tuple[str, pa.Schema]:
-    """The SQL of `expression` over tables of these schemas and the schema of its rows, once in a process.
+    """The SQL of `expression` over tables of these schemas and the schema of its rows, once in a
+    process.
 
     A stage evaluates it for each bucket, and to build the expression takes longer than to run it.
     """

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def texts_of(file: Path, facts: Mapping[str, str]) -> LakeTexts | None:
-    """The texts of a published file with this manifest that stay in the lake; None if it has its own."""
+    """The texts of a published file with this manifest that stay in the lake; None if it has its
+    own.
+    """
     if PLACE not in facts:
         return None
     from dagster_project.lake.referenced_texts import LakeTexts
@@ -24,10 +26,11 @@ def texts_of(file: Path, facts: Mapping[str, str]) -> LakeTexts | None:
 
 
 def show(connection: duckdb.DuckDBPyConnection, file: Path) -> LakeTexts | None:
-    """Let a connection, whose default database is a published file, show its texts; None if the file has its own.
+    """Let a connection, whose default database is a published file, show its texts; None if the
+    file has its own.
 
-    Temporary views stand before the tables, also for its macros and views, and read a text for each row that simple
-    conditions leave; of rows that joins choose, see `show_stored`.
+    Temporary views stand before the tables, also for its macros and views, and read a text for each
+    row that simple conditions leave; of rows that joins choose, see `show_stored`.
     """
     texts = texts_of(file, dict(connection.execute("SELECT key, value FROM manifest").fetchall()))
     if texts:
@@ -42,9 +45,11 @@ def show(connection: duckdb.DuckDBPyConnection, file: Path) -> LakeTexts | None:
 
 
 def show_stored(connection: duckdb.DuckDBPyConnection, texts: LakeTexts | None) -> None:
-    """After `show`, which returned `texts`: let statements take `stored_<table>`, which has `rowid` and maybe references.
+    """After `show`, which returned `texts`: let statements take `stored_<table>`, which has `rowid`
+    and maybe references.
 
-    They apply `lake_text` to the rows that their joins leave; a view reads its columns before a join chooses.
+    They apply `lake_text` to the rows that their joins leave; a view reads its columns before a
+    join chooses.
     """
     statements = [] if texts else ["CREATE TEMP MACRO lake_text(reference) AS reference"]
     schema = _schema(connection)

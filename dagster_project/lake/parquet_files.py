@@ -1,4 +1,6 @@
-"""One Parquet file of the lake: written with the hash of its content, read, and verified by that hash."""
+"""One Parquet file of the lake: written with the hash of its content, read, and verified by that
+hash.
+"""
 
 import json
 import os
@@ -17,15 +19,19 @@ from upath import UPath
 from assets.protocols.lake import WAITING_BYTES
 from dagster_project.system.disk_space import raise_of_machine
 from transforms.errors import LakeDamageError
+from transforms.hashing import text_hash
 from transforms.schemas.table import Table
 
 _ROW_GROUP = 65_536
 _CONTENT, _CODE, _INPUTS = b"weft.content_hash", b"weft.code_version", b"weft.inputs"
 _FOOTER, _UNSIGNED = b"weft.footer_hash", b"0" * 32
-"""The entry with the hash of the footer itself, and the bytes in place of the hash while it is made."""
+"""The entry with the hash of the footer itself, and the bytes in place of the hash while it is
+made.
+"""
 _TRAILER = 8
 """Bytes at the end of a Parquet file: the length of its footer, and a magic word
-(https://parquet.apache.org/docs/file-format/)."""
+(https://parquet.apache.org/docs/file-format/).
+"""
 _BLOCK = 1 << 20
 _DIGEST_BYTES = 16
 MISSING = "missing"
@@ -33,29 +39,25 @@ MISSING = "missing"
 OTHER_SCHEMA = "of another schema"
 """The fault of a file whose columns differ from the declared ones."""
 CORRUPT = "damaged inside: its content is not what was written"
-"""The fault of a file whose footer is valid, but whose content has another hash than the footer says."""
+"""The fault of a file whose footer is valid, but whose content has another hash than the footer
+says.
+"""
 OTHER_FOOTER = "damaged: its footer is not what was written"
 """The fault of a file whose footer has another hash than it says."""
 
 
 @dataclass(frozen=True)
 class ParquetFooter:
-    """The footer of a lake file: content hash, version of the code that wrote it, hashes of its inputs."""
+    """The footer of a lake file: content hash, version of the code that wrote it, hashes of its
+    inputs, rows, bytes of very long texts that it leaves out for now, digest of its columns.
+    """
 
     content_hash: str
     code_version: str
     inputs: Mapping[str, str]
     row_count: int
-
-    @property
-    def made_of(self) -> Mapping[str, str]:
-        """The hashes of its inputs."""
-        return {name: value for name, value in self.inputs.items() if name != WAITING_BYTES}
-
-    @property
-    def waiting(self) -> int:
-        """Bytes of very long texts that it leaves out for now."""
-        return int(self.inputs.get(WAITING_BYTES, 0))
+    waiting: int = 0
+    columns: str = ""
 
 
 def write_file(
@@ -65,10 +67,12 @@ def write_file(
     code_version: str,
     inputs: Mapping[str, str],
 ) -> tuple[str, int]:
-    """Write `data`, conformed to the declared schema, durably; returns the content hash and the number of rows.
+    """Write `data`, conformed to the declared schema, durably; returns the content hash and the
+    number of rows.
 
-    Several tables are written one by one. The content hash covers the encoded columns and nothing of the file's
-    metadata, so equal tables have equal hashes whatever their inputs were. If writing fails, the file is deleted.
+    Several tables are written one by one. The content hash covers the encoded columns and nothing
+    of the file's metadata, so equal tables have equal hashes whatever their inputs were. If writing
+    fails, the file is deleted.
     """
     schema, rows = declared.empty().schema.remove_metadata(), 0
     tables = [declared.conform(data)] if isinstance(data, pa.Table) else map(declared.conform, data)
@@ -106,7 +110,9 @@ def write_file(
 
 
 def _sign(file: BinaryIO) -> None:
-    """Write the hash of the footer into it: statistics and offsets decide which rows a reader finds."""
+    """Write the hash of the footer into it: statistics and offsets decide which rows a reader
+    finds.
+    """
     footer, start = _footer_bytes(file)
     place = _place_of_hash(footer)
     file.seek(start + place)
@@ -121,7 +127,9 @@ def _footer_bytes(file: pa.NativeFile | BinaryIO) -> tuple[bytes, int]:
 
 
 def _place_of_hash(footer: bytes) -> int:
-    """The byte of a footer where its hash begins; 0 without one. Statistics, which come before, may have the name, too."""
+    """The byte of a footer where its hash begins; 0 without one. Statistics, which come before, may
+    have the name, too.
+    """
     name = footer.rfind(_FOOTER)
     return name + len(_FOOTER) + 2 if name >= 0 else 0
 
@@ -132,64 +140,44 @@ def _hash_of_footer(footer: bytes, place: int) -> bytes:
 
 
 def _is_signed(file: pa.NativeFile | BinaryIO) -> bool:
-    """False if the footer of a file differs from the written one; True for a file of a version that wrote no hash of it."""
+    """False if the footer of a file differs from the written one; True for a file of a version that
+    wrote no hash of it.
+    """
     footer, _ = _footer_bytes(file)
     place = _place_of_hash(footer)
     return not place or footer[place : place + len(_UNSIGNED)] == _hash_of_footer(footer, place)
 
 
-def read_footer(path: Path | UPath, declared: Table, *, is_list: bool) -> ParquetFooter | str:
-    """The footer of a stored file, or the file's fault; a list of parts (`is_list`) must have no rows."""
-    entries = read_entries(path)
-    if isinstance(entries, str):
-        return entries
-    columns, arrow = entries.columns, declared.arrow
-    is_declared = columns.names == arrow.names and columns.types == arrow.types
-    return entries.footer(is_declared=is_declared and not (is_list and entries.rows))
-
-
-@dataclass(frozen=True)
-class Entries:
-    """The entries of the footer of a Parquet file: its columns, the facts that Weft wrote, and the number of rows."""
-
-    columns: pa.Schema
-    written: Mapping[str, str]
-    rows: int
-
-    @property
-    def code_version(self) -> str | None:
-        """Version of the code that wrote the file; None if that was not Weft."""
-        return self.written.get(_CODE.decode())
-
-    def footer(self, *, is_declared: bool) -> ParquetFooter | str:
-        """The footer of a file of the lake, or its fault; `is_declared` if its columns are those of its table."""
-        if not is_declared:
-            return OTHER_SCHEMA
-        content, code, inputs = (
-            self.written.get(name.decode()) for name in (_CONTENT, _CODE, _INPUTS)
-        )
-        if content is None or code is None or inputs is None:
-            return "not written by Weft"
-        return ParquetFooter(content, code, json.loads(inputs), self.rows)
-
-
-def read_entries(path: Path | UPath) -> Entries | str:
-    """The entries of the footer of a stored file with any columns, or the file's fault."""
+def read_footer(path: Path | UPath) -> ParquetFooter | str:
+    """The footer of a stored file with any columns, or the file's fault."""
     try:
         with stored_file(path) as file:
             parquet = pq.ParquetFile(file)
-            facts = parquet.metadata.metadata or {}
             if is_local(path) and not _is_signed(file):
                 return OTHER_FOOTER
-            entries = {
-                n.decode(): facts[n].decode() for n in (_CONTENT, _CODE, _INPUTS) if n in facts
-            }
-            return Entries(parquet.schema_arrow, entries, parquet.metadata.num_rows)
+            facts = parquet.metadata.metadata or {}
+            if not {_CONTENT, _CODE, _INPUTS} <= facts.keys():
+                return "not written by Weft"
+            inputs = json.loads(facts[_INPUTS])
+            return ParquetFooter(
+                content_hash=facts[_CONTENT].decode(),
+                code_version=facts[_CODE].decode(),
+                waiting=int(inputs.pop(WAITING_BYTES, 0)),
+                inputs=inputs,
+                row_count=parquet.metadata.num_rows,
+                columns=columns_digest(parquet.schema_arrow),
+            )
     except FileNotFoundError:
         return MISSING
     except (pa.ArrowException, OSError) as error:
         raise_of_machine(error)
         return f"no whole Parquet file ({str(error).splitlines()[0]})"
+
+
+def columns_digest(columns: pa.Schema) -> str:
+    """A digest of names and types, equal for types that are equal and spelled otherwise."""
+    types = f"{columns.types}".replace("<element: ", "<item: ")
+    return text_hash(f"{columns.names} {types}")
 
 
 def read_columns(path: Path | UPath, columns: Iterable[str]) -> pa.Table:
@@ -204,7 +192,9 @@ def checked(file: pa.NativeFile | BinaryIO) -> pq.ParquetFile:
 
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
-    """Options of the Parquet writer: splitting the bytes of vectors makes files a tenth smaller and twice as fast."""
+    """Options of the Parquet writer: splitting the bytes of vectors makes files a tenth smaller and
+    twice as fast.
+    """
     vectors = [f.name for f in schema if pa.types.is_fixed_size_list(f.type)]
     if not vectors:
         return {}
@@ -215,7 +205,9 @@ def _encodings(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The rows of all tables, _ROW_GROUP at a time in one chunk: the file does not depend on how tables divide rows."""
+    """The rows of all tables, _ROW_GROUP at a time in one chunk: the file does not depend on how
+    tables divide rows.
+    """
     pending: list[pa.Table] = []
     for table in tables:
         pending.append(table)
@@ -249,15 +241,17 @@ class _HashingSink(RawIOBase):
 def stored_file(path: Path | UPath) -> Iterator[pa.NativeFile | BinaryIO]:
     """Open a file for reading; only one thread may read a file that is not local.
 
-    Arrow's threads release a file late. If it is a Python file object and the interpreter is shutting down, the
-    process hangs or aborts (https://github.com/apache/arrow/issues/33975).
+    Arrow's threads release a file late. If it is a Python file object and the interpreter is
+    shutting down, the process hangs or aborts (https://github.com/apache/arrow/issues/33975).
     """
     with pa.OSFile(str(path)) if is_local(path) else path.open("rb") as file:
         yield file
 
 
 def verified_hash(file: pa.NativeFile | BinaryIO, path: Path | UPath) -> str:
-    """The content hash in the footer, "" without one; LakeDamageError if the bytes before the footer have another."""
+    """The content hash in the footer, "" without one; LakeDamageError if the bytes before the
+    footer have another.
+    """
     expected = (pq.ParquetFile(file).metadata.metadata or {}).get(_CONTENT, b"").decode()
     _, remaining = _footer_bytes(file)
     is_signed = _is_signed(file)

@@ -31,7 +31,9 @@ def place_from(file: Path, lake: UPath) -> str:
 
 
 class _Reference(NamedTuple):
-    """The place of a text: table, column, partition, the id of its row, and the beginning of its MD5 hash."""
+    """The place of a text: table, column, partition, the id of its row, and the beginning of its
+    MD5 hash.
+    """
 
     table: str
     column: str
@@ -41,7 +43,9 @@ class _Reference(NamedTuple):
 
 
 class LakeTexts:
-    """Reads the texts that references name. A text that the lake no longer has is empty: the next publish leaves it out."""
+    """Reads the texts that references name. A text that the lake no longer has is empty: the next
+    publish leaves it out.
+    """
 
     def __init__(self, lake: str):
         self.lake = UPath(lake)
@@ -77,7 +81,9 @@ class LakeTexts:
         return [by_value.get(value, "") if value in references else value for value in values]
 
     def _read(self, references: Mapping[_Reference, str]) -> dict[str, str]:
-        """The texts that references to a column of one file name, by reference; none that is another by now."""
+        """The texts that references to a column of one file name, by reference; none that is
+        another by now.
+        """
         table, column, partition, _, _ = next(iter(references))
         source, _, name = partition.partition("/")
         path = self.lake.joinpath(table, source, f"{name}.parquet")
@@ -118,7 +124,9 @@ class LakeTexts:
 
 
 def _rows(file: pq.ParquetFile, ids: set[str], column: str) -> Iterator[tuple[str, str]]:
-    """Id and text of the rows with these ids, of the row groups that may have them; ids stand in the first column."""
+    """Id and text of the rows with these ids, of the row groups that may have them; ids stand in
+    the first column.
+    """
     key = next(
         k for k, columns in TEXTS.values() if column in columns and k in file.schema_arrow.names
     )

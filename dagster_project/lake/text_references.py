@@ -9,16 +9,22 @@ TEXTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "conversation_windows": ("doc_id", ("markdown",)),
     "chunks": ("chunk_id", ("text_display", "text_embed")),
 }
-"""The texts of the published tables: the column that names a row in the lake, and those that stay there."""
+"""The texts of the published tables: the column that names a row in the lake, and those that stay
+there.
+"""
 PLACE = "texts_in"
-"""The entry of the manifest with the place of the lake: a path from the folder of the file, or an address."""
+"""The entry of the manifest with the place of the lake: a path from the folder of the file, or an
+address.
+"""
 MARK = "\x1f"
 """Begins a reference, and divides its parts."""
 DIGITS = 16
 
 
 def referring(published: str, table: str, partition: str, columns: Iterable[str]) -> list[str]:
-    """Columns of a file of the lake as they are selected for a published table: a reference in place of each text."""
+    """Columns of a file of the lake as they are selected for a published table: a reference in
+    place of each text.
+    """
     key, texts = TEXTS.get(published, ("", ()))
     return [
         f"CASE WHEN {name} IS NOT NULL THEN concat_ws(chr(31), '', '{table}', '{name}', "

@@ -17,7 +17,9 @@ from transforms.hashing import parts_hash
 
 _TABLE = "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer NOT NULL, checksum)"
 _PAGE = "PRAGMA page_size = 32768"
-"""Bytes of a page of a new file: five vectors of 3,072 numbers fill it; two would leave a fourth of half as many empty."""
+"""Bytes of a page of a new file: five vectors of 3,072 numbers fill it; two would leave a fourth of
+half as many empty.
+"""
 _CHECKSUM = "checksum"
 _ROWS_FROM = "SELECT rowid, key, answer, checksum FROM answers WHERE rowid >= ? ORDER BY rowid"
 _BUSY_SECONDS = 60.0
@@ -98,7 +100,9 @@ class SQLiteCache(Generic[Value]):
         return dropped
 
     def verify(self) -> list[Damage]:
-        """The file, if it cannot be read whole or an answer differs from the stored one, with the reason."""
+        """The file, if it cannot be read whole or an answer differs from the stored one, with the
+        reason.
+        """
         if not self.path.exists():
             return []
         try:
@@ -115,7 +119,9 @@ class SQLiteCache(Generic[Value]):
         return [] if lines == ["ok"] else [Damage(self.path, lines[0])]
 
     def salvage(self) -> int:
-        """Replace the file by one with the answers that can be read and are as they were stored; returns how many."""
+        """Replace the file by one with the answers that can be read and are as they were stored;
+        returns how many.
+        """
         aside = self.path.with_suffix(".salvaged")
         aside.unlink(missing_ok=True)
         new = SQLiteAnswerCache(aside)
@@ -137,10 +143,12 @@ class SQLiteCache(Generic[Value]):
 
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:
-        """A connection that changes nothing: the file may be another user's, or on a disk that is mounted read-only.
+        """A connection that changes nothing: the file may be another user's, or on a disk that is
+        mounted read-only.
 
-        A copy undoes half-written changes of a killed process; in the file itself the next process that writes undoes them.
-        Without a file, or if its table is undone, there is a temporary table without rows.
+        A copy undoes half-written changes of a killed process; in the file itself the next process
+        that writes undoes them. Without a file, or if its table is undone, there is a temporary
+        table without rows.
         """
         while self.path.exists():
             with self._connected(self.path, "mode=ro") as connection:
@@ -156,7 +164,9 @@ class SQLiteCache(Generic[Value]):
             yield _with_table(connection)
 
     def _copied(self, folder: Path) -> Path | None:
-        """The copy of the file and of the changes to undo; None if another process undid them meanwhile."""
+        """The copy of the file and of the changes to undo; None if another process undid them
+        meanwhile.
+        """
         with suppress(FileNotFoundError):
             file = self.path.resolve()  # SQLite writes a journal beside it, not beside a link
             journal = file.with_name(f"{file.name}-journal")
@@ -197,7 +207,9 @@ SQLiteAnswerCache = SQLiteCache[str]
 
 
 def _with_table(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """The connection, with a temporary table if the file lacks one: nothing was stored, or the first change was undone."""
+    """The connection, with a temporary table if the file lacks one: nothing was stored, or the
+    first change was undone.
+    """
     if not _columns(connection):
         connection.execute(_TABLE.replace("TABLE", "TEMPORARY TABLE", 1))
     return connection
@@ -214,7 +226,9 @@ def _rows_of(connection: sqlite3.Connection) -> str:
 
 
 def _readable_rows(connection: sqlite3.Connection) -> Iterator[tuple[str, str, bytes | None]]:
-    """The rows of a damaged file; pages that cannot be read are skipped, and at most as many rows behind them."""
+    """The rows of a damaged file; pages that cannot be read are skipped, and at most as many rows
+    behind them.
+    """
     last, skipped = 0, 1
     while skipped < _MOST_SKIPPED:
         try:
@@ -240,7 +254,9 @@ def _is_whole(key: str, answer: str | bytes, checksum: bytes | str | None) -> bo
 
 
 def _is_half_written(connection: sqlite3.Connection) -> bool:
-    """True if a process was killed while it wrote, and its changes must be undone before anything is read."""
+    """True if a process was killed while it wrote, and its changes must be undone before anything
+    is read.
+    """
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:

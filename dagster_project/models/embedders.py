@@ -1,10 +1,12 @@
-"""The embedding model that the settings name; the packages that it needs are imported if it is chosen."""
+"""The embedding model that the settings name; the packages that it needs are imported if it is
+chosen.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from assets.protocols.models import Embedder
-from dagster_project.extras.registry import load, model_service
+from dagster_project.extensions import load, model_service
 from dagster_project.models.static import StaticEmbedder
 from dagster_project.system.rate_limit import RunBudget
 from transforms.errors import ModelMismatchError
@@ -18,7 +20,9 @@ def make_embedder(
     budget: RunBudget | None = None,
     jobs: Path | None = None,
 ) -> Embedder:
-    """The embedder that the settings name; its requests to a service take from `budget`, and `jobs` notes its jobs."""
+    """The embedder that the settings name; its requests to a service take from `budget`, and `jobs`
+    notes its jobs.
+    """
     if settings.model in BUNDLED:
         return StaticEmbedder(settings)
     make = load(model_service(settings.model).embedder)
@@ -26,7 +30,8 @@ def make_embedder(
 
 
 def serving(embedder: Embedder, manifest: Mapping[str, str], place: object) -> Embedder:
-    """`embedder`, or the table of tokens that the index at `place` is of: it answers until one of another model is complete.
+    """`embedder`, or the table of tokens that the index at `place` is of: it answers until one of
+    another model is complete.
 
     ModelMismatchError if the index is of a model that is neither.
     """

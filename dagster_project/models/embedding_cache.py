@@ -1,4 +1,6 @@
-"""The embedding cache: vectors by hash of their text, so that no text is embedded twice; requests are noted first."""
+"""The embedding cache: vectors by hash of their text, so that no text is embedded twice; requests
+are noted first.
+"""
 
 import fcntl
 import weakref
@@ -39,19 +41,22 @@ class Holding:
 
 
 class SQLiteEmbeddingCache:
-    """A file of vectors in 16-bit fixed point, by hash of their text, for each `<root>/<model>/<dimensions>/<task>/`.
+    """A file of vectors in 16-bit fixed point, by hash of their text, for each
+    `<root>/<model>/<dimensions>/<task>/`.
 
-    Any number of processes may store at once, and a killed one loses at most its batches in flight. Each vector has
-    a checksum: a damaged one counts as missing. Files of vectors in Parquet, as earlier versions wrote them, are
-    read into it and deleted.
+    Any number of processes may store at once, and a killed one loses at most its batches in flight.
+    Each vector has a checksum: a damaged one counts as missing. Files of vectors in Parquet, as
+    earlier versions wrote them, are read into it and deleted.
 
-    A claim is a lock on one byte of the file `.claims`, at an offset computed from the hash: the system
-    releases it when the process ends, however it ends. One file for all models stores why texts were
-    refused, another one which texts were requested and have no answer yet.
+    A claim is a lock on one byte of the file `.claims`, at an offset computed from the hash: the
+    system releases it when the process ends, however it ends. One file for all models stores why
+    texts were refused, another one which texts were requested and have no answer yet.
     """
 
     def __init__(self, root: Path, shared: UPath | None = None):
-        """`shared` is a place on an object store with the vectors of all machines; notes of requests stay here."""
+        """`shared` is a place on an object store with the vectors of all machines; notes of
+        requests stay here.
+        """
         self.root = root
         self._shared = None if shared is None else SharedVectors(root, shared)
         self._refusals = SQLiteAnswerCache(root / "refusals.sqlite")
@@ -79,7 +84,9 @@ class SQLiteEmbeddingCache:
             self._shared.put(self._folder(key), table_of(hashes, vectors))
 
     def vectors(self, key: Key, hashes: Sequence[str]) -> tuple[list[str], np.ndarray]:
-        """Those of `hashes` that have a vector, and their vectors, float32 of shape (texts, dimensions)."""
+        """Those of `hashes` that have a vector, and their vectors, float32 of shape (texts,
+        dimensions).
+        """
         known = self._vectors(key).known(hashes)
         numbers = np.frombuffer(b"".join(known.values()), np.int16).reshape(-1, key[1])
         return list(known), from_fixed_point(numbers)
@@ -94,9 +101,11 @@ class SQLiteEmbeddingCache:
         return {entry.rpartition("/")[2]: reason for entry, reason in refusals.items()}
 
     def begin(self, key: Key, hashes: Sequence[str]) -> set[str]:
-        """Note texts, which this process claims, before they are sent; durable when the call returns.
+        """Note texts, which this process claims, before they are sent; durable when the call
+        returns.
 
-        Returns those that are noted already: a process sent them and ended before it saw the answer.
+        Returns those that are noted already: a process sent them and ended before it saw the
+        answer.
         """
         unfinished = self.unfinished(key, hashes)
         self._requests.store({_entry(key, name): "" for name in hashes})
@@ -139,7 +148,9 @@ class SQLiteEmbeddingCache:
             fcntl.lockf(claims, fcntl.LOCK_UN, 1, _offset(name))
 
     def await_others(self, key: Key, hashes: Iterable[str]) -> None:
-        """Return when no other process claims any of `hashes`; to be called while nothing is claimed here."""
+        """Return when no other process claims any of `hashes`; to be called while nothing is
+        claimed here.
+        """
         for name in hashes:
             claims = self._claims_file(key)
             fcntl.lockf(claims, fcntl.LOCK_EX, 1, _offset(name))
@@ -164,10 +175,11 @@ class SQLiteEmbeddingCache:
         ]
 
     def prune(self, keep: Iterable[str], models: Iterable[str] | None = None) -> int:
-        """Drop the vectors of texts that are not in `keep` and, if given, of models not in `models`.
+        """Drop the vectors of texts that are not in `keep` and, if given, of models not in
+        `models`.
 
-        Returns how many were dropped. Their refusals and requests are forgotten, too. To be called while
-        nothing is embedded.
+        Returns how many were dropped. Their refusals and requests are forgotten, too. To be called
+        while nothing is embedded.
         """
         used, allowed = set(keep), None if models is None else set(models)
         dropped = 0
@@ -237,7 +249,9 @@ class SQLiteEmbeddingCache:
 
 
 class QueryVectorCache(SQLiteEmbeddingCache):
-    """The cache as searches use it: they work where nothing may be written, too, and keep nothing there."""
+    """The cache as searches use it: they work where nothing may be written, too, and keep nothing
+    there.
+    """
 
     def store(self, key: Key, hashes: Sequence[str], vectors: np.ndarray) -> None:
         """As in an `EmbeddingCache`, if that may be written."""

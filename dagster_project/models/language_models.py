@@ -1,8 +1,10 @@
-"""The language model of a build, and the reranker of a search, which may ask one; imported when something asks for it."""
+"""The language model of a build, and the reranker of a search, which may ask one; imported when
+something asks for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -13,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from assets.protocols.models import Answer, LanguageModel, PassageScorer, RerankScores, Shape
-from dagster_project.extras.registry import load, model_service
+from dagster_project.extensions import load, model_service
 from dagster_project.system.rate_limit import RunBudget
 from transforms.errors import SettingsError, WeftError
 from transforms.retrieval import reranking
@@ -26,7 +28,8 @@ _THOUGHT_TOKENS = 2048
 
 
 def service_of(name: str) -> str:
-    """The service of the language model of that name: Google's, or one by OpenAI's protocol after `openai/`.
+    """The service of the language model of that name: Google's, or one by OpenAI's protocol after
+    `openai/`.
 
     >>> service_of("openai/llama3.1"), service_of("gemini-3.5-flash")
     ('openai', 'gemini')
@@ -60,7 +63,9 @@ def make_language_model(
     budget: RunBudget | None = None,
     jobs: Path | None = None,
 ) -> LanguageModel:
-    """The model of that name, with room for a sentence on each of so many chunks; NoLanguageModel for None."""
+    """The model of that name, with room for a sentence on each of so many chunks; NoLanguageModel
+    for None.
+    """
     if name is None:
         return NoLanguageModel()
     most = _THOUGHT_TOKENS + prompts_chunks * _SENTENCE_TOKENS
@@ -92,8 +97,8 @@ _ATTEMPTS = 2
 class Reranker:
     """Gives the first `settings.top` hits of each query a new order.
 
-    Where the scorer fails, the features decide, and `reranker` of each hit says why. One that cannot
-    be asked is not asked for the other queries of the batch.
+    Where the scorer fails, the features decide, and `reranker` of each hit says why. One that
+    cannot be asked is not asked for the other queries of the batch.
     """
 
     def __init__(self, settings: RerankSettings, scorer: PassageScorer | None = None):
@@ -105,14 +110,14 @@ class Reranker:
         ranked: pl.DataFrame,
         candidates: Sequence[Candidate],
         queries: Mapping[int, str],
-        diagnostic: Collection[int],
         limit: int,
     ) -> pl.DataFrame:
-        """`ranked` hits, the first `limit` of each query, with the columns of `transforms.retrieval.reranking.RERANKED`.
+        """`ranked` hits, the first `limit` of each query, with the columns of
+        `transforms.retrieval.reranking.RERANKED`.
 
-        `queries` are by number; `diagnostic` has the numbers of those that look for the output of a program.
+        `queries` are by number.
         """
-        parts = reranking.features(candidates, queries, diagnostic)
+        parts = reranking.features(candidates, queries)
         if self.scorer is None:
             return reranking.reordered(
                 ranked, reranking.feature_scores(candidates, parts, _FEATURES), limit
@@ -158,7 +163,9 @@ class _Fault:
 
 
 class LanguageModelScorer:
-    """Scores of 0 to 10 by a language model, one call for all passages of a query (the SecondBrain design)."""
+    """Scores of 0 to 10 by a language model, one call for all passages of a query (the SecondBrain
+    design).
+    """
 
     def __init__(self, model: LanguageModel, passage_chars: int):
         self.model, self.passage_chars, self.name = model, passage_chars, model.model

@@ -1,4 +1,6 @@
-"""Vectors on an object store, for machines that share no disk: Parquet objects, each read once by each machine."""
+"""Vectors on an object store, for machines that share no disk: Parquet objects, each read once by
+each machine.
+"""
 
 import secrets
 from collections.abc import Iterable, Iterator
@@ -20,14 +22,18 @@ _Rows = tuple[list[str], np.ndarray]
 
 
 def segment_rows(segment: Path | BytesIO) -> Iterator[_Rows]:
-    """The rows of a Parquet file of vectors, some at a time; ArrowException or OSError if it is damaged."""
+    """The rows of a Parquet file of vectors, some at a time; ArrowException or OSError if it is
+    damaged.
+    """
     with pq.ParquetFile(segment, page_checksum_verification=True) as file:
         for rows in file.iter_batches(_ROWS_AT_ONCE, columns=["text_hash", "vector"]):
             yield rows.column(0).to_pylist(), matrix(pa.chunked_array([rows.column(1)]))
 
 
 class SharedVectors:
-    """The vectors of all machines on an object store; a file here notes which objects this machine has read."""
+    """The vectors of all machines on an object store; a file here notes which objects this machine
+    has read.
+    """
 
     def __init__(self, root: Path, place: UPath):
         self.root, self.place = root, place

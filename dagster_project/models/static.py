@@ -1,4 +1,6 @@
-"""Static models: tables of token vectors, and token ids of texts by the ids of their pieces, which repeat."""
+"""Static models: tables of token vectors, and token ids of texts by the ids of their pieces, which
+repeat.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from assets.protocols.models import Embedded
 from dagster_project.system.long_work import ordered_map
 from transforms.embedding.vectors import unit_length
 from transforms.errors import EmbeddingError
-from transforms.retrieval.query_language import storable
 from transforms.settings.models import EmbeddingSettings, SafetySettings
+from transforms.text.storable import storable
 
 _BLANK, _LETTER, _SIGN, _ALONE, _OTHER = range(5)
 _BITS = 3
@@ -29,10 +31,11 @@ _BITS = 3
 
 
 class Cuts:
-    """Where texts are cut into pieces: the kind of each byte, and whether a piece ends between two kinds.
+    """Where texts are cut into pieces: the kind of each byte, and whether a piece ends between two
+    kinds.
 
-    `kinds` has the bytes that are blanks, letters, signs and by themselves, `other` is the kind of the rest of ASCII;
-    others may belong to anything. A text that has one of `special` is not cut.
+    `kinds` has the bytes that are blanks, letters, signs and by themselves, `other` is the kind of
+    the rest of ASCII; others may belong to anything. A text that has one of `special` is not cut.
     """
 
     def __init__(
@@ -47,7 +50,9 @@ class Cuts:
 
 
 def _llama_ends(before: int, after: int) -> bool:
-    """Blanks go with the letters or the signs behind them; digits, tabs and ends of lines stand alone."""
+    """Blanks go with the letters or the signs behind them; digits, tabs and ends of lines stand
+    alone.
+    """
     begins_blanks = after == _BLANK != before
     return _ALONE in (before, after) or begins_blanks or {before, after} == {_LETTER, _SIGN}
 
@@ -70,11 +75,15 @@ BERT = Cuts(
 _IN_VOCABULARY = re.compile(
     rf"[A-Za-z0-9]+|[{re.escape(string.punctuation)}]|[{_BLANKS}]+"
 ).fullmatch
-"""Whether a piece for BERT is a word of its vocabulary or consists of such words, or is blank, which has no token."""
+"""Whether a piece for BERT is a word of its vocabulary or consists of such words, or is blank,
+which has no token.
+"""
 _MOST_KNOWN = 1 << 19
 """Pieces whose ids are remembered: some 80 MB."""
 _HEAD, _LONGEST = 4, 100
-"""First letters by which a word is seen to begin with no longer token, as hashes do; letters of BERT's longest word."""
+"""First letters by which a word is seen to begin with no longer token, as hashes do; letters of
+BERT's longest word.
+"""
 _FEW = 1000
 """Pieces, those of queries, up to which it takes longer to prepare for many."""
 _STORED = np.dtype(np.int32)
@@ -82,7 +91,9 @@ _STORED = np.dtype(np.int32)
 
 
 class TokenIds(NamedTuple):
-    """The ids of all texts, one text after the other, int64; text n has those from `edges[n]` to `edges[n + 1]`."""
+    """The ids of all texts, one text after the other, int64; text n has those from `edges[n]` to
+    `edges[n + 1]`.
+    """
 
     ids: np.ndarray
     edges: np.ndarray
@@ -91,8 +102,9 @@ class TokenIds(NamedTuple):
 class PieceTokenizer:
     """The ids that a tokenizer gives, special tokens not added, at some six times its speed.
 
-    The tokenizer merges bytes over the whole of a text, at 2 MB/s. Merging stops at the ends of `pieces`, so each
-    distinct piece is encoded once and remembered. Texts that spell a special token are left to the tokenizer whole.
+    The tokenizer merges bytes over the whole of a text, at 2 MB/s. Merging stops at the ends of
+    `pieces`, so each distinct piece is encoded once and remembered. Texts that spell a special
+    token are left to the tokenizer whole.
     """
 
     def __init__(self, load: Callable[[], Any], cuts: Cuts = LLAMA):
@@ -186,7 +198,9 @@ class PieceTokenizer:
         return TokenIds(ids, ends)
 
     def _of_word(self, word: str, heads: set[str] | None) -> bytes:
-        """The ids of the longest parts of a word, one behind the other (WordPiece), in a third of the tokenizer's time."""
+        """The ids of the longest parts of a word, one behind the other (WordPiece), in a third of
+        the tokenizer's time.
+        """
         ids, start, before = array("i"), 0, ""
         while start < len(word):
             is_long = heads is None or before + word[start : start + _HEAD] in heads
@@ -201,7 +215,8 @@ class PieceTokenizer:
 
 
 def text_pieces(texts: Sequence[str], cuts: Cuts = LLAMA) -> tuple[pa.Array, np.ndarray]:
-    """The pieces of all texts, one after the other, large_string, and the number of the first piece of each text.
+    """The pieces of all texts, one after the other, large_string, and the number of the first piece
+    of each text.
 
     The numbers, int64, have the number of all pieces at their end.
     """
@@ -234,8 +249,9 @@ _NO_TOKEN = np.array([1])
 class StaticEmbedder:
     """Mean of the token vectors of a text, scaled to unit length (256 dimensions).
 
-    The weights and the tokenizer are read from an installed package, never downloaded. `static`, wordllama's, is
-    case-sensitive, so text that is mostly upper-case is lower-cased first; `weft` knows no case.
+    The weights and the tokenizer are read from an installed package, never downloaded. `static`,
+    wordllama's, is case-sensitive, so text that is mostly upper-case is lower-cased first; `weft`
+    knows no case.
     """
 
     is_paid = remembers = False
@@ -267,7 +283,9 @@ class StaticEmbedder:
             tokenizer.forget()
 
     def embed_documents(self, texts: Sequence[str]) -> np.ndarray:
-        """Unit-length vectors, float32 of shape (texts, dimensions); EmbeddingError for a text without tokens."""
+        """Unit-length vectors, float32 of shape (texts, dimensions); EmbeddingError for a text
+        without tokens.
+        """
         return self._embedded(0, texts).vectors
 
     embed_queries = embed_documents
@@ -300,7 +318,9 @@ def _tokenizer(kind: str) -> PieceTokenizer:
 
 @cache
 def _table(kind: str, *, is_whole: bool) -> tuple[np.ndarray, np.ndarray | None]:
-    """The vectors of tokens, float32; or numbers of 8 bits and a factor for each token, unless `is_whole`."""
+    """The vectors of tokens, float32; or numbers of 8 bits and a factor for each token, unless
+    `is_whole`.
+    """
     if kind == "weft":
         own = load_file(_OWN / "table.safetensors")
         rows, scale = own["rows"], own["scale"][:, None]
@@ -346,7 +366,9 @@ def _in_package(file: str) -> Path:
 
 
 def _cased(text: str) -> str:
-    """`text` as `storable`, in lower case where most of its first letters are capitals (of those of ASCII)."""
+    """`text` as `storable`, in lower case where most of its first letters are capitals (of those of
+    ASCII).
+    """
     text = storable(text)
     head = text[:400].encode("ascii", "ignore")
     return (

@@ -14,6 +14,7 @@ from typing import Any
 
 import dagster as dg
 
+from dagster_project.config.allowed_commands import is_allowed
 from dagster_project.config.settings import Settings
 from dagster_project.orchestration.names import COMMAND_TAG
 from dagster_project.orchestration.outcomes import FailedCheck, Interrupted, numbers
@@ -49,13 +50,17 @@ def alert_checks(settings: AlertSettings, root: Path, failed: Iterable[FailedChe
 def alert_sources(
     settings: AlertSettings, root: Path, sources: Iterable[str], event: str = "source_failed"
 ) -> None:
-    """Send one alert that names the sources that could not be read, or fetched, while others were, if there are any."""
+    """Send one alert that names the sources that could not be read, or fetched, while others were,
+    if there are any.
+    """
     if names := sorted(sources):
         send(settings, _payload(event, root, sources=names))
 
 
 def alert_interrupted(settings: AlertSettings, root: Path, runs: Iterable[Interrupted]) -> None:
-    """Send an alert for each piece of work that was killed before it was done, as its successor finds it."""
+    """Send an alert for each piece of work that was killed before it was done, as its successor
+    finds it.
+    """
     for run in runs:
         send(
             settings,
@@ -71,7 +76,8 @@ def send(
     An alert that cannot be delivered never fails the build or run that it reports.
     """
     body = json.dumps(payload, sort_keys=True).encode()
-    by_command = _run(settings.command, body, seconds) if settings.command else None
+    storage = Path(str(payload["storage"]))
+    by_command = _run(settings.command, storage, body, seconds) if settings.command else None
     by_url = _post(settings, body, seconds) if settings.url else None
     reasons = [fault for fault in (by_command, by_url) if fault]
     for fault in reasons:
@@ -100,8 +106,10 @@ def _fault(fault: Exception) -> dict[str, object]:
     return {"kind": kind, **codes, "see": see}
 
 
-def _run(command: tuple[str, ...], body: bytes, seconds: float) -> str | None:
+def _run(command: tuple[str, ...], storage: Path, body: bytes, seconds: float) -> str | None:
     """Why the command did not take the payload; None if it did."""
+    if not is_allowed(command, storage):
+        return f"alerts.command {command[0]} is not allowed: `weft build --allow-command` allows it"
     try:
         done = subprocess.run(
             command,
@@ -120,7 +128,9 @@ def _run(command: tuple[str, ...], body: bytes, seconds: float) -> str | None:
 
 
 def _post(settings: AlertSettings, body: bytes, seconds: float) -> str | None:
-    """Why the URL did not take the payload; None if it did. It does not name the URL, which may be a secret."""
+    """Why the URL did not take the payload; None if it did. It does not name the URL, which may be
+    a secret.
+    """
     url = os.environ.get(settings.variable, "") if settings.variable else settings.url or ""
     if not url.startswith(("http://", "https://")):
         return f"the URL of alerts ({settings.variable or 'alerts.url'}) is not set, or none of http or https"
@@ -129,7 +139,9 @@ def _post(settings: AlertSettings, body: bytes, seconds: float) -> str | None:
 
 
 def post(url: str, body: bytes, seconds: float) -> str | None:
-    """Why an address did not take a JSON body; None if it did. It does not name the address, which may be a secret."""
+    """Why an address did not take a JSON body; None if it did. It does not name the address, which
+    may be a secret.
+    """
     import httpx2
 
     quiet_wire_logs()
@@ -141,7 +153,9 @@ def post(url: str, body: bytes, seconds: float) -> str | None:
 
 
 async def _posted(url: str, body: bytes, seconds: float) -> int:
-    """The status of the answer; its body is not read, and a redirect is not followed: it could lead to any host."""
+    """The status of the answer; its body is not read, and a redirect is not followed: it could lead
+    to any host.
+    """
     import httpx2
 
     headers = {"Content-Type": "application/json", "User-Agent": "weft"}
@@ -154,7 +168,9 @@ async def _posted(url: str, body: bytes, seconds: float) -> int:
 
 
 def failed_runs_sensor(settings: Settings) -> dg.SensorDefinition:
-    """The sensor `failed_runs`: an alert for a run that failed, was killed, or was ended because it took too long."""
+    """The sensor `failed_runs`: an alert for a run that failed, was killed, or was ended because it
+    took too long.
+    """
 
     @dg.run_failure_sensor(
         name="failed_runs",
@@ -177,7 +193,9 @@ def failed_runs_sensor(settings: Settings) -> dg.SensorDefinition:
 
 
 def warnings_sensor(settings: Settings) -> dg.SensorDefinition:
-    """The sensor `failed_checks`: an alert for each check of a run that did not pass and stopped nothing."""
+    """The sensor `failed_checks`: an alert for each check of a run that did not pass and stopped
+    nothing.
+    """
 
     @dg.run_status_sensor(
         name="failed_checks",

@@ -5,22 +5,22 @@ from functools import lru_cache
 
 import dagster as dg
 
-from assets.conversations import context_stages
 from assets.evaluation import evaluation_report_asset, evaluation_stages
 from assets.fetch import fetched_asset
-from assets.partitions import SOURCE_TYPES, SourceType
+from assets.partitions import CONTEXT, SOURCE_TYPES, SourceType
+from assets.pipeline import index_stages, relation_stages
 from assets.publish import embeddings_asset, search_index_asset, vector_index_asset
-from assets.readiness import readiness_stage
-from assets.relations import chunk_context_stage, measure_stages, relation_stages
 from assets.sources import partitions_spec, published_checks, published_spec, source_spec
 from assets.stages.declaration import Stage
 from assets.stages.stage import assets_of
-from dagster_project.composition.stores import source_stages
+from dagster_project.composition.stage_code import vectors_code, with_code
+from dagster_project.composition.stores import stages_of_sources
 from dagster_project.config.settings import Settings
-from dagster_project.extras.registry import enabled, load, published_tables
+from dagster_project.extensions import enabled, load, published_tables
 from dagster_project.index.publish.table_sql import ADDED, COMMENTS
 from dagster_project.models.static import PackagedTokenCounter
 from transforms.operations import table_checks
+from transforms.schemas.registry import lake_names
 
 
 def make_fetch_assets(settings: Settings) -> list[dg.AssetsDefinition]:
@@ -33,7 +33,9 @@ def make_fetch_assets(settings: Settings) -> list[dg.AssetsDefinition]:
 
 
 def make_source_assets(settings: Settings) -> list[dg.AssetSpec]:
-    """The external assets of the configured sources, and of the partitions of each source type that has any."""
+    """The external assets of the configured sources, and of the partitions of each source type that
+    has any.
+    """
     sources = [
         source_spec(s.name, s.kind, str(settings.place(s)), fetched=bool(s.remote))
         for s in settings.sources
@@ -42,13 +44,31 @@ def make_source_assets(settings: Settings) -> list[dg.AssetSpec]:
     return [*sources, *(partitions_spec(t, own) for t, own in names.items() if own)]
 
 
+def used_partitions(settings: Settings) -> set[str]:
+    """The names of the partitions of the source types that some source has."""
+    types = {source.source_type for source in settings.sources}
+    return {kind.partitions for kind in SOURCE_TYPES if kind.name in types}
+
+
+def unused_tables(settings: Settings) -> set[str]:
+    """The tables of the source types that no source has: nothing makes them."""
+    used = used_partitions(settings)
+    unused = (kind for kind in (*SOURCE_TYPES, CONTEXT) if kind.partitions not in used)
+    return {table for kind in unused for table in kind.tables}
+
+
 def make_published_assets(
     settings: Settings,
 ) -> tuple[list[dg.AssetSpec], dg.AssetChecksDefinition]:
-    """The external assets of the tables of the published file, and the checks on them, which no build runs."""
+    """The external assets of the tables of the published file, and the checks on them, which no
+    build runs.
+    """
     outputs = {table for stage in added_stages(settings) for table in stage.outputs}
+    unused = unused_tables(settings)
     tables = {
-        name: COMMENTS[name] for name in (*table_checks.KEYS, *(n for n in ADDED if n in outputs))
+        name: COMMENTS[name]
+        for name in (*table_checks.KEYS, *(n for n in ADDED if n in outputs))
+        if not lake_names(name) or not unused.issuperset(lake_names(name))
     }
     specs = [
         published_spec(table, comment, columns) for table, (comment, columns) in tables.items()
@@ -59,7 +79,7 @@ def make_published_assets(
 def make_evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     """The assets below the published index; no build makes them."""
     changes = {name: settings.profile_changes(name) for name in settings.evaluation.profiles}
-    return [*assets_of(evaluation_stages()), evaluation_report_asset(changes)]
+    return [*assets_of(with_code(evaluation_stages())), evaluation_report_asset(changes)]
 
 
 def added_stages(settings: Settings) -> list[Stage]:
@@ -70,17 +90,21 @@ def added_stages(settings: Settings) -> list[Stage]:
 def make_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     """All assets that a build makes, in the order of the pipeline.
 
-    They hold no state, and those of equal settings are the same objects: planning and running ask for them often.
+    They hold no state, and those of equal settings are the same objects: planning and running ask
+    for them often.
     """
     return list(_assets_of(_AsWritten(settings.model_dump_json(), settings)))
 
 
+def all_stages(settings: Settings) -> list[Stage]:
+    """All stages that a build runs, in order, each with the fingerprint of its code."""
+    before, after = _stages_of(_AsWritten(settings.model_dump_json(), settings))
+    return [*before, *after]
+
+
 def partition_stages(settings: Settings, kind: SourceType | None = None) -> list[Stage]:
     """The stages that make partitions, in order, or those of one kind."""
-    by_type = _stages_of(_AsWritten(settings.model_dump_json(), settings))
-    return [
-        s for stages in by_type for s in stages if s.source_type and kind in (None, s.source_type)
-    ]
+    return [s for s in all_stages(settings) if s.source_type and kind in (None, s.source_type)]
 
 
 @dataclass(frozen=True)
@@ -95,16 +119,9 @@ class _AsWritten:
 def _stages_of(key: _AsWritten) -> tuple[list[Stage], list[Stage]]:
     """The stages of published tables, and those after a publish."""
     settings = key.settings
-    published = [
-        *source_stages(settings),
-        *relation_stages(settings.threads, settings.people),
-        chunk_context_stage(
-            settings.terms, settings.sentences, settings.safety, settings.sentence_kinds()
-        ),
-        *measure_stages(),
-    ]
-    following = [readiness_stage(), *context_stages(settings.context, PackagedTokenCounter())]
-    return published, [*following, *added_stages(settings)]
+    published = [*stages_of_sources(settings), *relation_stages(settings)]
+    following = [*index_stages(settings, PackagedTokenCounter()), *added_stages(settings)]
+    return with_code(published), with_code(following)
 
 
 @lru_cache(maxsize=4)
@@ -113,7 +130,11 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
     outputs = {table for stage in following for table in stage.outputs}
     return (
         *assets_of(published),
-        embeddings_asset(settings.embedding, settings.safety),
+        embeddings_asset(
+            settings.embedding,
+            settings.safety,
+            vectors_code(is_remote=settings.embedding.is_remote),
+        ),
         search_index_asset(sorted(published_tables().keys() & outputs)),
         vector_index_asset(),
         *assets_of(following),
@@ -121,7 +142,8 @@ def _assets_of(key: _AsWritten) -> tuple[dg.AssetsDefinition, ...]:
 
 
 def whole_phases(settings: Settings) -> tuple[list[str], list[str]]:
-    """The assets over the whole lake in order: those before the published index, and those that publish.
+    """The assets over the whole lake in order: those before the published index, and those that
+    publish.
 
     Vectors are in both: the checks that may stop a publish are theirs.
     """

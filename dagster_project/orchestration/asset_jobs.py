@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import partial
 from typing import Any
 
@@ -10,20 +10,21 @@ import dagster as dg
 
 from assets import fetch
 from assets.evaluation import GROUP
+from assets.operations import GROUP as OPERATIONS_GROUP
+from assets.operations import operations_report_asset, readiness_checks
 from assets.partitions import CONTEXT, SOURCE_TYPES
 from assets.protocols.lake import Progress
 from assets.publish import publish_checks
-from assets.readiness import GROUP as OPERATIONS_GROUP
-from assets.readiness import operations_report_asset, readiness_checks
 from assets.search import GROUP as SEARCH_GROUP
 from assets.search import search_results_asset
 from assets.sources import partitions_key
 from dagster_project.composition.objects import make_lake, make_resources
 from dagster_project.config.settings import Settings
-from dagster_project.extras.registry import extra_parts
+from dagster_project.extensions import extra_parts
 from dagster_project.lake.io_manager import LakeIOManager
 from dagster_project.orchestration import asset_graph, names
 from dagster_project.orchestration.freshness import freshness_checks
+from dagster_project.orchestration.isolation import set_ending_aside
 from dagster_project.orchestration.runs import held_by_run
 
 
@@ -37,9 +38,12 @@ def asset_definitions(
 ) -> dg.Definitions:
     """Assets, checks and asset jobs for `settings`; `resources` replaces resources by name."""
     fetching = asset_graph.make_fetch_assets(settings)
+    stages = (
+        _with_sources(definition, settings) for definition in asset_graph.make_assets(settings)
+    )
     assets = [
         *fetching,
-        *(_with_sources(definition, settings) for definition in asset_graph.make_assets(settings)),
+        *_of_used_types(stages, settings),
         *asset_graph.make_evaluation_assets(settings),
         operations_report_asset(),
         search_results_asset(),
@@ -67,18 +71,23 @@ def asset_definitions(
 
 
 def published_definitions(settings: Settings) -> dg.Definitions:
-    """The tables of the published file and the checks that people run on them; no build needs either."""
+    """The tables of the published file and the checks that people run on them; no build needs
+    either.
+    """
     published, checks = asset_graph.make_published_assets(settings)
     return dg.Definitions([_with_owner(spec) for spec in published], asset_checks=[checks])
 
 
 def _lake(settings: Settings, progress: Progress) -> dg.IOManagerDefinition:
-    """The way into the lake, with the run's locks held as long as the run lasts; `progress` hears of waits."""
+    """The way into the lake, with the run's locks held as long as the run lasts; `progress` hears
+    of waits.
+    """
     whole, tell = whole_assets(settings), partial(progress.step, names.WAITS, rows=0)
+    apart = partial(set_ending_aside, settings)
 
     def open_lake(context: dg.InitResourceContext) -> Iterator[LakeIOManager]:
         with (
-            held_by_run(context, settings.root, settings.lake_uri, whole, tell),
+            held_by_run(context, settings.root, settings.lake_uri, whole, tell, apart),
             contextlib.closing(LakeIOManager(make_lake(settings))) as manager,
         ):
             yield manager
@@ -87,7 +96,9 @@ def _lake(settings: Settings, progress: Progress) -> dg.IOManagerDefinition:
 
 
 def refresh_jobs(settings: Settings) -> list[Any]:
-    """The jobs of a refresh: one for the partitions of each kind of source, and one for the whole lake."""
+    """The jobs of a refresh: one for the partitions of each kind of source, and one for the whole
+    lake.
+    """
     types = [*SOURCE_TYPES, CONTEXT]
     jobs = [
         dg.define_asset_job(
@@ -103,6 +114,7 @@ def refresh_jobs(settings: Settings) -> list[Any]:
             description=f"Make the stale tables of partitions of {kind.name}: the plan says which, in ranges.",
         )
         for kind in SOURCE_TYPES
+        if kind.partitions in asset_graph.used_partitions(settings)
     ]
     whole = dg.define_asset_job(
         names.WHOLE_LAKE,
@@ -123,7 +135,9 @@ def no_remotes() -> None:
 
 @dg.job(name=names.REFRESH_NOW, description=_BEGINS)
 def refresh_without_remotes() -> None:
-    """The job that begins a refresh where no source has a remote; runs of stale tables follow when it has ended."""
+    """The job that begins a refresh where no source has a remote; runs of stale tables follow when
+    it has ended.
+    """
     no_remotes()
 
 
@@ -158,6 +172,34 @@ def _with_sources(definition: dg.AssetsDefinition, settings: Settings) -> dg.Ass
     return definition.map_asset_specs(lambda spec: spec.merge_attributes(deps=deps))
 
 
+def _of_used_types(
+    definitions: Iterable[dg.AssetsDefinition], settings: Settings
+) -> Iterator[dg.AssetsDefinition]:
+    """The definitions without those whose source type no source has, and without edges to these:
+    half of the graph would be assets that nothing ever makes.
+    """
+    unused = {*map(dg.AssetKey, asset_graph.unused_tables(settings))}
+
+    def without(spec: dg.AssetSpec) -> dg.AssetSpec:
+        deps = [dep for dep in spec.deps if dep.asset_key not in unused]
+        metadata = {name: _lineage_without(value, unused) for name, value in spec.metadata.items()}
+        return spec.replace_attributes(deps=deps, metadata=metadata)
+
+    for definition in definitions:
+        if not definition.keys & unused:
+            reads = {*definition.dependency_keys} & unused
+            yield definition.map_asset_specs(without) if reads else definition
+
+
+def _lineage_without(value: Any, tables: Set[dg.AssetKey]) -> Any:
+    """The lineage of columns without those of some tables; any other value as it is."""
+    if not isinstance(value, dg.TableColumnLineage):
+        return value
+    columns = value.deps_by_column.items()
+    deps = {name: [d for d in own if d.asset_key not in tables] for name, own in columns}
+    return dg.TableColumnLineage({name: own for name, own in deps.items() if own})
+
+
 def _with_owner(spec: dg.AssetSpec) -> dg.AssetSpec:
     """`spec` with who answers for it, and whether it has partitions or is over the whole lake."""
     scope = names.WHOLE if spec.partitions_def is None else "partition"
@@ -165,7 +207,9 @@ def _with_owner(spec: dg.AssetSpec) -> dg.AssetSpec:
 
 
 def _with_code_references(definition: dg.AssetsDefinition) -> Any:
-    """`definition` with a link to the code that makes it; a stage links to the function that it calls."""
+    """`definition` with a link to the code that makes it; a stage links to the function that it
+    calls.
+    """
     if any("dagster/code_references" in spec.metadata for spec in definition.specs):
         return definition
     with warnings.catch_warnings():

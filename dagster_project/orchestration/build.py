@@ -10,15 +10,17 @@ from types import MappingProxyType
 from typing import Any
 
 import dagster as dg
+import duckdb
 
 from assets.embedding import PAID_TWICE
 from assets.fetch import GROUP, fetched_key
 from dagster_project.composition import objects
 from dagster_project.composition.stores import make_engine
 from dagster_project.config.settings import Settings
-from dagster_project.extras.registry import declared_tables
+from dagster_project.extensions import declared_tables
 from dagster_project.lake.forgotten import Forgotten
-from dagster_project.orchestration import runs
+from dagster_project.lake.set_aside import SetAside
+from dagster_project.orchestration import isolation, runs
 from dagster_project.orchestration.alerts import (
     alert_checks,
     alert_interrupted,
@@ -28,13 +30,24 @@ from dagster_project.orchestration.alerts import (
 from dagster_project.orchestration.asset_graph import make_assets, whole_phases
 from dagster_project.orchestration.asset_jobs import asset_definitions, whole_assets
 from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG
-from dagster_project.orchestration.outcomes import BuildResult, FailedCheck, FetchOutcome, numbers
+from dagster_project.orchestration.outcomes import (
+    BuildResult,
+    FailedCheck,
+    FetchOutcome,
+    Interrupted,
+    numbers,
+)
 from dagster_project.orchestration.partitions import partition_runs, planned
 from dagster_project.orchestration.plan import Plan, make_plan
 from dagster_project.orchestration.reconcile import Runs, Tried, reconcile, tried_by
 from dagster_project.orchestration.upkeep import erasure
 from dagster_project.orchestration.work import Phase, Work
-from dagster_project.orchestration.workers import Workers, most_of_run, workers_for
+from dagster_project.orchestration.workers import (
+    EndedProcessError,
+    Workers,
+    most_of_run,
+    workers_for,
+)
 from dagster_project.system.disk_space import is_of_full_disk, may_be_written, require_writable
 from dagster_project.system.disk_watch import translate_disk_faults
 from dagster_project.system.locks import only_build
@@ -43,6 +56,11 @@ from transforms.errors import LakeDamageError, SettingsError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd", PAID_TWICE)
 _CLOCKS_DIFFER = timedelta(minutes=1)
+_UNREAD = """
+SELECT source, min(place), arg_min(reason, place) FROM quarantine
+WHERE source NOT IN (SELECT source FROM readiness UNION SELECT source FROM memberships)
+GROUP BY source ORDER BY source
+"""
 """Between this machine and that of a network disk."""
 Tell = Callable[[str, str | None, int], None]
 
@@ -58,15 +76,17 @@ def build(
 ) -> BuildResult:
     """Bring the published index up to date: fetch, discover, materialize changed tables, publish.
 
-    Makes the runs that the schedule would ask for, one after the other in this process, and none if nothing changed.
-    Very long texts are made and published last. Texts to forget that are still somewhere are erased. If a remote fails,
-    the build uses files fetched earlier, and `fetched` of the result has the fault. If a source cannot be read, the
-    index keeps its texts of it, and `broken` of the plan has the fault; SourceError if none can be read. Files of the
-    lake that are corrupt inside are found by `verify`, or when a step fails for no reason of its own, and rebuilt.
-    Raises BusyError while another build of the same storage runs, and WeftError when a run fails, with the step and the
-    reason. Runs of Dagster that work on the same lake are waited for before anything over all of it is made; work that
-    others wait to begin is done here, since nobody knows whether a daemon lives that would start them. Failures and
-    warning checks are sent to `[alerts]`.
+    Makes the runs that the schedule would ask for, one after the other in this process, and none if
+    nothing changed. Very long texts are made and published last. Texts to forget that are still
+    somewhere are erased. If a remote fails, the build uses files fetched earlier, and `fetched` of
+    the result has the fault. If a source cannot be read, the index keeps its texts of it, and
+    `broken` of the plan has the fault; SourceError if none can be read. Files of the lake that are
+    corrupt inside are found by `verify`, or when a step fails for no reason of its own, and
+    rebuilt. Raises BusyError while another build of the same storage runs, and WeftError when a run
+    fails, with the step and the reason. Runs of Dagster that work on the same lake are waited for
+    before anything over all of it is made; work that others wait to begin is done here, since
+    nobody knows whether a daemon lives that would start them. Failures and warning checks are sent
+    to `[alerts]`.
     """
     start = time.monotonic()
     behind = clock_behind(settings)
@@ -79,6 +99,7 @@ def build(
         interrupted = runs.close_dead_runs(instance, settings.root, only_command=True)
         alert_interrupted(settings.alerts, settings.root, interrupted)
         work = _Build(settings, instance, CountedProgress(tell))
+        work.suspect(interrupted)
         with contextlib.closing(work.engine):
             fetched = fetch_sources(settings, instance, tell=tell, tags=work.tags) if fetch else {}
             lake = objects.make_lake(settings)
@@ -101,6 +122,7 @@ def build(
         interrupted=interrupted,
         clock_behind=behind,
         erased=erased,
+        unread=_unread_sources(settings),
         left_out={**dict.fromkeys(result.plan.left_out, 0), **erasure.left_out(settings)},
     )
     alert_checks(settings.alerts, settings.root, result.failed_checks)
@@ -108,6 +130,17 @@ def build(
     alert_sources(settings.alerts, settings.root, faulty, "fetch_failed")
     alert_sources(settings.alerts, settings.root, result.plan.broken)
     return result
+
+
+def _unread_sources(settings: Settings) -> dict[str, str]:
+    """The first fault of each source that has faults and no text in the current version."""
+    current = objects.make_publisher(settings, objects.make_lake(settings)).current()
+    if current is None:
+        return {}
+    with contextlib.closing(duckdb.connect(str(current), read_only=True)) as connection:
+        rows = connection.execute(_UNREAD).fetchall()
+    names = {source.name for source in settings.sources}
+    return {source: f"{place}: {reason}" for source, place, reason in rows if source in names}
 
 
 def fetch_only(
@@ -126,9 +159,11 @@ def make_texts(
     tell: Tell = lambda stage, partition, rows: None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> None:
-    """Bring the lake up to date as far as it costs nothing: all that the texts are made of is there.
+    """Bring the lake up to date as far as it costs nothing: all that the texts are made of is
+    there.
 
-    On a storage that may not be written, UnwritableError unless all is made. Raises as `build` does.
+    On a storage that may not be written, UnwritableError unless all is made. Raises as `build`
+    does.
     """
     if not may_be_written(settings.root):
         if make_plan(settings, objects.make_sources(settings), objects.make_lake(settings)).publish:
@@ -171,6 +206,8 @@ class _Build:
         self.failed: dict[tuple[str, str], FailedCheck] = {}
         self.published: Mapping[str, Any] | None = None
         self.figures: dict[str, Any] = {}
+        self.failed_files: dict[str, dict[str, str]] = {}
+        self.suspects: set[str] = set()
         self.engine = make_engine(settings)
 
     @cached_property
@@ -181,7 +218,9 @@ class _Build:
     def of_whole_files(
         self, on_plan: Callable[[Plan], None], spoiled: Mapping[str, str]
     ) -> BuildResult:
-        """`run`, and once more if it fails for no reason of its own and files of the lake are damaged inside."""
+        """`run`, and once more if it fails for no reason of its own and files of the lake are
+        damaged inside.
+        """
         try:
             return self.run(on_plan, spoiled)
         except WeftError as fault:
@@ -193,30 +232,45 @@ class _Build:
         return self.run(on_plan, {**spoiled, **damage})
 
     def run(self, on_plan: Callable[[Plan], None], spoiled: Mapping[str, str]) -> BuildResult:
-        """Do what `reconcile` says until nothing is left; `spoiled` are files of the lake that were damaged and are gone."""
+        """Do what `reconcile` says until nothing is left; `spoiled` are files of the lake that were
+        damaged and are gone.
+        """
         plan = planned(self.settings, self.instance)
         first = replace(plan, damaged={**plan.damaged, **spoiled})
         on_plan(first)
         if plan.publish:
             objects.require_served_models(self.settings)
         tried: set[Tried] = set()
+        set_aside = SetAside(objects.make_lake(self.settings).base)
         with contextlib.ExitStack() as beside:
-            stale = [partition for partition in plan.partitions if partition.key in plan.stale]
-            workers = beside.enter_context(
-                workers_for(self.settings, self.instance, self.progress, stale)
-            )
-            most = most_of_run(workers, len(stale)) if workers else self.engine.run_partitions
-            # Work that others have begun counts for nothing: nobody knows whether a daemon lives that goes on with it.
+            plan = self.make_apart(plan)
+            workers, most = self.beside(beside, plan)
+            # Work that others have begun counts for nothing: nobody knows whether a daemon lives
+            # that goes on with it.
             while works := reconcile(self.settings, self.instance, plan, Runs(tried=tried), most)[
                 0
             ]:
                 if works[0].phase not in (Phase.PARTITIONS, Phase.SLOW):
                     beside.close()  # their memory is needed
                     workers = None
-                self.do(works, workers)
+                before = set_aside.all()
+                try:
+                    self.do(works, workers)
+                except EndedProcessError:
+                    beside.close()
+                    ended = runs.close_dead_runs(self.instance, self.settings.root)
+                    if not self.suspect(ended):
+                        raise
+                    plan = self.make_apart(planned(self.settings, self.instance))
+                    workers, most = self.beside(beside, plan)
+                    continue
                 for work in works:
                     of_run = runs.partitions_within(self.instance, work.tags)
                     tried |= tried_by(work.tags, work.tables, of_run)
+                # These are read again without the files that a stage failed on.
+                failed = {p: own for p, own in set_aside.all().items() if own != before.get(p)}
+                tried = {one for one in tried if one[1] not in failed}
+                self.failed_files |= failed
                 plan = planned(self.settings, self.instance)
         slow = sorted(
             partition for phase, partition, _ in tried if phase == Phase.SLOW and partition
@@ -227,11 +281,51 @@ class _Build:
             embedding=self.figures,
             failed_checks=tuple(self.failed.values()),
             slow=tuple(slow),
+            failed_files=tuple(
+                f"{partition}: {place}: {reason}"
+                for partition, own in sorted(self.failed_files.items())
+                for place, reason in sorted(own.items())
+            ),
             after=plan,
         )
 
+    def beside(self, stack: contextlib.ExitStack, plan: Plan) -> tuple[Workers | None, int]:
+        """Processes for the stale partitions of a plan, if they are worth it, and the partitions of
+        a run at most.
+        """
+        stale = [partition for partition in plan.partitions if partition.key in plan.stale]
+        workers = stack.enter_context(
+            workers_for(self.settings, self.instance, self.progress, stale)
+        )
+        most = most_of_run(workers, len(stale)) if workers else self.engine.run_partitions
+        return workers, most
+
+    def suspect(self, interrupted: Sequence[Interrupted]) -> bool:
+        """Suspect the partitions of runs whose process was ended; True if one was not suspected
+        before.
+        """
+        known = self.suspects
+        ended = [self.instance.get_run_by_id(one.run) for one in interrupted]
+        self.suspects = known | runs.run_partitions(self.instance, filter(None, ended))
+        return self.suspects > known
+
+    def make_apart(self, plan: Plan) -> Plan:
+        """Make the suspected partitions in a process of their own, without the files over which one
+        ends; the plan behind them.
+        """
+        stale = {p: t for p, t in {**plan.slow, **plan.stale}.items() if p in self.suspects}
+        if not stale or not self.instance.is_persistent:
+            return plan
+        self.failed_files |= isolation.set_ending_aside(self.settings, stale)
+        works = partition_runs(self.instance, stale, limit=1)
+        with contextlib.closing(Workers(self.settings, self.instance, self.progress, 1)) as lone:
+            lone.run(works, self.tags)
+        return planned(self.settings, self.instance)
+
     def do(self, works: Sequence[Work], workers: Workers | None = None) -> None:
-        """Make the work of runs: that of partitions in the processes of `workers`, if there are any."""
+        """Make the work of runs: that of partitions in the processes of `workers`, if there are
+        any.
+        """
         if workers:
             workers.run(works, self.tags)
             return
@@ -272,8 +366,8 @@ def fetch_sources(
 ) -> dict[str, FetchOutcome]:
     """Run the assets of all sources with `fetch`, or of those named; returns the outcome of each.
 
-    A source that cannot be fetched keeps no other from it, and one that was forgotten is not fetched. The caller holds the
-    build lock. SettingsError for a name that is not a fetched source.
+    A source that cannot be fetched keeps no other from it, and one that was forgotten is not
+    fetched. The caller holds the build lock. SettingsError for a name that is not a fetched source.
     """
     remote = {s.name: s for s in settings.sources if s.remote}
     if unknown := sorted(set(names) - set(remote)):

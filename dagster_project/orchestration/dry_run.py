@@ -1,4 +1,6 @@
-"""The work of a build before it begins, with reasons, sizes, and the time by the rates of earlier runs."""
+"""The work of a build before it begins, with reasons, sizes, and the time by the rates of earlier
+runs.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.partitions import CHUNKS_OF
+from assets.partitions import CHUNKS_OF, MAIL
 from assets.protocols.sources import SourcePartition
 from dagster_project.composition.objects import make_lake, make_sources
 from dagster_project.config.settings import Settings
@@ -16,15 +18,18 @@ from dagster_project.lake.lake import ParquetLake
 from dagster_project.models.embedders import make_embedder
 from dagster_project.orchestration.asset_graph import make_assets
 from dagster_project.orchestration.plan import Plan, make_plan
-from dagster_project.orchestration.staleness import waiting_bytes, whole_reasons
 
 _CHARS_OF_TOKEN = 4
 _SAMPLED_PARTITIONS = 8
+_LONG = CHUNKS_OF[MAIL.name]
+"""The table that may leave out very long texts."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A partition that would be made again: why, which tables, the rows they are expected to have, the source's bytes."""
+    """A partition that would be made again: why, which tables, the rows they are expected to have,
+    the source's bytes.
+    """
 
     partition: str
     why: str
@@ -37,9 +42,10 @@ class Piece:
 class Outlook:
     """The work of a build now. Figures are estimates; None where no earlier run says.
 
-    `broken` are sources that cannot be read, with the reason. With `is_full` the index is made from the lake alone, because
-    the published one has another layout, tokenizer or model. `texts` have no vector, or may have another one after the
-    build: at most so many are embedded. `waiting_bytes` is of very long texts.
+    `broken` are sources that cannot be read, with the reason. With `is_full` the index is made from
+    the lake alone, because the published one has another layout, tokenizer or model. `texts` have
+    no vector, or may have another one after the build: at most so many are embedded.
+    `waiting_bytes` is of very long texts.
     """
 
     partitions: int
@@ -81,8 +87,7 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
         Piece(p, plan.reasons[p], tables, {t: guess.of(t, p) for t in tables}, sizes[p])
         for p, tables in plan.stale.items()
     )
-    whole = whole_reasons(settings, lake)
-    texts, tokens = _texts(plan, pieces, whole, lake)
+    texts, tokens = _texts(plan, pieces, lake)
     embedder = make_embedder(settings.embedding, settings.gemini, settings.safety)
     history = step_history(instance)
     steps = _seconds(settings, pieces, plan.publish, texts, history)
@@ -91,10 +96,10 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
         partitions=len(plan.partitions),
         pieces=pieces,
         removed=plan.vanished,
-        whole=whole,
+        whole=plan.whole_reasons,
         publishes=plan.publish,
         slow=tuple(sorted(plan.slow)),
-        waiting_bytes=waiting_bytes(lake, plan.slow),
+        waiting_bytes=sum(f.waiting for p in plan.slow if (f := lake.footer(_LONG, p))),
         damaged=plan.damaged,
         broken=plan.broken,
         is_full=plan.is_full,
@@ -107,7 +112,9 @@ def outlook(settings: Settings, instance: dg.DagsterInstance) -> Outlook:
 
 
 class _Rows:
-    """How many rows a table of a partition may have: those of now, or by the bytes of its source where it is new."""
+    """How many rows a table of a partition may have: those of now, or by the bytes of its source
+    where it is new.
+    """
 
     def __init__(
         self, lake: ParquetLake, partitions: Iterable[SourcePartition], sizes: Mapping[str, int]
@@ -117,7 +124,9 @@ class _Rows:
         self._rates: dict[tuple[str, str], float] = {}
 
     def of(self, table: str, partition: str) -> int:
-        """The rows of now; for a partition that is not there yet, by the rows per byte of others of its source type."""
+        """The rows of now; for a partition that is not there yet, by the rows per byte of others of
+        its source type.
+        """
         if footer := self.lake.footer(table, partition):
             return footer.row_count
         return round(self._rate(table, self.source_types[partition]) * self.sizes[partition])
@@ -137,13 +146,11 @@ def _sample(partitions: Sequence[str]) -> Sequence[str]:
     return partitions[:: max(1, len(partitions) // _SAMPLED_PARTITIONS)][:_SAMPLED_PARTITIONS]
 
 
-def _texts(
-    plan: Plan, pieces: Iterable[Piece], why: Mapping[str, str], lake: ParquetLake
-) -> tuple[int, int]:
+def _texts(plan: Plan, pieces: Iterable[Piece], lake: ParquetLake) -> tuple[int, int]:
     """How many texts may be embedded, and their tokens by the mean length of stored ones."""
     source_types = {u.key: u.source_type for u in plan.partitions}
     stored = lake.footer("embeddings")
-    if "embeddings" in why and stored:
+    if "embeddings" in plan.whole_reasons and stored:
         count = stored.row_count
     else:
         count = sum(piece.rows.get(CHUNKS_OF[source_types[piece.partition]], 0) for piece in pieces)
@@ -159,7 +166,9 @@ def _texts(
 def _seconds(
     settings: Settings, pieces: Iterable[Piece], publishes: bool, texts: int, history: StepHistory
 ) -> dict[str, float | None]:
-    """By step the seconds that it would take: by rows for partitions, as the last time for tables over the whole lake."""
+    """By step the seconds that it would take: by rows for partitions, as the last time for tables
+    over the whole lake.
+    """
     rows: Counter[str] = Counter()
     for piece in pieces:
         rows.update(piece.rows)

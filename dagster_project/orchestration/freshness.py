@@ -1,4 +1,6 @@
-"""The freshness of the index, against all sources and each: checks that each publish and each hour evaluate."""
+"""The freshness of the index, against all sources and each: checks that each publish and each hour
+evaluate.
+"""
 
 from collections.abc import Iterator, Mapping, Set
 from datetime import UTC, datetime
@@ -16,7 +18,9 @@ OF_SOURCE = "is_shown_by_the_index"
 
 
 def freshness_checks(settings: Settings) -> dg.AssetChecksDefinition:
-    """The checks of `search_index` and of each source: no change waits for more than `operations.fresh_hours`."""
+    """The checks of `search_index` and of each source: no change waits for more than
+    `operations.fresh_hours`.
+    """
     limit = f"{settings.operations.fresh_hours:g} hours"
     of_source = f"No change of this source has waited for more than {limit}, and it can be read."
     specs = [
@@ -44,7 +48,8 @@ def report_freshness(
     plan: Plan,
     but: Set[dg.AssetCheckKey] = frozenset(),
 ) -> None:
-    """Report the outcomes of the checks for a look at the sources, `but` for those that a run evaluates.
+    """Report the outcomes of the checks for a look at the sources, `but` for those that a run
+    evaluates.
 
     Those that are as the last ones are left out: Dagster deletes no outcome with its run.
     """
@@ -61,7 +66,9 @@ def report_freshness(
 
 
 def _results(settings: Settings, plan: Plan) -> Iterator[dg.AssetCheckResult]:
-    """The outcome of each check: how many hours the oldest waiting change has waited, and the figures that are shown."""
+    """The outcome of each check: how many hours the oldest waiting change has waited, and the
+    figures that are shown.
+    """
     now, times = datetime.now(UTC), make_seen_partitions(settings).times()
     waits = {
         p: (now - times[p]).total_seconds() / 3600 if p in times else 0.0

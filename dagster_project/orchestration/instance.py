@@ -49,7 +49,9 @@ def instance_home(settings: Settings) -> Path:
 
 
 def workspace(settings: Settings, packages: str) -> Path:
-    """The file that says where Dagster finds Weft, whose packages lie in `packages`; beside the instance's dagster.yaml."""
+    """The file that says where Dagster finds Weft, whose packages lie in `packages`; beside the
+    instance's dagster.yaml.
+    """
     place = instance_home(settings) / "workspace.yaml"
     module = {"module_name": MODULE, "working_directory": packages, "location_name": LOCATION}
     place.write_text(yaml.safe_dump({"load_from": [{"python_module": module}]}))
@@ -57,7 +59,9 @@ def workspace(settings: Settings, packages: str) -> Path:
 
 
 def require_valid(settings: Settings) -> None:
-    """HistoryError if Dagster does not understand the settings of the instance, which people may change."""
+    """HistoryError if Dagster does not understand the settings of the instance, which people may
+    change.
+    """
     file = instance_place(settings) / "dagster.yaml"
     if file.exists() and (reason := settings_fault(file.parent)):
         raise HistoryError(
@@ -76,7 +80,9 @@ def damages(settings: Settings) -> Iterator[str]:
 
 
 def _damage(place: Path) -> str | None:
-    """The damage of a file by SQLite; for one with changes beside it, perhaps in use, only its first bytes count."""
+    """The damage of a file by SQLite; for one with changes beside it, perhaps in use, only its
+    first bytes count.
+    """
     log = place.with_name(f"{place.name}-wal")
     if log.exists() and log.stat().st_size:
         with place.open("rb") as file:
@@ -92,7 +98,8 @@ def _damage(place: Path) -> str | None:
 
 
 def open_history(settings: Settings) -> contextlib.AbstractContextManager[dg.DagsterInstance]:
-    """The instance for a look at earlier runs: an empty one in memory where none is kept, or it may not be written.
+    """The instance for a look at earlier runs: an empty one in memory where none is kept, or it may
+    not be written.
 
     SQLite cannot read Dagster's files without writing beside them.
     """
@@ -105,8 +112,8 @@ def open_history(settings: Settings) -> contextlib.AbstractContextManager[dg.Dag
 def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """The instance in `instance_home`, closed on leaving.
 
-    DiskFullError where its files find no room, UnwritableError where they cannot be written, HistoryError where SQLite
-    or Dagster cannot use them.
+    DiskFullError where its files find no room, UnwritableError where they cannot be written,
+    HistoryError where SQLite or Dagster cannot use them.
     """
     before = os.environ.get("DAGSTER_HOME")
     try:

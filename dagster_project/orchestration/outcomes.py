@@ -15,7 +15,9 @@ _State = Literal["ok", "warning", "fault"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check: its area, its state, a sentence about it, and the remedy if something is wrong."""
+    """The result of one check: its area, its state, a sentence about it, and the remedy if
+    something is wrong.
+    """
 
     area: str
     state: _State
@@ -97,6 +99,10 @@ class BuildResult:
     clock_behind: timedelta | None = None
     erased: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """By source of whose files none could be read the reason for the first."""
+    failed_files: tuple[str, ...] = ()
+    """Files and mails that a stage failed on, each with partition, place and reason."""
     after: Plan | None = None
     """The plan when all was done."""
 
@@ -118,12 +124,13 @@ class BuildResult:
             fetched=self.fetched,
             clock_behind=self.clock_behind,
             left_out=self.left_out,
+            unread=self.unread,
         )
         return left if left.is_as_before else None
 
     def warnings(self) -> list[str]:
-        """One line per interruption before the build, per source that holds forgotten texts, for texts paid twice, and
-        for a clock that is behind.
+        """One line per interruption before the build, per source that holds forgotten texts, for
+        texts paid twice, and for a clock that is behind.
         """
         lines = [f"Recovered: {interrupted}." for interrupted in self.interrupted]
         for source, count in self.left_out.items():
@@ -136,6 +143,12 @@ class BuildResult:
                 f"{twice:,} texts were in requests whose answer an earlier run did not see: they were asked for again, "
                 "and are perhaps paid for twice."
             )
+        lines += [f"Set aside, all others are read: {failed}" for failed in self.failed_files]
+        if windows := len(self.after.context) if self.after else 0:
+            lines.append(
+                f"{windows:,} windows of chats wait for their context: the next builds make it, newest first, or you "
+                "materialize it in Dagster's UI. Search finds their messages."
+            )
         if self.clock_behind:
             lines.append(
                 f"The clock is {self.clock_behind} behind the last publish: contents do not depend on it, the times and "
@@ -144,10 +157,16 @@ class BuildResult:
         return lines
 
     def faults(self) -> str:
-        """One line per source that cannot be read or fetched, with the reason; empty if there is none."""
-        return "\n".join(
-            line for line in [*self.plan.broken.values(), fetch_faults(self.fetched)] if line
+        """One line per source that cannot be read or fetched, or holds no file that can, with the
+        reason; empty if there is none.
+        """
+        unread = (
+            f"source {name}: none of its files could be read, as {why}; `weft sql` lists them in "
+            "quarantine: mend `path`, `kind` or `format` of the source"
+            for name, why in self.unread.items()
         )
+        lines = (*self.plan.broken.values(), *unread, fetch_faults(self.fetched))
+        return "\n".join(filter(None, lines))
 
     def as_json(self) -> dict[str, Any]:
         """The output of `weft build --json`."""
@@ -157,8 +176,11 @@ class BuildResult:
             "made": sorted(self.plan.stale),
             "removed": sorted(self.plan.vanished),
             "slow": sorted(self.slow),
+            "failed_files": list(self.failed_files),
+            "waiting_windows": len(self.after.context) if self.after else 0,
             "damaged": dict(self.plan.damaged),
             "broken": dict(self.plan.broken),
+            "unread": dict(self.unread),
             "interrupted": [asdict(interrupted) for interrupted in self.interrupted],
             "clock_behind_seconds": self.clock_behind.total_seconds() if self.clock_behind else 0.0,
             "erased": dict(self.erased),

@@ -1,4 +1,6 @@
-"""The partitions of sources as Dagster's dynamic partitions, the runs that make stale ones, and backfills of them."""
+"""The partitions of sources as Dagster's dynamic partitions, the runs that make stale ones, and
+backfills of them.
+"""
 
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +28,9 @@ _FAILED_RUNS = 20
 
 
 def planned(settings: Settings, instance: dg.DagsterInstance, busy: Collection[str] = ()) -> Plan:
-    """The plan without the partitions `busy` in runs under way; Dagster knows partitions and changes afterwards."""
+    """The plan without the partitions `busy` in runs under way; Dagster knows partitions and
+    changes afterwards.
+    """
     lake = make_lake(settings)
     with lake.one_look():
         plan = make_plan(settings, make_sources(settings), lake, busy)
@@ -39,7 +43,9 @@ def planned(settings: Settings, instance: dg.DagsterInstance, busy: Collection[s
 
 
 def sync_partitions(instance: dg.DagsterInstance, partitions: Sequence[SourcePartition]) -> None:
-    """Make Dagster's partitions those of the sources; the files of those that are gone go with the next publish."""
+    """Make Dagster's partitions those of the sources; the files of those that are gone go with the
+    next publish.
+    """
     for source_type in SOURCE_TYPES:
         current = [u.key for u in partitions if u.source_type == source_type.name]
         stored = {*instance.get_dynamic_partitions(source_type.partitions)}
@@ -55,7 +61,9 @@ def partition_runs(
     source_types: Sequence[SourceType] = SOURCE_TYPES,
     limit: int = PARTITIONS_OF_RUN,
 ) -> list[Work]:
-    """The runs that make the stale tables of partitions: neighbours with equal needs together, at most `limit` each."""
+    """The runs that make the stale tables of partitions: neighbours with equal needs together, at
+    most `limit` each.
+    """
     groups: list[tuple[list[str], tuple[str, ...]]] = []
     for source_type in source_types:
         previous: tuple[str, ...] | None = None
@@ -73,10 +81,12 @@ def partition_runs(
 def report_restored(
     instance: dg.DagsterInstance, lake: ParquetLake, plan: Plan, busy: Collection[str] = ()
 ) -> list[tuple[str, str]]:
-    """Report those partitions as made whose last run failed, and which the lake has as they are to be nevertheless.
+    """Report those partitions as made whose last run failed, and which the lake has as they are to
+    be nevertheless.
 
-    A source that could not be read for a while leaves them: no run has to make them, and they would be shown as failed.
-    Partitions `busy` in runs under way are left out. Returns table and partition of each.
+    A source that could not be read for a while leaves them: no run has to make them, and they would
+    be shown as failed. Partitions `busy` in runs under way are left out. Returns table and
+    partition of each.
     """
     tables = {table for source_type in SOURCE_TYPES for table in source_type.tables}
     failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED])
@@ -121,7 +131,9 @@ _DAEMON, _ALIVE_SECONDS = "BACKFILL", 120
 
 @dataclass(frozen=True)
 class BackfillRequest:
-    """The requested backfill: its id, None if nothing is stale, its partitions, and sources that cannot be read."""
+    """The requested backfill: its id, None if nothing is stale, its partitions, and sources that
+    cannot be read.
+    """
 
     backfill: str | None
     partitions: tuple[str, ...]
@@ -137,8 +149,8 @@ def backfill(
 ) -> BackfillRequest:
     """Ask for a backfill of the stale partitions of all sources, or of those named.
 
-    Runs of every hour go on meanwhile; when it ends, one publish follows.
-    SettingsError for a name that is not a source, WeftError where no daemon runs that would work it off.
+    Runs of every hour go on meanwhile; when it ends, one publish follows. SettingsError for a name
+    that is not a source, WeftError where no daemon runs that would work it off.
     """
     if unknown := sorted(set(names) - {s.name for s in settings.sources}):
         raise SettingsError(f"no source is called {unknown[0]!r}")

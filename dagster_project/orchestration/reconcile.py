@@ -1,10 +1,12 @@
-"""The one function that decides the next runs. It compares the plan with Dagster's runs, and remembers nothing.
+"""The one function that decides the next runs. It compares the plan with Dagster's runs, and
+remembers nothing.
 
-Its callers are the sensors, which request the work from Dagster's daemon, and `weft build`, which does it itself. Whoever
-asks late, twice or after a crash gets the right answer, because no event is stored.
+Its callers are the sensors, which request the work from Dagster's daemon, and `weft build`, which
+does it itself. A caller that asks late, twice or after a crash gets the right answer, because no
+event is stored.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import dagster as dg
@@ -13,29 +15,35 @@ from assets.partitions import CONTEXT, PARTITIONS_OF_RUN, SOURCE_TYPES
 from dagster_project.composition.objects import make_lake, make_publisher, require_served_models
 from dagster_project.config.settings import Settings
 from dagster_project.index.publish.version_inputs import TABLES_OF_TYPE
+from dagster_project.lake.lake import ParquetLake
 from dagster_project.orchestration.alerts import alert_sources
 from dagster_project.orchestration.asset_graph import partition_stages, whole_phases
 from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.names import LATER, PHASE_TAG, REFRESH_TAG, STATE_TAG
 from dagster_project.orchestration.partitions import partition_runs, planned
-from dagster_project.orchestration.plan import Plan
+from dagster_project.orchestration.plan import CONTENT_REASONS, Plan
 from dagster_project.orchestration.runs import run_partitions, run_tables, under_way
-from dagster_project.orchestration.staleness import CHANGED_INPUTS, CHANGED_SOURCE
 from dagster_project.orchestration.work import Phase, Work
 from dagster_project.system.dagster_internals import partitions_of_backfills
 from dagster_project.system.locks import BUILD_LOCK, is_held
+from transforms.conversations.windows import windows_behind
 from transforms.errors import ServiceError, SourceError
 
+QUERIES_OF_CONTEXT = 200
+"""Queries of windows that a refresh asks the index by itself: nobody waits for them, and a query of a chat with
+an assistant (5,700 characters) takes 90 ms of the processor.
+"""
 UNCHANGED = "nothing changed: the index shows the sources as they are"
 _SOURCE_TABLES = {table for source_type in SOURCE_TYPES for table in source_type.tables}
-_OF_CONTENT = (CHANGED_INPUTS, CHANGED_SOURCE)
 Tried = tuple[str, str | None, str]
 """Phase, partition and state of work that a refresh did, or tried to do."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The state of Dagster's own runs: those under way, the partitions of backfills, and the attempts of a refresh."""
+    """The state of Dagster's own runs: those under way, the partitions of backfills, and the
+    attempts of a refresh.
+    """
 
     going: tuple[dg.DagsterRun, ...] = ()
     making: Set[tuple[str, str]] = frozenset()
@@ -95,11 +103,12 @@ def reconcile(
     limit: int = PARTITIONS_OF_RUN,
     broken: Sequence[Work] = (),
 ) -> tuple[list[Work], str]:
-    """The next work, in runs of at most `limit` partitions, all of it independent; or why none is next.
+    """The next work, in runs of at most `limit` partitions, all of it independent; or why none is
+    next.
 
-    That is the first phase with work left in the plan. It begins when nothing before it is stale or under way; a
-    refresh does not repeat its attempts, so that a partition that cannot be made keeps no other from the index.
-    `broken` are runs that report the fault of a source.
+    That is the first phase with work left in the plan. It begins when nothing before it is stale or
+    under way; a refresh does not repeat its attempts, so that a partition that cannot be made keeps
+    no other from the index. `broken` are runs that report the fault of a source.
     """
     steps = _Steps(settings, instance, plan, runs, limit)
     fresh = [work for work in broken if (Phase.PARTITIONS, work.first, "") not in runs.tried]
@@ -112,7 +121,7 @@ def reconcile(
             return [], "the end of a backfill is published"
         if works := steps.whole():
             return works, ""
-    works = steps.partitions(plan.context, Phase.CONTEXT)
+    works = steps.partitions(steps.context_at_once(), Phase.CONTEXT)
     if slow := steps.partitions(plan.slow, Phase.SLOW):
         if runs.later:
             return works, f"run {runs.later.run_id[:8]} comes before other very long texts"
@@ -155,6 +164,27 @@ class _Steps:
             replace(work, phase=phase, state=state, later=phase is Phase.SLOW) for work in works
         ]
 
+    def context_at_once(self) -> dict[str, tuple[str, ...]]:
+        """The stale windows that come next in this refresh: those without context first, of these
+        the newest of each conversation.
+
+        The refresh asks `QUERIES_OF_CONTEXT` in all, but makes one window at least.
+        """
+        lake, stale = make_lake(self.settings), self.plan.context
+        tried = [(p, state) for phase, p, state in self.runs.tried if phase == Phase.CONTEXT and p]
+        queries = sum(_queries(lake, window) for window, _ in tried)
+        done = {window for window, state in tried if state == self.plan.state}
+        has_context = {p for p in stale if lake.footer(CONTEXT.tables[0], p)}
+        behind = windows_behind(stale)
+        chosen: dict[str, tuple[str, ...]] = {}
+        for window in sorted(stale, key=lambda p: (p in has_context, behind[p], p)):
+            if window not in done:
+                queries += _queries(lake, window)
+                if queries > QUERIES_OF_CONTEXT and (tried or chosen):
+                    break
+                chosen[window] = stale[window]
+        return chosen
+
     def whole(self) -> list[Work]:
         """The run over the whole lake."""
         _, publishing = whole_phases(self.settings)
@@ -164,7 +194,9 @@ class _Steps:
         return [Work(self.plan.whole, phase=phase, state=self.plan.state)]
 
     def is_of_backfill(self) -> bool:
-        """True if a backfill is under way, and made all that the index does not show yet: its end is published."""
+        """True if a backfill is under way, and made all that the index does not show yet: its end
+        is published.
+        """
         lake = make_lake(self.settings)
         if not self.runs.backfilled or self.plan.vanished:
             return False
@@ -179,28 +211,48 @@ class _Steps:
             )
 
 
+def _queries(lake: ParquetLake, window: str) -> int:
+    """How many queries ask for the context of a window."""
+    footer = lake.footer("conversation_query_chunks", window)
+    return footer.row_count if footer else 0
+
+
+def _planned(
+    settings: Settings,
+    instance: dg.DagsterInstance,
+    runs: Runs,
+    on_plan: Callable[[Plan], None],
+) -> Plan:
+    """The plan of now, which `on_plan` hears; if no source can be read, one that says so."""
+    try:
+        plan = planned(settings, instance, runs.taken(_SOURCE_TABLES))
+    except SourceError as fault:
+        broken = {source.name: str(fault) for source in settings.sources}
+        return Plan((), {}, (), publish=False, broken=broken)
+    on_plan(plan)
+    return plan
+
+
 def next_requests(
     settings: Settings,
     instance: dg.DagsterInstance,
     refresh: str,
     partitions: Collection[str] | None = None,
+    on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> tuple[Sequence[dg.RunRequest] | dg.SkipReason, bool]:
-    """The runs that Dagster's daemon is to begin next for a refresh, or why none; and if nothing is left or under way.
+    """The runs that Dagster's daemon is to begin next for a refresh, or why none; and if nothing is
+    left or under way.
 
-    Dagster knows the partitions of now afterwards. A source that cannot be read gets a run, which fails with the remedy,
-    and keeps no other from its own. After `partitions` that people made these are completed and published, unless their
-    code or settings are others; other stale tables wait for the next refresh. Runs of very long texts begin one at a
-    time, so that a publish waits for no more than that.
+    Dagster knows the partitions of now afterwards. A source that cannot be read gets a run, which
+    fails with the remedy, and keeps no other from its own. After `partitions` that people made
+    these are completed and published, unless their code or settings are others; other stale tables
+    wait for the next refresh. Runs of very long texts begin one at a time, so that a publish waits
+    for no more than that.
     """
     runs = runs_of_dagster(settings, instance, refresh)
     if is_held(settings.root / BUILD_LOCK):
         return dg.SkipReason(f"a build of {settings.root} from the command line is running"), False
-    try:
-        plan = planned(settings, instance, runs.taken(_SOURCE_TABLES))
-    except SourceError as fault:  # none can be read
-        plan = Plan(
-            (), {}, (), publish=False, broken={s.name: str(fault) for s in settings.sources}
-        )
+    plan = _planned(settings, instance, runs, on_plan)
     broken = _of_broken(settings, instance, plan.broken)
     is_settled = not (runs.going or runs.backfilled)
     if plan.broken and not plan.partitions and not broken:
@@ -209,7 +261,7 @@ def next_requests(
         own = {
             p: t
             for p, t in plan.stale.items()
-            if p in partitions and plan.reasons[p] in _OF_CONTENT
+            if p in partitions and plan.reasons[p] in CONTENT_REASONS
         }
         plan, broken = replace(plan, stale=own), []
     works, reason = reconcile(settings, instance, plan, runs, broken=broken)
@@ -229,7 +281,9 @@ def next_requests(
 def _of_broken(
     settings: Settings, instance: dg.DagsterInstance, names: Collection[str]
 ) -> list[Work]:
-    """A run of the first partition that Dagster knows of each source of `names`; it fails, with the remedy."""
+    """A run of the first partition that Dagster knows of each source of `names`; it fails, with the
+    remedy.
+    """
     works = []
     for source in (source for source in settings.sources if source.name in names):
         partitions = instance.get_dynamic_partitions(source.source_type)

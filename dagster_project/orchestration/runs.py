@@ -1,4 +1,6 @@
-"""Runs: those of this process, those that live or whose process is gone, the tables of each, and those to delete."""
+"""Runs: those of this process, those that live or whose process is gone, the tables of each, and
+those to delete.
+"""
 
 import contextlib
 import re
@@ -10,7 +12,14 @@ from typing import Any
 import dagster as dg
 
 from assets.partitions import CONTEXT, SOURCE_TYPES
-from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG, WHOLE_LAKE, partitions_job
+from dagster_project.orchestration.names import (
+    APART_TAG,
+    COMMAND_TAG,
+    ENDED_TAG,
+    REFRESH_TAG,
+    WHOLE_LAKE,
+    partitions_job,
+)
 from dagster_project.orchestration.outcomes import Interrupted
 from dagster_project.orchestration.work import PARTITION, RANGE_END, RANGE_START, Work, job_of
 from dagster_project.system.dagster_internals import listed
@@ -31,12 +40,15 @@ def held_by_run(
     lake: str,
     whole: Collection[str],
     tell: Callable[[str | None], None],
+    apart: Callable[[Collection[str]], object],
 ) -> Iterator[None]:
-    """While a run lasts: the lock that says that it lives, and its hold on the lake.
+    """While a run lasts: the lock that says that it lives, and its hold on the lake; before, `apart`
+    of the partitions over which a process may have ended.
 
-    It has the lake alone if it makes one of the tables `whole`, which are read and published together. It shares it
-    while it makes partitions that these are made of; fetches and context need no hold. `tell` hears of
-    those for whom it waits, and of None when it has waited. Without a run nothing is held.
+    It has the lake alone if it makes one of the tables `whole`, which are read and published
+    together. It shares it while it makes partitions that these are made of; fetches and context
+    need no hold. `tell` hears of those for whom it waits, and of None when it has waited. Without a
+    run nothing is held.
     """
     run, instance = context.run, context.instance
     if run is None or instance is None:
@@ -53,6 +65,9 @@ def held_by_run(
 
     with contextlib.ExitStack() as holds:
         holds.enter_context(living_run(root, run.run_id))
+        if partitions := suspected(instance, run):
+            instance.add_run_tags(run.run_id, {APART_TAG: "true"})
+            apart(partitions)
         alone = bool(tables & set(whole))
         if alone or tables & _READ_TOGETHER:
             holds.enter_context(lake_lock(root, exclusive=alone, on_wait=note_wait, lake=lake))
@@ -62,12 +77,16 @@ def held_by_run(
 
 
 def refresh_of(run: dg.DagsterRun) -> str:
-    """The refresh that a run belongs to; a backfill, and a run that a person launched, is one of its own."""
+    """The refresh that a run belongs to; a backfill, and a run that a person launched, is one of
+    its own.
+    """
     return run.tags.get(REFRESH_TAG) or run.tags.get("dagster/backfill") or run.run_id[:8]
 
 
 def run_tables(run: dg.DagsterRun) -> set[str]:
-    """The tables that a run makes; of a whole job, launched on its page, those that belong to it by its name."""
+    """The tables that a run makes; of a whole job, launched on its page, those that belong to it by
+    its name.
+    """
     if run.asset_selection is not None:
         return {key.path[-1] for key in run.asset_selection if len(key.path) == 1}
     of_job = {WHOLE_LAKE: {"search_index"}}
@@ -92,7 +111,9 @@ def under_way(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
 
 
 def living(instance: dg.DagsterInstance, root: Path) -> list[dg.DagsterRun]:
-    """The runs of a storage whose process lives; a run that waits needs a daemon, which may be gone for good."""
+    """The runs of a storage whose process lives; a run that waits needs a daemon, which may be gone
+    for good.
+    """
     ids = [run_id for run_id, lives in runs_of(root).items() if lives]
     return [run for run in map(instance.get_run_by_id, ids) if run]
 
@@ -119,10 +140,11 @@ def partitions_within(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> 
 def close_dead_runs(
     instance: dg.DagsterInstance, root: Path, *, only_command: bool = False
 ) -> tuple[Interrupted, ...]:
-    """Report runs whose process is gone as failed, and free their places in pools: a killed daemon leaves them open.
+    """Report runs whose process is gone as failed, and free their places in pools: a killed daemon
+    leaves them open.
 
-    The only command that works on a storage, since it holds the build lock, knows that those before it are gone, also
-    one that was killed as it began or ended a run.
+    The only command that works on a storage, since it holds the build lock, knows that those before
+    it are gone, also one that was killed as it began or ended a run.
     """
     result, lives = [], runs_of(root)
     dead = [run_id for run_id in lives if not lives[run_id]]
@@ -133,6 +155,7 @@ def close_dead_runs(
         record = instance.get_run_record_by_id(run_id)
         if record and not record.dagster_run.is_finished:
             instance.report_run_failed(record.dagster_run, "its process ended before the run did")
+            instance.add_run_tags(run_id, {ENDED_TAG: "true"})
             start = datetime.fromtimestamp(
                 record.start_time or record.create_timestamp.timestamp(), UTC
             )
@@ -147,6 +170,28 @@ def close_dead_runs(
     return tuple(result)
 
 
+def suspected(instance: dg.DagsterInstance, run: dg.DagsterRun) -> set[str]:
+    """The partitions of a run over which the process of an earlier one may have ended: no run has
+    looked since which of their files does that.
+
+    A command has its own look.
+    """
+
+    def begun(tag: str) -> dict[str, datetime]:
+        records = instance.get_run_records(dg.RunsFilter(tags={tag: "true"}), ascending=True)
+        return {
+            partition: record.create_timestamp
+            for record in records
+            for partition in run_partitions(instance, [record.dagster_run])
+        }
+
+    own = set() if COMMAND_TAG in run.tags else run_partitions(instance, [run])
+    if not own or not (ended := begun(ENDED_TAG)):
+        return set()
+    looked = begun(APART_TAG)
+    return {p for p in own & ended.keys() if p not in looked or looked[p] < ended[p]}
+
+
 def run_here(
     definitions: dg.Definitions,
     instance: dg.DagsterInstance,
@@ -156,9 +201,11 @@ def run_here(
     keys: Sequence[dg.AssetKey] | None = None,
     checked: bool = True,
 ) -> dg.ExecuteInProcessResult:
-    """Make some tables, or the assets of `keys`, by a run in this process, which Dagster lists like any other.
+    """Make some tables, or the assets of `keys`, by a run in this process, which Dagster lists like
+    any other.
 
-    The fault of the first failed step is raised as the WeftError that it is, unless the run is not `checked`.
+    The fault of the first failed step is raised as the WeftError that it is, unless the run is not
+    `checked`.
     """
     selected = list(keys or work.keys)
     job = definitions.resolve_job_def(job_of(selected))
@@ -176,7 +223,9 @@ def run_job_here(
     tags: Mapping[str, str],
     keys: Sequence[dg.AssetKey] | None = None,
 ) -> dg.ExecuteInProcessResult:
-    """A run of a job in this process, or of some of its assets, which Dagster lists; it prints nothing."""
+    """A run of a job in this process, or of some of its assets, which Dagster lists; it prints
+    nothing.
+    """
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     selected = keys and list(keys)
     with listed(instance, job.name):
@@ -186,14 +235,26 @@ def run_job_here(
 
 
 def root_cause(error: Any) -> Any:
-    """The fault itself, out of Dagster's errors of the step and its attempts."""
-    while error and error.cause:
+    """The fault itself, out of Dagster's errors of the step and its attempts: the first of Weft's
+    own, which has a remedy, else the last.
+    """
+    known = {WeftError.__name__, *(kind.__name__ for kind in _kinds())}
+    while error and error.cause and error.cls_name not in known:
         error = error.cause
     return error
 
 
+def _kinds(of: type[WeftError] = WeftError) -> Iterator[type[WeftError]]:
+    """The kinds of Weft's own faults."""
+    for kind in of.__subclasses__():
+        yield kind
+        yield from _kinds(kind)
+
+
 def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
-    """Why a run failed, as the kind of fault it is: a check, or the first failed step with the root of its error."""
+    """Why a run failed, as the kind of fault it is: a check, or the first failed step with the root
+    of its error.
+    """
     blocking = dg.AssetCheckSeverity.ERROR
     if failed := [
         c for c in result.get_asset_check_evaluations() if not c.passed and c.severity == blocking
@@ -203,7 +264,7 @@ def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
             for c in failed
         )
         return CheckFailedError(f"nothing was published: {rules} (run {result.run_id})")
-    kinds = {kind.__name__: kind for kind in WeftError.__subclasses__()}
+    kinds = {kind.__name__: kind for kind in _kinds()}
     for event in result.all_events:
         if event.is_step_failure:
             error = root_cause(event.step_failure_data.error)
@@ -216,7 +277,9 @@ def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
 
 
 def _in_words(message: str, kind: str) -> str:
-    """The text of an error without Python's name for it, with the remedy if something is in the way of a file."""
+    """The text of an error without Python's name for it, with the remedy if something is in the way
+    of a file.
+    """
     text = re.sub(rf"^[\w.]*\b{re.escape(kind)}: ", "", message.strip())
     if kind in {error.__name__ for error in IN_THE_WAY}:
         text += ": move that away, and build again"
@@ -224,14 +287,17 @@ def _in_words(message: str, kind: str) -> str:
 
 
 _KEPT = timedelta(days=30)
-"""A month of finished runs shows how long each stage takes and which fault comes back; more slows Dagster's pages."""
+"""A month of finished runs shows how long each stage takes and which fault comes back; more slows
+Dagster's pages.
+"""
 
 
 def prune_runs(instance: dg.DagsterInstance, limit: int | None = None) -> int:
     """Delete the runs that ended more than 30 days ago, at most `limit`; their number.
 
-    A run stays as long as it is the last that made some partition of some asset: the UI would show that as missing. Results
-    of checks stay, too: Dagster deletes no evaluation with its run, and offers no way to.
+    A run stays as long as it is the last that made some partition of some asset: the UI would show
+    that as missing. Results of checks stay, too: Dagster deletes no evaluation with its run, and
+    offers no way to.
     """
     before = datetime.now(UTC) - _KEPT
     old = instance.get_run_ids(filters=dg.RunsFilter(statuses=FINISHED, updated_before=before))

@@ -1,8 +1,9 @@
-"""Dagster's SQLite event log with the database engines of the files used last kept open, and events stored in batches.
+"""Dagster's SQLite event log with the database engines of the files used last kept open, and events
+stored in batches.
 
-Dagster makes a SQLAlchemy engine for every event it stores, which compiles every statement again: most of the time
-of a run over many partitions. No setting or public name offers another way; the files and their layout are Dagster's
-own, so that every Dagster tool reads them.
+Dagster makes a SQLAlchemy engine for every event it stores, which compiles every statement again:
+most of the time of a run over many partitions. No setting or public name offers another way; the
+files and their layout are Dagster's own, so that every Dagster tool reads them.
 """
 
 from __future__ import annotations
@@ -36,13 +37,17 @@ _KEPT_ENGINES = 4
 _OF_NO_RUN = ("", "index")
 """Files that another process may begin at the same moment."""
 _BATCH = "DAGSTER_EVENT_BATCH_SIZE", "500"
-"""The variable without which Dagster stores one by one the plans of a run, and its materializations of partitions."""
+"""The variable without which Dagster stores one by one the plans of a run, and its materializations
+of partitions.
+"""
 _INSERT = SqlEventLogStorageTable.insert()
 _UPDATE_ASSET = AssetKeyTable.update().where(AssetKeyTable.c.asset_key == bindparam("of_asset"))
 _MIRRORED = ASSET_EVENTS | ASSET_CHECK_EVENTS | EVENT_TYPE_TO_PIPELINE_RUN_STATUS.keys()
 """Events that are in the index of all runs too."""
 _empty: list[bytes] = []
-"""The file of a run without events, as Dagster made the first of this process with some fifty statements."""
+"""The file of a run without events, as Dagster made the first of this process with some fifty
+statements.
+"""
 
 
 class KeptEngineEventLogStorage(SqliteEventLogStorage):
@@ -69,8 +74,9 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
     def _engine(self, shard: str) -> Engine:
         """The engine of a file, with one connection that stays open; the longest unused is closed.
 
-        A commit reaches the operating system but not yet the disk: after a power cut the last events may be missing,
-        and the file is whole (https://www.sqlite.org/pragma.html#pragma_synchronous).
+        A commit reaches the operating system but not yet the disk: after a power cut the last
+        events may be missing, and the file is whole
+        (https://www.sqlite.org/pragma.html#pragma_synchronous).
         """
         engines: OrderedDict[str, Engine] = self.__dict__.setdefault("_engines", OrderedDict())
         if shard not in engines:
@@ -90,7 +96,9 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
         return engines[shard]
 
     def _begin(self, shard: str, engine: Engine) -> None:
-        """Make the tables of a file, unless they are there; a new file of a run is a copy of the process's first."""
+        """Make the tables of a file, unless they are there; a new file of a run is a copy of the
+        process's first.
+        """
         place = Path(self.path_for_shard(shard))
         new = shard not in _OF_NO_RUN and not place.exists()
         if new and _empty:
@@ -110,7 +118,9 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
         self.store_event_batch([event])
 
     def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
-        """Store events of one run as Dagster's `store_event` stores each: in one transaction a file."""
+        """Store events of one run as Dagster's `store_event` stores each: in one transaction a
+        file.
+        """
         rows = [self._event_to_row(event) for event in events]
         with self.run_connection(events[0].run_id) as connection:
             connection.execute(_INSERT, rows)
@@ -167,7 +177,9 @@ class KeptEngineEventLogStorage(SqliteEventLogStorage):
 
 
 def _has_tables(place: Path) -> bool:
-    """True if a file has all its tables; Dagster writes the number of the layout last, and reads 89 scripts to see that."""
+    """True if a file has all its tables; Dagster writes the number of the layout last, and reads 89
+    scripts to see that.
+    """
     with closing(sqlite3.connect(place, timeout=SQLITE_BUSY_TIMEOUT_SECONDS)) as db:
         tables = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchall()
         return bool(tables and db.execute("SELECT 1 FROM alembic_version").fetchall())

@@ -34,7 +34,8 @@ class Phase(StrEnum):
 class Work:
     """The work of one run: tables, of a partition or of neighbouring ones, or over the whole lake.
 
-    `state` is a hash of its inputs, where a phase may come twice in a refresh. Work that may wait is `later`.
+    `state` is a hash of its inputs, where a phase may come twice in a refresh. Work that may wait
+    is `later`.
     """
 
     tables: tuple[str, ...]

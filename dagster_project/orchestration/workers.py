@@ -1,4 +1,6 @@
-"""Partitions made by jobs, many of them side by side in processes: parsing and cutting keep one processor busy each."""
+"""Partitions made by jobs, many of them side by side in processes: parsing and cutting keep one
+processor busy each.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,23 @@ from transforms.errors import WeftError
 from transforms.settings.operations import OWN_ENGINE
 
 _RUNS_PER_PROCESS = 6
-"""Runs that each process gets at least, where there are as many partitions: the last ones end at about one time."""
+"""Runs that each process gets at least, where there are as many partitions: the last ones end at
+about one time.
+"""
 
 _PROCESSES, _SIDE_BY_SIDE_BYTES = 4, 16 << 20
 """Processes at most, and source files from which they are worth their start."""
 _Step = tuple[str, str | None, int, float]
 
 
+class EndedProcessError(WeftError):
+    """A process that made partitions was ended from outside, or by one of their files."""
+
+
 class Workers:
-    """Processes that run jobs beside each other; those that this one starts end with it, however it ends."""
+    """Processes that run jobs beside each other; those that this one starts end with it, however it
+    ends.
+    """
 
     def __init__(
         self,
@@ -52,13 +62,14 @@ class Workers:
         self._steps: multiprocessing.SimpleQueue[_Step | None] = context.SimpleQueue()
         state = settings, instance.get_ref(), self._steps
         self._pool = ProcessPoolExecutor(count, context, initializer=_begin, initargs=state)
-        # Multiprocessing unblocks interrupts when it first shares something; the processes inherit signals blocked here.
+        # Multiprocessing unblocks interrupts when it first shares something; the processes inherit
+        # signals blocked here.
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def run(self, runs: Sequence[Work], tags: Mapping[str, str]) -> None:
         """Do the work of runs; after a failure no other begins, and its fault is raised.
 
-        WeftError if a process was ended from outside.
+        EndedProcessError if a process was ended.
         """
         telling = threading.Thread(target=self._tell)
         telling.start()
@@ -68,7 +79,7 @@ class Workers:
             for future in under_way:
                 future.result()
         except BrokenProcessPool as error:
-            raise WeftError(
+            raise EndedProcessError(
                 "a process that made partitions was ended from outside, perhaps for want of memory: `weft build` goes on "
                 "where it stopped; engine.tasks says how many work side by side"
             ) from error
@@ -93,7 +104,9 @@ def workers_for(
     progress: CountedProgress,
     partitions: Sequence[SourcePartition],
 ) -> Iterator[Workers | None]:
-    """Processes to make the partitions of `partitions` in; None where there is too little to make, or one is wanted."""
+    """Processes to make the partitions of `partitions` in; None where there is too little to make,
+    or one is wanted.
+    """
     tasks = settings.engine.tasks
     count = min(tasks or _PROCESSES, os.cpu_count() or 1, len(partitions))
     sources = make_sources(settings)

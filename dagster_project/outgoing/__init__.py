@@ -1,1 +1,3 @@
-"""Bounds and receipts of texts that leave Weft: masks of secrets, limits of a lens. No answer is made here."""
+"""Bounds and receipts of texts that leave Weft: masks of secrets, limits of a lens. No answer is
+made here.
+"""

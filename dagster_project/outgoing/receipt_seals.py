@@ -1,4 +1,6 @@
-"""Beside the chain of receipts: the key that signs them, and notes of its head outside of the storage."""
+"""Beside the chain of receipts: the key that signs them, and notes of its head outside of the
+storage.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,17 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 HEAD_VARIABLE = "WEFT_RECEIPTS_HEAD"
-"""Environment variable with the place of heads: a folder, `syslog`, or `command:` and a program with its arguments."""
+"""Environment variable with the place of heads: a folder, `syslog`, or `command:` and a program
+with its arguments.
+"""
 _LOGGER = ("logger", "--socket-errors=on", "--size=8KiB", "--tag=weft")
-"""The program of util-linux that sends lines to the system's log, which journald keeps, and says if that fails."""
+"""The program of util-linux that sends lines to the system's log, which journald keeps, and says if
+that fails.
+"""
 _SECONDS, _PAUSE = 3, 60
-"""Seconds that a head may take to be sent, and that none is sent after one that could not be: answers wait for it."""
+"""Seconds that a head may take to be sent, and that none is sent after one that could not be:
+answers wait for it.
+"""
 _MOST_HEADS = 1_000
 
 
@@ -41,7 +49,8 @@ class ReceiptKey:
     def current(self, announced: str | None = None) -> Ed25519PrivateKey:
         """The key, made if there is none; ReceiptError if the file holds another text.
 
-        `announced` is the public key that the newest receipt names as the next: a kill may have come before its file was.
+        `announced` is the public key that the newest receipt names as the next: a kill may have
+        come before its file was.
         """
         if announced and self.next.exists() and public(_loaded(self.next)) == announced:
             put(self.next, self.file)
@@ -87,6 +96,27 @@ def public(key: Ed25519PrivateKey) -> str:
     return key.public_key().public_bytes_raw().hex()
 
 
+def receipt_line(content: Mapping[str, Any]) -> bytes:
+    """The one form of a receipt: a line of JSON, its keys in order."""
+    return (
+        json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+        + b"\n"
+    )
+
+
+def hash_of(content: Mapping[str, Any]) -> str:
+    """The SHA-256 of all of `content` but its `hash` and `signature`."""
+    return bytes_sha256(
+        receipt_line({k: v for k, v in content.items() if k not in ("hash", "signature")})
+    )
+
+
+def sealed(content: Mapping[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
+    """`content` with its hash, and the signature of that."""
+    own = hash_of(content)
+    return {**content, "hash": own, "signature": key.sign(own.encode()).hex()}
+
+
 def is_place(value: Any) -> bool:
     """Whether a value of JSON has the number and the hash of a receipt."""
     return isinstance(value, dict) and (type(value.get("number")), type(value.get("hash"))) == (
@@ -118,11 +148,13 @@ def _loaded(file: Path) -> Ed25519PrivateKey:
 
 
 class Heads:
-    """Notes of the last receipt (`at`, `number`, `hash`, `key`) of one storage, in a folder outside of it.
+    """Notes of the last receipt (`at`, `number`, `hash`, `key`) of one storage, in a folder outside
+    of it.
 
-    That is one of the user's folder of states, or the one that `HEAD_VARIABLE` names. If that names a command in its place,
-    the command gets each head, too, as a line of JSON on standard input; its note has `sent`, or the reason as `not_sent`.
-    A note takes the place of the one before as long as the chain holds that; else both stay, as evidence.
+    That is one of the user's folder of states, or the one that `HEAD_VARIABLE` names. If that names
+    a command in its place, the command gets each head, too, as a line of JSON on standard input;
+    its note has `sent`, or the reason as `not_sent`. A note takes the place of the one before as
+    long as the chain holds that; else both stay, as evidence.
     """
 
     def __init__(self, root: Path):
@@ -154,7 +186,9 @@ class Heads:
     def note(
         self, receipt: Mapping[str, Any], heads: list[dict[str, Any]], *, is_continued: bool
     ) -> None:
-        """Note a receipt as the last one behind `heads`, in place of their last one if the chain continues it."""
+        """Note a receipt as the last one behind `heads`, in place of their last one if the chain
+        continues it.
+        """
         earlier = heads[:-1] if is_continued else heads[-_MOST_HEADS:]
         head = {name: receipt[name] for name in ("number", "hash", "key", "dropped")}
         head |= {"at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "storage": str(self.root)}
@@ -186,7 +220,9 @@ class Heads:
 
 
 def parsed_heads(text: str, name: object) -> list[dict[str, Any]]:
-    """The heads in lines of JSON, also behind what a log puts before them; ReceiptError names a line that is none."""
+    """The heads in lines of JSON, also behind what a log puts before them; ReceiptError names a
+    line that is none.
+    """
     heads = []
     for number, line in enumerate(text.splitlines(), 1):
         try:

@@ -1,9 +1,11 @@
-"""Receipts of disclosures: one line of JSON for up to `_MOST_PASSAGES` passages, chained by hashes and signed.
+"""Receipts of disclosures: one line of JSON for up to `_MOST_PASSAGES` passages, chained by hashes
+and signed.
 
-Each line has its number, the hash of the line before it, its own hash, and the signature of that. So the chain shows a line
-that was changed by a byte, taken out between others, put in or signed by somebody else. The notes of `Heads` show lines
-that were cut off at the end, and a chain that somebody wrote over. A file that is begun while there are more than
-`_MOST_FILES` begins with a receipt of the numbers that are dropped with the oldest files, and the hash of the last.
+Each line has its number, the hash of the line before it, its own hash, and the signature of that.
+So the chain shows a line that was changed by a byte, taken out between others, put in or signed by
+somebody else. The notes of `Heads` show lines that were cut off at the end, and a chain that
+somebody wrote over. A file that is begun while there are more than `_MOST_FILES` begins with a
+receipt of the numbers that are dropped with the oldest files, and the hash of the last.
 """
 
 import json
@@ -23,9 +25,12 @@ from dagster_project.outgoing.receipt_seals import (
     HEAD_VARIABLE,
     Heads,
     ReceiptKey,
+    hash_of,
     is_place,
     is_signed,
     public,
+    receipt_line,
+    sealed,
 )
 from dagster_project.system.disk_space import may_be_written
 from dagster_project.system.durable import put, remove, sync
@@ -40,9 +45,13 @@ GENESIS = "0" * 64
 """The hash of the receipt before the first."""
 _MOST_PASSAGES = 500
 _MOST_PLACE = 1_000
-"""Characters of a place as JSON; a longer one is named by its hash, so that no line has more than a megabyte."""
+"""Characters of a place as JSON; a longer one is named by its hash, so that no line has more than a
+megabyte.
+"""
 _MOST_BYTES = 64 << 20
-"""Bytes after which a file is set aside, named after the number of its last receipt; the next continues its chain."""
+"""Bytes after which a file is set aside, named after the number of its last receipt; the next
+continues its chain.
+"""
 _MOST_FILES = 15
 """Files that were set aside, some 700,000 answers in a gigabyte, before the oldest is dropped."""
 
@@ -56,7 +65,9 @@ class Disclosed(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The view that an answer was made from: the version of the index, and the name of the lens; None is all of it."""
+    """The view that an answer was made from: the version of the index, and the name of the lens;
+    None is all of it.
+    """
 
     version: str
     lens: str | None = None
@@ -74,8 +85,8 @@ class Receipts:
     ) -> str:
         """Append the receipt of one answer and return its hash; ReceiptError if that is impossible.
 
-        It has the SHA-256 of the question and of the shown texts, not the texts. An answer with many passages has a receipt
-        for each part of them.
+        It has the SHA-256 of the question and of the shown texts, not the texts. An answer with
+        many passages has a receipt for each part of them.
         """
         content = {
             "tool": tool,
@@ -94,8 +105,18 @@ class Receipts:
         return self._append(contents)
 
     def renew_key(self) -> str:
-        """Sign with a new key from now on, which a receipt with the former signature announces; its hash."""
+        """Sign with a new key from now on, which a receipt with the former signature announces; its
+        hash.
+        """
         return self._append([{"tool": "new key", "passages": [], "masked": {}}], is_new_key=True)
+
+    def sign(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """`content` with the public key that signs receipts now, sealed by it; ReceiptError if the
+        key is damaged.
+        """
+        with self.locked():
+            key = self.key.current(self._end()[2].get("new_key"))
+        return sealed({**content, "key": public(key)}, key)
 
     def files(self) -> list[Path]:
         """The files of the chain, oldest first."""
@@ -112,8 +133,7 @@ class Receipts:
                 opening = [] if is_new_key else self._begin_file(count)
                 for number, content in enumerate([*opening, *contents], count + 1):
                     receipt = content | more | {"number": number, "before": receipt["hash"]}
-                    receipt["hash"] = _hashed(receipt)
-                    receipt["signature"] = key.sign(receipt["hash"].encode()).hex()
+                    receipt = sealed(receipt, key)
                     lines += receipt_line(receipt)
                 self._write(lines)
                 if is_new_key:
@@ -135,7 +155,9 @@ class Receipts:
         return sum(path.stat().st_size for path in self.files())
 
     def _begin_file(self, count: int) -> list[dict[str, Any]]:
-        """Set a full file aside; the receipt that the next begins with, if the oldest are to be dropped."""
+        """Set a full file aside; the receipt that the next begins with, if the oldest are to be
+        dropped.
+        """
         if self.path.exists() and self.path.stat().st_size >= _MOST_BYTES:
             put(self.path, self.path.with_name(f"receipts-{count:012}.jsonl"))
         oldest = self.files()[:-_MOST_FILES]
@@ -174,9 +196,11 @@ class Receipts:
             self.heads.note({**receipt, "dropped": dropped}, heads, is_continued=is_continued)
 
     def _end(self) -> tuple[int, str, dict[str, Any]]:
-        """The number of receipts, the hash that the next one names as the one before, and the last one.
+        """The number of receipts, the hash that the next one names as the one before, and the last
+        one.
 
-        That is the hash of the last receipt; of any other line the hash of its bytes, which `read` then names.
+        That is the hash of the last receipt; of any other line the hash of its bytes, which `read`
+        then names.
         """
         for path in reversed(self.files()):
             if last := _last_line(path):
@@ -190,10 +214,12 @@ class Receipts:
         return 0, GENESIS, {}
 
     def read(self, others: Sequence[Mapping[str, Any]] = ()) -> Iterator[dict[str, Any]]:
-        """The receipts, oldest first; ReceiptError names the first line at which the chain is broken.
+        """The receipts, oldest first; ReceiptError names the first line at which the chain is
+        broken.
 
-        The first may be one behind those that were dropped. Behind the last one ReceiptError names each difference from
-        the notes of its head, from `others` of another place, and from its key.
+        The first may be one behind those that were dropped. Behind the last one ReceiptError names
+        each difference from the notes of its head, from `others` of another place, and from its
+        key.
         """
         has_writers = self.path.parent.exists() and may_be_written(self.path.parent)
         lock = self.locked if has_writers else nullcontext
@@ -280,7 +306,9 @@ def _first(path: Path) -> dict[str, Any]:
 
 
 def _dropped(files: Sequence[Path]) -> list[dict[str, Any]]:
-    """The last dropped receipts (`number`, `hash`, and the `key` behind it) that files begin with, oldest first."""
+    """The last dropped receipts (`number`, `hash`, and the `key` behind it) that files begin with,
+    oldest first.
+    """
     return [
         one["dropped"]
         for one in map(_first, files)
@@ -289,7 +317,9 @@ def _dropped(files: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def _start(files: Sequence[Path], heads: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The last dropped receipt, as `_dropped`, that the first file follows; number 0 if none is dropped."""
+    """The last dropped receipt, as `_dropped`, that the first file follows; number 0 if none is
+    dropped.
+    """
     noted = chain.from_iterable(head.get("dropped", ()) for head in heads)
     ends = [{"number": 0, "hash": GENESIS}, *_dropped(files), *noted]
     before = _first(files[0]).get("before") if files else None
@@ -320,7 +350,7 @@ def _read(line: bytes) -> dict[str, Any] | None:
     """The receipt in a line; None unless its bytes are those that were written."""
     try:
         receipt = json.loads(line)
-        is_whole = _hashed(receipt) == receipt["hash"] and receipt_line(receipt) == line
+        is_whole = hash_of(receipt) == receipt["hash"] and receipt_line(receipt) == line
         is_whole = is_whole and "before" in receipt and isinstance(receipt["number"], int)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
@@ -330,7 +360,9 @@ def _read(line: bytes) -> dict[str, Any] | None:
 def _fault(
     line: bytes, receipt: Mapping[str, Any], number: int, before: str, last: Mapping[str, Any]
 ) -> str | None:
-    """The reason why a line is not the receipt of this number behind `last`, whose hash is `before`."""
+    """The reason why a line is not the receipt of this number behind `last`, whose hash is
+    `before`.
+    """
     if not line.endswith(b"\n"):
         return "ends within a receipt: a kill interrupted it, or it was cut off; the next answer removes the line"
     if not receipt:
@@ -347,16 +379,3 @@ def _fault(
     if not is_signed(receipt):
         return "has no signature of its key: somebody else wrote it"
     return None
-
-
-def _hashed(receipt: Mapping[str, Any]) -> str:
-    return bytes_sha256(
-        receipt_line({k: v for k, v in receipt.items() if k not in ("hash", "signature")})
-    )
-
-
-def receipt_line(content: Mapping[str, Any]) -> bytes:
-    return (
-        json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
-        + b"\n"
-    )

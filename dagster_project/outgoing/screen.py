@@ -1,4 +1,6 @@
-"""Screens and bounds of answers: secrets masked or held back as `safety.outputs` says, and the bounds of a lens."""
+"""Screens and bounds of answers: secrets masked or held back as `safety.outputs` says, and the
+bounds of a lens.
+"""
 
 import re
 import threading
@@ -68,14 +70,22 @@ class Screen:
     finds: Counter[str] = field(default_factory=Counter)
 
     def text(self, text: str) -> str:
-        """The text as it may be shown: of the same number of bytes, unless it is held back as a whole."""
+        """The text as it may be shown: of the same number of bytes, unless it is held back as a
+        whole.
+        """
+        return self.shown([text])[0]
+
+    def shown(self, texts: Sequence[str]) -> list[str]:
+        """Each of the texts as `text`: many at once take a fraction of the time."""
         if self.is_open:
-            return text
-        (masked,), finds = self._masked([text])
-        finds += Counter(_MARK.findall(text))
-        self.finds += finds
-        is_held = finds and self.settings.outputs == "hold"
-        return f"[held back: {', '.join(sorted(finds))}]" if is_held else masked
+            return list(texts)
+        shown = []
+        for text, masked, finds in zip(texts, *self._masked(texts), strict=True):
+            finds.update(_MARK.findall(text))
+            self.finds += finds
+            is_held = finds and self.settings.outputs == "hold"
+            shown.append(f"[held back: {', '.join(sorted(finds))}]" if is_held else masked)
+        return shown
 
     def count(self, texts: Iterable[str]) -> None:
         """Let `finds` be those behind the marks in texts that are shown."""
@@ -84,10 +94,12 @@ class Screen:
             self.finds.update(mark for text in texts for mark in _MARK.findall(text))
 
     def masked(self, texts: Sequence[str]) -> list[str]:
-        """Whole texts, masked before parts of them are shown: a cut before that could cut a key so that nothing finds it."""
+        """Whole texts, masked before parts of them are shown: a cut before that could cut a key so
+        that nothing finds it.
+        """
         return list(texts) if self.is_open else self._masked(texts)[0]
 
-    def _masked(self, texts: Sequence[str]) -> tuple[list[str], Counter[str]]:
+    def _masked(self, texts: Sequence[str]) -> tuple[list[str], list[Counter[str]]]:
         from transforms.text.redaction import masked_in_place
 
         return masked_in_place(texts, self.settings, self.clear)
@@ -132,9 +144,15 @@ class Screen:
                 rows, self._masked_values([row[name] for row in rows]), strict=True
             ):
                 row[name] = text
+        for name in _SHOWN_OF_HITS:
+            texts = self.shown([row[name] or "" for row in rows])
+            for row, text in zip(rows, texts, strict=True):
+                row[name] = row[name] and text
         for row in rows:
-            row |= {name: self.optional(row[name]) for name in _SHOWN_OF_HITS}
-            row["more"] = [{**part, "title": self.text(part["title"])} for part in row["more"]]
+            titles = self.shown([part["title"] for part in row["more"]])
+            row["more"] = [
+                {**part, "title": title} for part, title in zip(row["more"], titles, strict=True)
+            ]
         return rows
 
     def words(self, words: Sequence[str]) -> list[str]:
@@ -147,14 +165,18 @@ class Screen:
 
     def passages(self, passages: Mapping[str, Passage]) -> dict[str, Passage]:
         """Passages with masks on their texts."""
+        own = [(p.text, p.title, p.around or "") for p in passages.values()]
+        shown = self.shown([text for texts in own for text in texts])
         return {
             chunk: replace(
                 passage,
-                text=self.text(passage.text),
-                title=self.text(passage.title),
-                around=self.optional(passage.around),
+                text=text,
+                title=title,
+                around=None if passage.around is None else around,
             )
-            for chunk, passage in passages.items()
+            for (chunk, passage), text, title, around in zip(
+                passages.items(), shown[::3], shown[1::3], shown[2::3], strict=True
+            )
         }
 
 
@@ -175,7 +197,9 @@ _OF_THE_QUESTION = (
 
 
 def fault_text(fault: WeftError, lens: str | None) -> str:
-    """The text of a fault as servers answer it: without a lens, or if it is the question's, all but a command's option."""
+    """The text of a fault as servers answer it: without a lens, or if it is the question's, all but
+    a command's option.
+    """
     if lens is None or isinstance(fault, _OF_THE_QUESTION):
         return str(fault).replace(" (--plain)", "")
     return "there is no answer now: whoever runs this server can ask `weft doctor` why"
@@ -210,7 +234,9 @@ class Disclosures:
         count: Callable[[Sequence[str]], list[int]],
         sizes: Sizes,
     ) -> list[Disclosure]:
-        """Note the texts of an answer and return the new ones; DisclosureLimitError, and none noted, if that is too much."""
+        """Note the texts of an answer and return the new ones; DisclosureLimitError, and none
+        noted, if that is too much.
+        """
         if not self.lens.is_limited:
             return []
         entries = [

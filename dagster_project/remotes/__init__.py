@@ -1,1 +1,3 @@
-"""Copies of remote git repositories and HTTP archives in the folder of a source; `sources` reads them."""
+"""Copies of remote git repositories and HTTP archives in the folder of a source; `sources` reads
+them.
+"""

@@ -1,7 +1,9 @@
-"""Repositories of a public-inbox: cloned once as mirrors, then fetched; nothing of a remote's configuration is run.
+"""Repositories of a public-inbox: cloned once as mirrors, then fetched; nothing of a remote's
+configuration is run.
 
-git is started without the configuration of system and user, without hooks, templates, prompts and submodules, for the
-protocol of the address alone. Credentials reach it through its environment, not its command line.
+git is started without the configuration of system and user, without hooks, templates, prompts and
+submodules, for the protocol of the address alone. Credentials reach it through its environment, not
+its command line.
 """
 
 import asyncio
@@ -97,7 +99,8 @@ class GitRepositories:
                 "+refs/*:refs/*",
             )
         else:
-            # A folder of this process alone: the git of a fetch that was killed may still write into its own.
+            # A folder of this process alone: the git of a fetch that was killed may still write
+            # into its own.
             unfinished = self.landing.partial(f"{mirror.name}.{os.getpid()}.{time.time_ns()}")
             self._git(
                 url,
@@ -128,7 +131,8 @@ class GitRepositories:
             "core.hooksPath": os.devnull,
             "gc.autoDetach": "false",
             "maintenance.autoDetach": "false",
-            # git looks at no address that a redirect leads to, and would ask any host in any network.
+            # git looks at no address that a redirect leads to, and would ask any host in any
+            # network.
             "http.followRedirects": "false",
             "http.lowSpeedLimit": str(_STALLED_BYTES),
             "http.lowSpeedTime": str(max(1, int(self.remote.timeout_seconds))),
@@ -142,7 +146,8 @@ class GitRepositories:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            # Python ignores SIGXFSZ; git, too, is to see a too large file as an error that it can tell.
+            # Python ignores SIGXFSZ; git, too, is to see a too large file as an error that it can
+            # tell.
             restore_signals=False,
         )
         if hasattr(resource, "prlimit"):
@@ -206,7 +211,9 @@ def _environment(scheme: str, settings: dict[str, str], timeout: float) -> dict[
 
 
 def _complaint(process: subprocess.Popen[bytes], ends_at: float) -> bytes:
-    """The end of git's standard error when it ends; TimeoutError or TimeoutExpired if it does not in time."""
+    """The end of git's standard error when it ends; TimeoutError or TimeoutExpired if it does not
+    in time.
+    """
     assert process.stderr
     tail = bytearray()
     with selectors.DefaultSelector() as selector:

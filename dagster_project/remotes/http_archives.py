@@ -1,8 +1,9 @@
-"""Monthly mbox archives over HTTP: which months are asked for, and how an answer becomes a file or a fault.
+"""Monthly mbox archives over HTTP: which months are asked for, and how an answer becomes a file or
+a fault.
 
 A month is asked for with the validators of the answer before, so that an unchanged one costs a few
-bytes. An unfinished download is continued (RFC 9110, sections 13.1.5 and 14.2). An answer that is not an mbox,
-such as a login page, never becomes a file.
+bytes. An unfinished download is continued (RFC 9110, sections 13.1.5 and 14.2). An answer that is
+not an mbox, such as a login page, never becomes a file.
 """
 
 import asyncio
@@ -30,9 +31,13 @@ from transforms.hashing import text_hash
 
 _MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\x00": ".xz", b"BZh": ".bz2"}
 _CLOSED_AFTER_DAYS = 3
-"""Days after its end at which a month is fetched for the last time: mail of its last hours comes late."""
+"""Days after its end at which a month is fetched for the last time: mail of its last hours comes
+late.
+"""
 _CHECKED_AGAIN_DAYS = 30
-"""Days after which a closed month is asked for again: archives take mail out late, and one request costs little."""
+"""Days after which a closed month is asked for again: archives take mail out late, and one request
+costs little.
+"""
 _FIRST_BYTES = 1 << 12
 _MEMBERS: dict[str, Callable[[], Any]] = {
     ".gz": partial(zlib.decompressobj, 31),
@@ -50,7 +55,9 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True)
 class Archive:
-    """One list's mail of one month: the name of its file without endings, its address, when the month ends."""
+    """One list's mail of one month: the name of its file without endings, its address, when the
+    month ends.
+    """
 
     stem: str
     url: str
@@ -74,7 +81,9 @@ def archives(remote: HttpRemote, list_id: str, now: datetime) -> list[Archive]:
 
 
 def is_due(archive: Archive, entry: Mapping[str, Any], now: datetime) -> bool:
-    """True if an archive is to be asked for: its month may still grow, or it was not asked for in 30 days."""
+    """True if an archive is to be asked for: its month may still grow, or it was not asked for in
+    30 days.
+    """
     checked_at = parsed_time(entry.get("checked_at"))
     if checked_at is None or entry.get("address") != text_hash(archive.url):
         return True
@@ -83,7 +92,9 @@ def is_due(archive: Archive, entry: Mapping[str, Any], now: datetime) -> bool:
 
 
 def mbox_ending(first: bytes) -> str | None:
-    """The ending of an mbox file that begins with these bytes, `.mbox` or `.mbox.gz` and so on; None for other files."""
+    """The ending of an mbox file that begins with these bytes, `.mbox` or `.mbox.gz` and so on;
+    None for other files.
+    """
     compression = next((ending for magic, ending in _MAGIC.items() if first.startswith(magic)), "")
     try:
         text = _MEMBERS[compression]().decompress(first, _FIRST_BYTES) if compression else first
@@ -110,7 +121,9 @@ class MonthlyArchives:
         self.requests = HttpRequests(remote, landing, credentials, now)
 
     def fetch(self) -> None:
-        """Bring every archive that is due; raises as the protocol `Remotes` says, after all were tried."""
+        """Bring every archive that is due; raises as the protocol `Remotes` says, after all were
+        tried.
+        """
         faults: list[FetchError] = []
         try:
             asyncio.run(self._fetch(faults))
@@ -162,7 +175,9 @@ class MonthlyArchives:
                 self.landing.save()
 
     def _entry(self, archive: Archive) -> dict[str, Any]:
-        """The notes on an archive: empty if its file is lost, its file alone if it has another address."""
+        """The notes on an archive: empty if its file is lost, its file alone if it has another
+        address.
+        """
         entry = self.landing.items.get(archive.stem, {})
         if entry.get("file") and not (self.landing.folder / entry["file"]).is_file():
             return {}
@@ -194,7 +209,9 @@ class MonthlyArchives:
             raise self.requests.refused(response, archive.url)
 
     def _headers(self, archive: Archive, entry: Mapping[str, Any]) -> dict[str, str]:
-        """The headers of a request: for the rest of an unfinished file, else only for changes since."""
+        """The headers of a request: for the rest of an unfinished file, else only for changes
+        since.
+        """
         partial = self.landing.partial(archive.stem)
         if entry.get("resume") and partial.is_file() and partial.stat().st_size:
             return {"Range": f"bytes={partial.stat().st_size}-", "If-Range": entry["resume"]}
@@ -226,7 +243,8 @@ class MonthlyArchives:
         if _NUMBER.fullmatch(length) and int(length) + start > self.remote.max_bytes:
             raise self._too_large(archive)
         if not start:
-            # Gone before its validator is replaced: parts of two answers must never be put together.
+            # Gone before its validator is replaced: parts of two answers must never be put
+            # together.
             partial.unlink(missing_ok=True)
             etag = self._validator(response, "etag")
             is_strong = etag and not etag.startswith("W/")
@@ -268,7 +286,8 @@ class MonthlyArchives:
         with partial.open("r+b" if start else "wb") as stream:
             first = stream.read(_FIRST_BYTES) if start else b""
             stream.seek(start)
-            # As it was sent: a compressed archive is a file, too, and one that swells is not written.
+            # As it was sent: a compressed archive is a file, too, and one that swells is not
+            # written.
             async for block in response.aiter_raw():
                 size += len(block)
                 self.landing.bytes += len(block)
@@ -323,7 +342,9 @@ class MonthlyArchives:
         )
 
     def _keep(self, archive: Archive, item: dict[str, Any], why: str) -> None:
-        """Remember that an archive was asked for; one that was there stays, because a fault looks the same."""
+        """Remember that an archive was asked for; one that was there stays, because a fault looks
+        the same.
+        """
         self.landing.items[archive.stem] = item
         if item.get("file"):
             self.landing.unchanged += 1

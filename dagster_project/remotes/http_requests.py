@@ -1,4 +1,6 @@
-"""The requests of a fetch over HTTP: within the quota, counted, and with each fault as one of the fetch."""
+"""The requests of a fetch over HTTP: within the quota, counted, and with each fault as one of the
+fetch.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
@@ -11,7 +13,7 @@ from dagster_project.remotes.landing import Landing
 from dagster_project.remotes.redirects import answered
 from dagster_project.system.masking import Credentials, shown_address
 from dagster_project.system.rate_limit import Quota, requested_pause
-from transforms.errors import FetchError, FetchInterruptedError
+from transforms.errors import FetchError, FetchInterruptedError, LoginRefusedError
 
 _Result = TypeVar("_Result")
 
@@ -37,9 +39,11 @@ class HttpRequests:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> _Result:
-        """The result of `receive` for the answer to a GET, or to a POST of a `body`, with the credentials.
+        """The result of `receive` for the answer to a GET, or to a POST of a `body`, with the
+        credentials.
 
-        FetchInterruptedError for a fault of the network, FetchError for an address that cannot be right.
+        FetchInterruptedError for a fault of the network, FetchError for an address that cannot be
+        right.
         """
         await self.quota.take(1, 0)
         self.landing.requests += 1
@@ -68,7 +72,7 @@ class HttpRequests:
         reason = self.credentials.hidden(response.reason_phrase)
         text = f"{shown_address(url)} answers {status} {reason}".rstrip()
         if status in (401, 403, 407):
-            return FetchError(f"{text}; {self.remote.remedy(self.landing.source)}")
+            return LoginRefusedError(text, self.remote.remedy(self.landing.source))
         if status in (408, 425, 429) or status >= 500:
             pause = requested_pause(response.headers.get("retry-after", ""), self.now)
             if pause is not None:

@@ -1,4 +1,6 @@
-"""The folder where a source's fetched files land, whole or not at all, and the notes on them between fetches."""
+"""The folder where a source's fetched files land, whole or not at all, and the notes on them
+between fetches.
+"""
 
 import filecmp
 import json
@@ -16,7 +18,8 @@ _SAVED_EVERY = 1.0
 
 
 class Landing:
-    """The folder of a source's fetched files; unfinished ones and the memory lie in a folder of their own.
+    """The folder of a source's fetched files; unfinished ones and the memory lie in a folder of
+    their own.
 
     Both are on one file system, so that a finished file gets its place by a rename.
     """
@@ -55,7 +58,9 @@ class Landing:
         return self.work / f"{name}.part"
 
     def put(self, unfinished: Path, name: str) -> bool:
-        """Give a finished file its place; False, and the old file stays, if that has the same bytes."""
+        """Give a finished file its place; False, and the old file stays, if that has the same
+        bytes.
+        """
         target = self.folder / name
         if target.is_file() and filecmp.cmp(unfinished, target, shallow=False):
             unfinished.unlink()
@@ -140,4 +145,5 @@ MALFORMED = (
     ArithmeticError,
     RecursionError,
 )
-"""To be caught around the call of a library alone, where no fault of our own can hide among them."""
+"""To be caught around the call of a library alone, where no fault of our own can hide among them.
+"""

@@ -1,6 +1,8 @@
-"""Where a redirect may lead: to the host that the settings name, or from a public host to a public address.
+"""Where a redirect may lead: to the host that the settings name, or from a public host to a public
+address.
 
-The address that was looked at is the one that is connected to, so that a name cannot stand for another one by then.
+The address that was looked at is the one that is connected to, so that a name cannot stand for
+another one by then.
 """
 
 import asyncio
@@ -52,10 +54,11 @@ class Hop:
 async def answered(
     client: httpx2.AsyncClient, url: str, headers: Mapping[str, str], body: bytes | None = None
 ) -> AsyncIterator[httpx2.Response]:
-    """The answer at the end of the redirects, its body unread; bodies on the way are not read at all.
+    """The answer at the end of the redirects, its body unread; bodies on the way are not read at
+    all.
 
-    A request with a `body` is a POST, whose redirect is the answer.
-    FetchError for a redirect that may not be followed. `Authorization` is sent to the server of `url` alone.
+    A request with a `body` is a POST, whose redirect is the answer. FetchError for a redirect that
+    may not be followed. `Authorization` is sent to the server of `url` alone.
     """
     first = httpx2.URL(url)
     hop = Hop(first)
@@ -72,7 +75,9 @@ async def answered(
 
 
 async def next_hop(first: httpx2.URL, current: httpx2.URL, location: str) -> Hop:
-    """Where a redirect leads from `current`, `first` being the configured address; FetchError if it may not."""
+    """Where a redirect leads from `current`, `first` being the configured address; FetchError if it
+    may not.
+    """
     try:
         url = current.join(location).copy_with(userinfo=b"", fragment=None)
     except (httpx2.InvalidURL, ValueError):
@@ -97,7 +102,9 @@ async def next_hop(first: httpx2.URL, current: httpx2.URL, location: str) -> Hop
 
 
 def is_public(ip: str) -> bool:
-    """True for an IP address of the internet; one within another, as of gateways and tunnels, counts as itself."""
+    """True for an IP address of the internet; one within another, as of gateways and tunnels,
+    counts as itself.
+    """
     address: IPv4Address | IPv6Address | None = ip_address(ip)
     if isinstance(address, IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]

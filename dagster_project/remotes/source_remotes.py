@@ -1,4 +1,6 @@
-"""The remotes of the sources that have one: each source is fetched by its kind, by one process at a time."""
+"""The remotes of the sources that have one: each source is fetched by its kind, by one process at a
+time.
+"""
 
 import contextlib
 import fcntl
@@ -9,7 +11,7 @@ from typing import Protocol
 from assets.protocols.sources import Fetched
 from dagster_project.config.settings import Settings, SourceSettings
 from dagster_project.config.source_settings import GitRemote, HttpRemote
-from dagster_project.extras.registry import load, offered
+from dagster_project.extensions import load, offered
 from dagster_project.remotes.git_remotes import GitRepositories
 from dagster_project.remotes.landing import Landing
 from dagster_project.system.masking import FAULT_CHARS, Credentials, quiet_wire_logs
@@ -30,7 +32,9 @@ class SourceRemotes:
         self.settings, self.now = settings, now
 
     def fetch(self, source: str) -> Fetched:
-        """Bring new mails and files from a source's remote; raises as the protocol says, with nothing secret in any text."""
+        """Bring new mails and files from a source's remote; raises as the protocol says, with
+        nothing secret in any text.
+        """
         credentials, landing = Credentials(), Landing(self.settings.fetched, source)
         try:
             credentials = self.log_in(source)
@@ -65,9 +69,11 @@ class SourceRemotes:
         raise fault
 
     def log_in(self, source: str, say: Callable[[str], None] | None = None) -> Credentials:
-        """The credentials of a fetch; with `say`, those after a person signed in as the lines say that it is called with.
+        """The credentials of a fetch; with `say`, those after a person signed in as the lines say
+        that it is called with.
 
-        SettingsError if the source has no remote, or with `say` none that people sign in to; FetchError if that fails.
+        SettingsError if the source has no remote, or with `say` none that people sign in to;
+        FetchError if that fails.
         """
         quiet_wire_logs()
         remote = next((one.remote for one in self.settings.sources if one.name == source), None)
@@ -108,7 +114,9 @@ class SourceRemotes:
 
 @contextlib.contextmanager
 def _alone(landing: Landing) -> Iterator[None]:
-    """Hold the lock of a source; it goes with the process. FetchInterruptedError where another holds it."""
+    """Hold the lock of a source; it goes with the process. FetchInterruptedError where another
+    holds it.
+    """
     with landing.work.with_suffix(".lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,8 @@
-"""Dagster's web server behind `OwnPages`: its GraphQL runs jobs and reads metadata, and asks nobody who is asking.
+"""Dagster's web server behind `OwnPages`: its GraphQL runs jobs and reads metadata, and asks nobody
+who is asking.
 
-`python -m dagster_project.servers.guarded_ui dev …` is `dagster dev …` with that web server; with other arguments it is
-the web server itself, `dagster-webserver …`.
+`python -m dagster_project.servers.guarded_ui dev …` is `dagster dev …` with that web server; with
+other arguments it is the web server itself, `dagster-webserver …`.
 """
 
 import sys
@@ -19,7 +20,8 @@ from dagster_project.system.dagster_internals import run_dev
 def _main() -> None:
     """Run `dagster dev`, or the web server that it starts."""
     if sys.argv[1:2] == ["dev"]:
-        # `dg dev`, which Dagster names in its place, is a package of its own and calls the same function.
+        # `dg dev`, which Dagster names in its place, is a package of its own and calls the same
+        # function.
         warnings.filterwarnings(
             "ignore", "Function `dev_command` is superseded", SupersessionWarning
         )

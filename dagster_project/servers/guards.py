@@ -1,4 +1,6 @@
-"""Guards of a request before a page: its origin, the token, headers for the browser, and the wait for the whole body."""
+"""Guards of a request before a page: its origin, the token, headers for the browser, and the wait
+for the whole body.
+"""
 
 import asyncio
 import base64
@@ -15,6 +17,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dagster_project.servers.listening import PEER
+
 TOKEN_VARIABLE = "WEFT_SERVE_TOKEN"
 """Environment variable with the token that opens the pages."""
 LEAST_TOKEN = 16
@@ -22,8 +26,11 @@ LEAST_TOKEN = 16
 BODY_SECONDS = 30.0
 """Seconds within which the body of a request is there."""
 _MOST_BODY = 4_000_000
-_FREE_GUESSES, _GUESS_SECONDS = 10, 1.0
-"""Wrong tokens that an address may send at once; afterwards one in so many seconds is compared."""
+_OF_ADDRESS, _OF_MANY = (10, 1.0), (100, 0.1)
+"""Wrong tokens that an address may send at once; afterwards one in so many seconds is compared.
+
+More may come from an address that sent a right one, and of all addresses for which one proxy asks.
+"""
 _MOST_ADDRESSES = 10_000
 _STATIC = "/static/"
 _Value = TypeVar("_Value")
@@ -41,9 +48,11 @@ _HEADERS = {
 
 
 class SafeHeaders:
-    """ASGI middleware: no script, style, frame or form but the server's own, no address for others, no stored copy.
+    """ASGI middleware: no script, style, frame or form but the server's own, no address for others,
+    no stored copy.
 
-    An answer that brings such a header itself keeps it: the page of a mail's HTML has a stricter policy.
+    An answer that brings such a header itself keeps it: the page of a mail's HTML has a stricter
+    policy.
     """
 
     def __init__(self, app: ASGIApp):
@@ -63,7 +72,8 @@ class SafeHeaders:
 
 
 class WholeBody:
-    """ASGI middleware that hands on requests with their whole body: 408 to one that takes too long, 413 to a long one.
+    """ASGI middleware that hands on requests with their whole body: 408 to one that takes too long,
+    413 to a long one.
 
     A request whose sender is gone before that is dropped.
     """
@@ -110,27 +120,29 @@ def _refused(status: int, error: str) -> JSONResponse:
 class TokenRequired:
     """ASGI middleware that answers 401 to whom the token is unknown.
 
-    It is taken as the password of any user (RFC 7617), which browsers and feed readers ask for, or as a bearer (RFC 6750).
-    Who sends many wrong ones gets 429, and for a moment nothing from that address is compared, unless the right token came
-    from there before.
+    It is taken as the password of any user (RFC 7617), which browsers and feed readers ask for, or
+    as a bearer (RFC 6750). Who sends many wrong ones gets 429, and for a moment nothing from that
+    address is compared. An address that sent a right token may send more wrong ones, and so may a
+    proxy for all addresses together: it could name another one with each guess.
     """
 
     refusal = "this server asks for its token"
 
     def __init__(self, app: ASGIApp, token: str):
         self.app, self.token = app, token.encode()
-        self._paid: dict[str, float] = {}
+        self._of_address, self._of_many = _Brake(*_OF_ADDRESS), _Brake(*_OF_MANY)
         self._addresses: dict[str, None] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         authorization = (
             Headers(scope=scope).get("authorization", "") if scope["type"] == "http" else ""
         )
-        address = _address(scope)
-        wait = (
-            self._paid.get(address, 0.0) - time.monotonic() - (_FREE_GUESSES - 1) * _GUESS_SECONDS
-        )
-        if authorization and wait > 0 and address not in self._addresses:
+        address, peer = _address(scope), f"by {peer_of(scope)}"
+        if address in self._addresses:
+            wait = self._of_many.wait(address)
+        else:
+            wait = max(self._of_address.wait(address), self._of_many.wait(peer))
+        if authorization and wait > 0:
             headers = {"Retry-After": str(int(wait) + 1)}
             refused = PlainTextResponse(
                 "too many wrong tokens came from this address", 429, headers
@@ -142,14 +154,39 @@ class TokenRequired:
             await self.app(scope, receive, send)
         else:
             if authorization:
-                now = time.monotonic()
-                _add(self._paid, address, max(self._paid.get(address, now), now) + _GUESS_SECONDS)
+                self._of_address.note(address)
+                self._of_many.note(address)
+                self._of_many.note(peer)
             headers = {"WWW-Authenticate": 'Basic realm="Weft", charset="UTF-8"'}
             await PlainTextResponse(self.refusal, 401, headers)(scope, receive, send)
 
     def admits(self, scope: Scope, secret: bytes) -> bool:
         """True if who sends this token, or none (`b""`), may ask what the scope names."""
         return hmac.compare_digest(secret, self.token)
+
+
+class _Brake:
+    """Counts wrong tokens by where they come from: `free` may come at once, then one in so many
+    `seconds`.
+    """
+
+    def __init__(self, free: int, seconds: float):
+        self.free, self.seconds = free, seconds
+        self._paid: dict[str, float] = {}
+
+    def wait(self, sender: str) -> float:
+        """Seconds until the next token of a sender is compared; it is now, if they are not above 0."""
+        return self._paid.get(sender, 0.0) - time.monotonic() - (self.free - 1) * self.seconds
+
+    def note(self, sender: str) -> None:
+        """Count a wrong token."""
+        now = time.monotonic()
+        _add(self._paid, sender, max(self._paid.get(sender, now), now) + self.seconds)
+
+
+def peer_of(scope: Scope) -> str:
+    """The address that is connected: that of the proxy, if one asks for others."""
+    return str((scope.get("state", {}).get(PEER) or scope.get("client") or ("",))[0])
 
 
 def _secret(authorization: str) -> bytes:
@@ -184,17 +221,21 @@ def _add(values: dict[str, _Value], address: str, value: _Value) -> None:
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _HTTP_PORT = 80
 _OTHER_PAGES = ("cross-site", "same-site")
-"""Values of Sec-Fetch-Site by which browsers say that a page of another origin asks, where they send no Origin."""
+"""Values of Sec-Fetch-Site by which browsers say that a page of another origin asks, where they
+send no Origin.
+"""
 
 
 class OwnPages:
-    """ASGI middleware that answers 421 to another `Host` and 403 to pages of other origins, web sockets included.
+    """ASGI middleware that answers 421 to another `Host` and 403 to pages of other origins, web
+    sockets included.
 
-    Any page that a browser shows can send requests to the loopback interface, and with a name that it lets point there
-    (DNS rebinding) read the answers. So a request must name this server as `Host`, and where a browser sent it, come from
-    a page of this server or of a named origin.
+    Any page that a browser shows can send requests to the loopback interface, and with a name that
+    it lets point there (DNS rebinding) read the answers. So a request must name this server as
+    `Host`, and where a browser sent it, come from a page of this server or of a named origin.
 
-    `hosts` are further values of `Host`, as `docs.example.org`; `origins` pages that may ask, `*` is every page.
+    `hosts` are further values of `Host`, as `docs.example.org`; `origins` pages that may ask, `*`
+    is every page.
     """
 
     def __init__(self, app: ASGIApp, hosts: Collection[str] = (), origins: Collection[str] = ()):
@@ -231,7 +272,9 @@ class OwnPages:
         return PlainTextResponse("pages of this origin may not ask this server", 403)
 
     def _own(self, scope: Scope) -> frozenset[str]:
-        """The allowed values of `Host`: names of the loopback interface, and the address that the request came in at."""
+        """The allowed values of `Host`: names of the loopback interface, and the address that the
+        request came in at.
+        """
         address, port = scope.get("server") or ("", None)
         names = (*_LOOPBACK, f"[{address}]" if ":" in address else address)
         own = frozenset(f"{name}:{port}" for name in names)

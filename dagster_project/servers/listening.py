@@ -1,4 +1,6 @@
-"""How a server listens: on an address that is free, for requests that come in time, with a log that waits for no reader."""
+"""How a server listens: on an address that is free, for requests that come in time, with a log that
+waits for no reader.
+"""
 
 import asyncio
 import logging
@@ -16,9 +18,12 @@ from transforms.errors import SettingsError
 from transforms.text.visible import visible
 
 HEAD_SECONDS = 10.0
-"""Seconds within which the head of a request is there, from the first byte or the opening of the connection on."""
+"""Seconds within which the head of a request is there, from the first byte or the opening of the
+connection on.
+"""
 PEER = "weft.peer"
-"""Key of the state of a request: who is connected, where `client` is the one for whom a proxy asks."""
+"""Key of the state of a request: who is connected, where `client` is the one for whom a proxy asks.
+"""
 _MOST_HEAD = 1 << 18
 """Bytes of a head: a query has up to 20,000 characters, each up to 12 bytes in an address."""
 _STDERR = 2
@@ -63,7 +68,9 @@ def make_server(app: ASGIApp, head_seconds: float = HEAD_SECONDS) -> uvicorn.Ser
 
 
 def log_aside() -> None:
-    """Let log lines and warnings go to standard error by a thread of their own, so that nobody waits for its reader."""
+    """Let log lines and warnings go to standard error by a thread of their own, so that nobody
+    waits for its reader.
+    """
     handler = _AsideHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
@@ -71,7 +78,9 @@ def log_aside() -> None:
 
 
 class _TimedProtocol(H11Protocol):
-    """HTTP/1.1, on connections that are closed if the head of a request takes longer than `seconds`."""
+    """HTTP/1.1, on connections that are closed if the head of a request takes longer than
+    `seconds`.
+    """
 
     seconds: float
     _late: asyncio.TimerHandle | None = None
@@ -102,7 +111,9 @@ class _TimedProtocol(H11Protocol):
 
 
 class _AsideHandler(logging.Handler):
-    """Writes lines to standard error in a thread; while nobody reads them, further lines are dropped."""
+    """Writes lines to standard error in a thread; while nobody reads them, further lines are
+    dropped.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +136,8 @@ class _AsideHandler(logging.Handler):
     def _write(self) -> None:
         while True:
             line = self._lines.get()
-            # Not by sys.stderr: its lock, held in a thread that waits, would stop the end of the process.
+            # Not by sys.stderr: its lock, held in a thread that waits, would stop the end of the
+            # process.
             with suppress(OSError):
                 os.write(_STDERR, line)
             self._lines.task_done()

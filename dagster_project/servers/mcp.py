@@ -1,10 +1,11 @@
 """The published index as tools of the Model Context Protocol, read-only and bounded.
 
-Texts of mails and documents were written by strangers. They are returned as fields of structured results, never as
-instructions; secrets and personal data in them are masked; every answer says how much of a text it left out, and leaves
-a receipt.
+Texts of mails and documents were written by strangers. They are returned as fields of structured
+results, never as instructions; secrets and personal data in them are masked; every answer says how
+much of a text it left out, and leaves a receipt.
 """
 
+import inspect
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -15,26 +16,28 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import ToolAnnotations
+from mcp_types import CallToolResult, Tool, ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
 
 from dagster_project.config.settings import Settings, faults_of
-from dagster_project.index.search.filters import Filters
+from dagster_project.extensions import extra_parts
 from dagster_project.index.search.index_pool import AllBusyError, IndexPool
 from dagster_project.index.search.lookup import document_bytes
-from dagster_project.index.search.opened_index import open_index, with_options
+from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.index.search.similar import similar
 from dagster_project.models.static import PackagedTokenCounter
 from dagster_project.outgoing.receipts import Receipts, Seen
 from dagster_project.outgoing.screen import Disclosures, fault_text
 from dagster_project.servers import answers
+from dagster_project.servers.briefs import call_result, short_schema
 from dagster_project.servers.guards import SafeHeaders, TokenRequired, WholeBody
+from dagster_project.servers.requests import AskRequest, SearchRequest
 from transforms.errors import QueryError, WeftError
-from transforms.retrieval.query_fields import bound
 from transforms.retrieval.query_language import MAX_CHARACTERS
+from transforms.retrieval.search_filters import SEARCH_FILTERS, Filters, SearchFilter, read_filters
 from transforms.settings.search import SearchOptions
 
 _INSTRUCTIONS = (
@@ -68,15 +71,36 @@ _Name = Annotated[
 _Limit = Annotated[
     int | None, Field(ge=1, description="how many at most, up to the server's limit")
 ]
-_Day = Annotated[
-    str | None, Field(description="a day, month or year in UTC, as 2024-05-31, with both ends")
-]
 
 
 def tool(method: _Method) -> _Method:
     """A method that answers a tool of its name."""
     _TOOLS.append(method.__name__)
     return method
+
+
+def with_filters(method: _Method) -> _Method:
+    """The method, with an argument for each condition of a search."""
+    signature = inspect.signature(method)
+    own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    of_filters = [
+        inspect.Parameter(
+            filter_.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=_condition_type(filter_),
+        )
+        for filter_ in SEARCH_FILTERS
+    ]
+    vars(method)["__signature__"] = signature.replace(parameters=[*own, *of_filters])
+    return method
+
+
+def _condition_type(filter_: SearchFilter) -> Any:
+    """A text or None, described as the list of conditions does."""
+    of_values: Any = Literal
+    kind: Any = of_values[filter_.values] if filter_.values else str
+    return Annotated[kind | None, Field(description=f"only {filter_.words}")]
 
 
 def mcp_server(
@@ -86,7 +110,7 @@ def mcp_server(
 
     Every answer keeps to the limits of `[mcp]`. The tool `sql` is there with `has_sql` alone.
     """
-    tools = _Tools(settings, lens, has_sql=has_sql)
+    tools = _Tools(settings, lens or settings.lens_of_others, has_sql=has_sql)
     server: MCPServer[Any] = _Server(
         "weft", version=version("weft"), instructions=_INSTRUCTIONS, log_level="WARNING"
     )
@@ -101,7 +125,16 @@ def mcp_server(
 
 
 class _Server(MCPServer[Any]):
-    """The library's server, whose faults are the JSON of `_fault` alone; it refuses arguments that a tool does not have."""
+    """The library's server, whose faults are the JSON of `_fault` alone; it refuses arguments that
+    a tool does not have.
+    """
+
+    async def list_tools(self) -> list[Tool]:
+        """The tools, their arguments described in few characters."""
+        return [
+            tool.model_copy(update={"input_schema": short_schema(tool.input_schema)})
+            for tool in await super().list_tools()
+        ]
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
@@ -134,11 +167,24 @@ class _Tools:
         self.count = PackagedTokenCounter().counts
         self.pool = IndexPool(settings.root / "index", lambda: open_index(settings, True, lens))
 
-    def all(self) -> list[Callable[..., Awaitable[BaseModel]]]:
+    def all(self) -> list[Callable[..., Awaitable[CallToolResult]]]:
         """The tools that the server has."""
-        return [getattr(self, name) for name in _TOOLS if self.has_sql or name != "sql"]
+        has_issues = any(source.kind == "issues" for source in self.settings.sources)
+        lacking = {
+            "sql": not self.has_sql,
+            "verify": not extra_parts("proofs"),
+            "ask": not extra_parts("answers"),
+            "triage": not (has_issues and extra_parts("issues")),
+        }
+        return [getattr(self, name) for name in _TOOLS if not lacking.get(name)]
 
     async def answered(
+        self, tool: str, question: str, work: Callable[[SearchIndex], answers.Shown[_Answer]]
+    ) -> CallToolResult:
+        """The answer of `work` as the result of a call."""
+        return call_result(await self.noted(tool, question, work))
+
+    async def noted(
         self, tool: str, question: str, work: Callable[[SearchIndex], answers.Shown[_Answer]]
     ) -> _Answer:
         """The answer of `work` in time, after its receipt is written."""
@@ -166,36 +212,27 @@ class _Tools:
             raise _fault("TimeoutError", message) from late
 
     @tool
+    @with_filters
     async def search(
         self,
         query: _Query,
         limit: _Limit = None,
-        list_id: Annotated[
-            str | None, Field(description="mailing list; `list_sources` names them")
-        ] = None,
-        source: Annotated[
-            str | None, Field(description="source; `list_sources` has the names")
-        ] = None,
-        kind: Literal["message", "attachment", "document", "conversation"] | None = None,
-        since: _Day = None,
-        until: _Day = None,
         plain: Annotated[
             bool, Field(description="take the query as words alone, without syntax")
         ] = False,
         options: Annotated[
             SearchOptions, Field(description="how to rank, and what to add")
         ] = _AS_SET,
-    ) -> answers.Hits:
+        **filters: str | None,
+    ) -> CallToolResult:
         """Find passages by words or a question; `label` says how far the hits can be trusted."""
-        most = self._results(limit, 10)
-
-        def hits(index: SearchIndex) -> answers.Shown[answers.Hits]:
-            settings = with_options(self.settings, options).search
-            days = bound("since", since), bound("until", until, is_end=True)
-            filters = Filters(list_id, source, kind, *days)
-            return answers.hits(index, index.search([query], filters, most, plain, settings))
-
-        return await self.answered("search", query, hits)
+        request = SearchRequest(q=query, limit=limit, plain=plain, **options.model_dump())
+        met, most = read_filters(filters), self.limits.max_results
+        return await self.answered(
+            "search",
+            query,
+            lambda index: answers.best_hits(self.settings, index, request, met, most),
+        )
 
     @tool
     async def get(
@@ -205,7 +242,7 @@ class _Tools:
         max_characters: Annotated[
             int | None, Field(ge=1, description="characters of a part")
         ] = None,
-    ) -> answers.Text:
+    ) -> CallToolResult:
         """The text of a citation, Message-ID, chunk, thread, document or path; long ones in parts."""
         most = answers.within("max_characters", max_characters, 20_000, self.limits.max_characters)
         return await self.answered(
@@ -226,7 +263,7 @@ class _Tools:
                 description="only texts that meet this: `source:notes OR kind:message`",
             ),
         ] = "",
-    ) -> answers.Block:
+    ) -> CallToolResult:
         """Find context for a longer text or conversation: cited passages under a budget of tokens."""
         usual, most = self.settings.context.budget_tokens, self.limits.max_characters // 4
         budget = answers.within("budget_tokens", budget_tokens, usual, most)
@@ -235,8 +272,20 @@ class _Tools:
         )
 
     @tool
-    async def similar(self, id: _Name, limit: _Limit = None) -> answers.Hits:
-        """Find the nearest texts to a mail, thread, document, section, chunk or window of a chat, itself left out."""
+    async def ask(self, question: _Query) -> CallToolResult:
+        """Answer a question in sentences of the sources, each with its citation."""
+        request = AskRequest(q=question)
+        return await self.answered(
+            "ask",
+            question,
+            lambda index: answers.question_answered(self.settings, index, request, Filters()),
+        )
+
+    @tool
+    async def similar(self, id: _Name, limit: _Limit = None) -> CallToolResult:
+        """Find the nearest texts to a mail, thread, document, section, chunk or window of a chat,
+        itself left out.
+        """
         most = self._results(limit, 10)
         return await self.answered(
             "similar", id, lambda index: answers.hits(index, similar(index, id, most))
@@ -250,16 +299,67 @@ class _Tools:
         ],
         limit: _Limit = None,
         start: Annotated[int, Field(ge=0, description="mails to pass over; next page: `next`")] = 0,
-    ) -> answers.Thread:
-        """The mails of a discussion in their order, without texts: who wrote when, in answer to what."""
+    ) -> CallToolResult:
+        """The mails of a discussion in their order, without texts: who wrote when, in answer to
+        what.
+        """
         most = self._results(limit, 50)
         return await self.answered(
-            "thread", id, lambda index: answers.thread(index, id, most, start)
+            "thread", id, lambda index: answers.thread_outline(index, id, most, start)
         )
 
     @tool
-    async def list_sources(self) -> answers.SourceList:
-        """The sources of the index: kinds, mailing lists, counts, and how new the newest of each is."""
+    async def person(
+        self,
+        name: Annotated[
+            str, Field(min_length=1, max_length=1_000, description="words of a name, or an address")
+        ],
+        limit: _Limit = None,
+    ) -> CallToolResult:
+        """Who somebody is: addresses, mails, lists and latest threads of each person of that name."""
+        most = self._results(limit, 10)
+        return await self.answered(
+            "person", name, lambda index: answers.people_named(index, name, most)
+        )
+
+    @tool
+    async def verify(
+        self,
+        text: Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=MAX_CHARACTERS,
+                description="a citation, or any text, such as an answer",
+            ),
+        ],
+    ) -> CallToolResult:
+        """Is it what a source says? Each sentence is green, yellow or red, and citations are followed
+        back.
+        """
+        return await self.answered(
+            "verify", text, lambda index: answers.verified(self.settings, index, self.lens, text)
+        )
+
+    @tool
+    async def triage(
+        self,
+        number: Annotated[int | None, Field(ge=1, description="only the issues of it")] = None,
+        limit: _Limit = None,
+    ) -> CallToolResult:
+        """The newest issues: what each says and lacks, and which earlier ones it may repeat."""
+        most = self._results(limit, 20)
+        return await self.answered(
+            "triage",
+            str(number or ""),
+            lambda index: answers.triaged(self.settings, index, self.lens, number, most),
+        )
+
+    @tool
+    async def list_sources(self) -> CallToolResult:
+        """The sources of the index: kinds, mailing lists, counts, and how new the newest of each
+        is.
+        """
         return await self.answered("list_sources", "", answers.sources)
 
     @tool
@@ -269,8 +369,10 @@ class _Tools:
             str, Field(min_length=1, max_length=MAX_CHARACTERS, description="one SELECT")
         ],
         limit: _Limit = None,
-    ) -> answers.Rows:
-        """The rows of a statement of DuckDB's SQL on the index; `FROM information_schema.columns` lists its tables."""
+    ) -> CallToolResult:
+        """The rows of a statement of DuckDB's SQL on the index; `FROM information_schema.columns`
+        lists its tables.
+        """
         most = self._results(limit, 50)
         return await self.answered(
             "sql",
@@ -299,7 +401,7 @@ class _Tools:
             return result
 
         try:
-            return (await self.answered(tool, name, read)).text
+            return (await self.noted(tool, name, read)).text
         except ToolError as fault:
             raise ResourceError(str(fault)) from fault
 
@@ -307,11 +409,13 @@ class _Tools:
 def mcp_app(
     server: MCPServer[Any], port: int, token: str | None, origins: Sequence[str] = ()
 ) -> Starlette:
-    """The server over HTTP at /mcp on a port of the loopback interface; with a `token` for those who know it alone.
+    """The server over HTTP at /mcp on a port of the loopback interface; with a `token` for those
+    who know it alone.
 
     Pages of `origins` may ask, too.
     """
-    # The library would take pages of every port for its own, as it must here for a free port, which is 0.
+    # The library would take pages of every port for its own, as it must here for a free port, which
+    # is 0.
     own = [f"{name}:{port or '*'}" for name in ("127.0.0.1", "localhost", "[::1]")]
     pages = [*(f"http://{name}" for name in own), *origins]
     security = TransportSecuritySettings(allowed_hosts=own, allowed_origins=pages)

@@ -1,1 +1,3 @@
-"""From the files of a configured source to the bytes of its partitions; `transforms` reads the bytes."""
+"""From the files of a configured source to the bytes of its partitions; `transforms` reads the
+bytes.
+"""

@@ -1,4 +1,5 @@
-"""AsciiDoc to Markdown by the program Asciidoctor, one process for many documents, in its mode for strangers' text.
+"""AsciiDoc to Markdown by the program Asciidoctor, one process for many documents, in its mode for
+strangers' text.
 
 Its safe mode `secure` reads no other file: a directive that would include one becomes a link to it.
 """
@@ -22,7 +23,8 @@ NO_ASCIIDOCTOR = (
 
 
 def asciidoc_markdown(data: bytes, seconds: float) -> Converted:
-    """A document as Markdown, the attributes of its header as `fields`; plain text with a defect without the program.
+    """A document as Markdown, the attributes of its header as `fields`; plain text with a defect
+    without the program.
 
     FormatError if Asciidoctor, in so many seconds of the processor, cannot read it.
     """

@@ -1,4 +1,6 @@
-"""Files that messages of chats name: where they lie beside their export or in its zip, and their texts."""
+"""Files that messages of chats name: where they lie beside their export or in its zip, and their
+texts.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +27,9 @@ _MISSING = "missing: the export does not hold the file"
 
 
 class AttachedFiles:
-    """The files that lie with an export; of one that names a place outside of the export's folder there is none."""
+    """The files that lie with an export; of one that names a place outside of the export's folder
+    there is none.
+    """
 
     def __init__(self, export: Export, settings: DocumentSettings, digest: Callable[[Path], str]):
         """`digest` hashes a file on disk."""
@@ -91,7 +95,9 @@ class AttachedFiles:
         return False
 
     def _members(self) -> dict[str, tuple[str, str]]:
-        """The names of the files in the zip, and their checksums, by their place below the folder of its export."""
+        """The names of the files in the zip, and their checksums, by their place below the folder
+        of its export.
+        """
         if self._inside is None:
             self._inside = {}
             with contextlib.suppress(ChatFormatError, OSError), self._archive() as archive:
@@ -113,7 +119,9 @@ class AttachedFiles:
         )
 
     def content(self, place: str) -> Path | Iterator[bytes]:
-        """The path of a file at a place, or its blocks if it is in a zip; ChatFormatError if the export lacks it."""
+        """The path of a file at a place, or its blocks if it is in a zip; ChatFormatError if the
+        export lacks it.
+        """
         if not self._is_there(place):
             raise ChatFormatError(_MISSING)
         return self._folder / place if self.export.format != "zip" else self._unpacked(place)

@@ -17,7 +17,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from dagster_project.config.settings import ConversationSourceSettings
-from dagster_project.extras.registry import load, offered
+from dagster_project.extensions import load, offered
 from dagster_project.sources.reading_files import TooLargeError, bounded
 from dagster_project.sources.zip_exports import ZippedExport
 from dagster_project.system.globs import is_file, is_folder
@@ -78,10 +78,11 @@ BROKEN = (
 
 @dataclass(frozen=True)
 class Export:
-    """One export: its name in the source, its format, its files, and a hash of all that decides the reading.
+    """One export: its name in the source, its format, its files, and a hash of all that decides the
+    reading.
 
-    `chat` names its chat, or begins the names of its chats; no other export of the source has it. `format` is
-    one of those that a source can name, or `zip`, whose content tells its format.
+    `chat` names its chat, or begins the names of its chats; no other export of the source has it.
+    `format` is one of those that a source can name, or `zip`, whose content tells its format.
     """
 
     source: ConversationSourceSettings
@@ -93,7 +94,9 @@ class Export:
 
 
 def is_named_as_export(path: Path) -> bool:
-    """True for a folder and for a file whose suffix is one of exports alone; `.txt` is one of texts, too."""
+    """True for a folder and for a file whose suffix is one of exports alone; `.txt` is one of
+    texts, too.
+    """
     suffix = path.suffix.lower()
     return path.is_dir() or (suffix in _SUFFIXES and suffix != ".txt")
 
@@ -104,7 +107,9 @@ def is_slack(folder: Path) -> bool:
 
 
 def program_of_folder(folder: Path, format_: str = "auto") -> str | None:
-    """The format of the export that a folder is, of those of one program, or of all; None if it is not such an export."""
+    """The format of the export that a folder is, of those of one program, or of all; None if it is
+    not such an export.
+    """
     programs = [name for name in _IN_FOLDERS if format_ in ("auto", name)]
     return next((name for name in programs if len(_members(folder, _IN_FOLDERS[name])) > 1), None)
 
@@ -120,7 +125,8 @@ def _members(folder: Path, program: ProgramOfFolders) -> tuple[Path, ...]:
 def exports_at(
     top: Path, source: ConversationSourceSettings
 ) -> Iterator[tuple[Path, str, tuple[Path, ...]]]:
-    """Place, format and files of each export at or below `top`, without files that only accompany exports.
+    """Place, format and files of each export at or below `top`, without files that only accompany
+    exports.
 
     A folder that cannot be listed is an export of the format `closed`.
     """
@@ -180,10 +186,12 @@ def _slack_channels(
 
 
 def chat_names(exports: Sequence[tuple[str, str]]) -> list[str]:
-    """For the name and format of each export of a source a name for its chats that no other one has.
+    """For the name and format of each export of a source a name for its chats that no other one
+    has.
 
-    It is the name without the ending, and without the words that WhatsApp puts before it. Exports that differ in the
-    ending alone keep it, and so does a zip beside the folder that was unpacked from it.
+    It is the name without the ending, and without the words that WhatsApp puts before it. Exports
+    that differ in the ending alone keep it, and so does a zip beside the folder that was unpacked
+    from it.
     """
     plain = [_plain_name(name) for name, _ in exports]
     count, folders = Counter(plain), {str(p) for name in plain for p in PurePosixPath(name).parents}
@@ -252,7 +260,9 @@ class ExportReader:
             raise ChatFormatError(f"no_{format_}: its export is a folder with {' or '.join(files)}")
 
     def _zipped(self, export: Export) -> Iterator[Chat]:
-        """The chats of a zip: the text of a WhatsApp export, the channels of a Slack one, or the files one by one."""
+        """The chats of a zip: the text of a WhatsApp export, the channels of a Slack one, or the
+        files one by one.
+        """
         with ZippedExport(export.files[0], self.settings.max_chat_bytes) as archive:
             if archive.repeated:
                 why = "duplicate: the archive has several files of that name; the first is read"
@@ -286,7 +296,9 @@ class ExportReader:
             yield self._slack(f"{export.chat}/{channel}", members)
 
     def _slack(self, name: str, files: Sequence[tuple[str, Callable[[], bytes]]]) -> Chat:
-        """A channel of a Slack export: `users.json`, where there is one, and its days; unreadable files are faults."""
+        """A channel of a Slack export: `users.json`, where there is one, and its days; unreadable
+        files are faults.
+        """
         users: Sequence[Mapping[str, Any]] = []
         days: list[tuple[str, bytes]] = []
         faults: list[Fault] = []
@@ -309,7 +321,9 @@ class ExportReader:
 
 
 def zipped_format(file: Path) -> str:
-    """The format of a zip's content, as a source names it; ChatFormatError if that is not a chat, or it is not a zip."""
+    """The format of a zip's content, as a source names it; ChatFormatError if that is not a chat,
+    or it is not a zip.
+    """
     with ZippedExport(file, 0) as archive:
         format_, names = _contents(archive.names, "auto")
         if format_ != "files":
@@ -336,40 +350,47 @@ def _plain_name(name: str) -> str:
 
 
 def _contents(names: Sequence[str], format_: str) -> tuple[str, list[str]]:
-    """The format of a zip with these files, and those of them that are read; ChatFormatError if it holds no chat.
+    """The format of a zip with these files, and those of them that are read; ChatFormatError if it
+    holds no chat.
 
-    From a WhatsApp export it reads one text, from Slack `users.json` and the days, from others (`files`) all.
+    From a WhatsApp export it reads one text, from Slack `users.json` and the days, from others
+    (`files`) all.
     """
+    if format_ in ("auto", "slack") and (members := _slack_members(names)):
+        return "slack", members
+    names = _without_beside(names)
+    kinds = {n: _FORMATS.get(PurePosixPath(n).suffix.lower()) for n in names}
+    texts = [n for n in names if kinds[n] == "whatsapp"]
+    texts.sort(key=lambda n: (not n.endswith("_chat.txt"), "WhatsApp" not in n, n))
+    is_named = any(word in name for name in texts[:1] for word in ("_chat.txt", "WhatsApp"))
+    others = {name: kind for name, kind in kinds.items() if kind and kind != "whatsapp"}
+    files = [name for name, kind in others.items() if format_ in ("auto", kind)]
+    if texts and (is_named or format_ == "whatsapp" or (format_ == "auto" and not files)):
+        return "whatsapp", texts[:1]
+    if files:
+        return "files", files
+    format_note = "" if format_ == "auto" else f" of the format {format_}"
+    raise ChatFormatError(f"no_chat: the archive holds no export of a chat{format_note}")
+
+
+def _slack_members(names: Sequence[str]) -> list[str]:
+    """Those of the files of a zip that a Slack export in it has; none without days of channels."""
     folders = [PurePosixPath(n).parent for n in names if PurePosixPath(n).name in _SLACK_FILES]
-    if folders and format_ in ("auto", "slack"):
-        top = min(folders, key=lambda f: (len(f.parts), str(f)))
-        places = {n: PurePosixPath(n) for n in names if n.lower().endswith(".json")}
-        days = [n for n, p in places.items() if p.parent != top and p.parent.parent == top]
-        if days:
-            return "slack", [*(n for n, p in places.items() if p == top / "users.json"), *days]
+    if not folders:
+        return []
+    top = min(folders, key=lambda f: (len(f.parts), str(f)))
+    places = {n: PurePosixPath(n) for n in names if n.lower().endswith(".json")}
+    days = [n for n, p in places.items() if p.parent != top and p.parent.parent == top]
+    return [*(n for n, p in places.items() if p == top / "users.json"), *days] if days else []
+
+
+def _without_beside(names: Sequence[str]) -> list[str]:
+    """The files of a zip but for those that accompany an export."""
     inside: dict[str, set[str]] = {}
     for place in map(PurePosixPath, names):
         inside.setdefault(str(place.parent), set()).add(place.name)
     beside = {str(PurePosixPath(f, n)) for f, own in inside.items() for n in _beside(own)}
-    names = [
-        n
-        for n in names
-        if beside.isdisjoint(map(str, (PurePosixPath(n), *PurePosixPath(n).parents)))
-    ]
-    kinds = {n: _FORMATS.get(PurePosixPath(n).suffix.lower()) for n in names}
-    texts = [n for n in names if kinds[n] == "whatsapp"]
-    texts.sort(key=lambda n: (not n.endswith("_chat.txt"), "WhatsApp" not in n, n))
-    if texts and (format_ == "whatsapp" or "_chat.txt" in texts[0] or "WhatsApp" in texts[0]):
-        return "whatsapp", texts[:1]
-    files = [
-        n for n in names if kinds[n] and (format_ in ("auto", kinds[n])) and kinds[n] != "whatsapp"
-    ]
-    if files:
-        return "files", files
-    if texts and format_ == "auto":
-        return "whatsapp", texts[:1]
-    format_note = "" if format_ == "auto" else f" of the format {format_}"
-    raise ChatFormatError(f"no_chat: the archive holds no export of a chat{format_note}")
+    return [n for n in names if beside.isdisjoint(map(str, (p := PurePosixPath(n), *p.parents)))]
 
 
 def _threads(

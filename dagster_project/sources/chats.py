@@ -15,9 +15,12 @@ import pyarrow as pa
 
 from assets.protocols.sources import SourcePartition
 from dagster_project.config.settings import ConversationSourceSettings, Settings
+from dagster_project.extensions import offered
+from dagster_project.ledger.ledger import Ledger, Row
 from dagster_project.sources import chat_exports
 from dagster_project.sources.attached_files import AttachedFiles
 from dagster_project.system import globs
+from dagster_project.system.code import code_hashes
 from transforms.conversations import windows as conversations
 from transforms.conversations.chunks import conversation_attachments
 from transforms.conversations.exports import Chat
@@ -28,6 +31,12 @@ from transforms.hashing import parts_hash
 from transforms.schemas.conversations import CONVERSATION_MESSAGES
 from transforms.schemas.mail import ATTACHMENTS
 
+_READING = (
+    "dagster_project.sources.chat_exports:ExportReader",
+    "dagster_project.sources.chat_exports:FILE_PROGRAMS",
+    "transforms.conversations.windows:windows",
+)
+"""The code that cuts exports into windows."""
 UNREAD = "unread"
 """Partition of a source that lists its unreadable exports."""
 
@@ -35,12 +44,12 @@ UNREAD = "unread"
 class ChatFiles:
     """The chats of the configured sources, cut into windows.
 
-    The file `memory`, which may be deleted at any time, has the windows of unchanged exports, but no
-    forgotten one: an export with such a window is read again. The chats read last are kept in memory.
+    The ledger records the windows of unchanged exports, but no forgotten one: an export with such a
+    window is read again. The chats read last are kept in memory.
     """
 
-    def __init__(self, settings: Settings, memory: Path):
-        self.settings, self._memory_file = settings, memory
+    def __init__(self, settings: Settings, ledger: Ledger):
+        self.settings, self.ledger = settings, ledger
         self._digest: Callable[[Path], str] = lambda file: ""
         self.is_forgotten: Callable[[str], bool] = lambda partition: False
         self._exports: dict[str, list[chat_exports.Export]] = {}
@@ -51,11 +60,13 @@ class ChatFiles:
     def partitions(
         self, source: ConversationSourceSettings, digest: Callable[[Path], str]
     ) -> list[SourcePartition]:
-        """A partition per window of the source's chats, and one of unreadable exports, if there are any."""
+        """A partition per window of the source's chats, and one of unreadable exports, if there are
+        any.
+        """
         self._digest = digest
         exports = self._exports[source.name] = list(self.exports_of_source(source, digest))
         if self._listings is None:
-            self._listings = globs.recall(self._memory_file)
+            self._listings = self.recorded()
         by_partition: dict[str, str] = {}
         faults: list[str] = []
         used: dict[str, Any] = {}
@@ -84,7 +95,9 @@ class ChatFiles:
     def window(
         self, partition: SourcePartition, convert: Callable[..., Converted]
     ) -> tuple[pa.Table, pa.Table, pa.Table]:
-        """The tables `conversations`, `conversation_attachments` and `conversation_quarantine` of a partition."""
+        """The tables `conversations`, `conversation_attachments` and `conversation_quarantine` of a
+        partition.
+        """
         rows, attached, faults = [], [], []
         for export in self._exports[partition.source]:
             listed = (self._listings or {}).get(export.digest, {"windows": [], "faults": 1})
@@ -93,7 +106,7 @@ class ChatFiles:
                     faults += [f for chat in self.chats(export) for f in chat.faults]
             elif partition.name in {name for name, _ in listed["windows"]}:
                 # Under pseudonyms the names in a file are to be written nowhere.
-                reader = partial(convert, keep=not export.source.pseudonyms)
+                reader = partial(convert, keep=export.source.pseudonyms is not True)
                 text = partial(self.files(export).text, convert=reader)
                 for chat in self.chats(export):
                     for name, window in self.windows(chat, export.source):
@@ -131,8 +144,9 @@ class ChatFiles:
                 "from them to remove its conversations from the index"
             )
         how = source.model_dump_json(exclude={"path", "fetch"})
-        key = self._pseudonyms()[1] if source.pseudonyms else "names"
-        version = f"{conversations.VERSION}-{self.settings.conversations.reading_digest()}-{key}"
+        key = self._pseudonyms()[1] if source.pseudonyms is True else "names"
+        (code,) = code_hashes([(*_READING, *offered("chats").values())])
+        version = f"{code}-{self.settings.conversations.reading_digest()}-{key}"
         chats = chat_exports.chat_names([(name, format_) for name, format_, _ in exports])
         for chat, (name, format_, files) in zip(chats, exports, strict=True):
             parts = (
@@ -150,7 +164,9 @@ class ChatFiles:
     def _listed(self, export: chat_exports.Export) -> dict[str, Any]:
         chats = self.chats(export)
         windows = [
-            [name, w.fingerprint] for chat in chats for name, w in self.windows(chat, export.source)
+            [name, parts_hash([w.fingerprint, chat.name, chat.title])]
+            for chat in chats
+            for name, w in self.windows(chat, export.source)
         ]
         files = self.files(export)
         named_files = (
@@ -177,7 +193,7 @@ class ChatFiles:
         if export.digest not in self._read:
             if len(self._read) > 8:
                 self._read.pop(next(iter(self._read)))
-            pseudonym = self._pseudonyms()[0] if export.source.pseudonyms else None
+            pseudonym = self._pseudonyms()[0] if export.source.pseudonyms is True else None
             settings = self.settings
             reader = chat_exports.ExportReader(
                 settings.conversations, settings.mail, settings.threads
@@ -218,10 +234,20 @@ class ChatFiles:
             stored[digest] = (
                 listed if is_whole else {**listed, "windows": own, "files": [], "state": ""}
             )
-        globs.remember(self._memory_file, json.dumps(stored, sort_keys=True))
+        now: dict[Row, Row] = {
+            (digest,): (json.dumps(listed, sort_keys=True),) for digest, listed in stored.items()
+        }
+        self.ledger.change("exports", self.ledger.rows("exports"), now)
+
+    def recorded(self) -> dict[str, Any]:
+        """By the digest of an export the recorded windows, files and faults of its chats."""
+        rows = self.ledger.rows("exports")
+        return {str(digest): json.loads(str(listing)) for (digest,), (listing,) in rows.items()}
 
     def exports_of(self, path: Path) -> list[chat_exports.Export]:
-        """The exports of configured sources that lie at or below `path`, or that a file there is a part of."""
+        """The exports of configured sources that lie at or below `path`, or that a file there is a
+        part of.
+        """
         exports = []
         for source in self.settings.sources:
             if isinstance(source, ConversationSourceSettings):
@@ -242,10 +268,6 @@ class ChatFiles:
             for window in conversations.windows(chat, export.source.windows, export.source.timezone)
         ]
 
-    def sweep(self) -> int:
-        """Delete files of the memory that killed builds left; returns their number. No other build may be running."""
-        return globs.sweep_parts(self._memory_file)
-
 
 def _with_files(chat: Chat, files: AttachedFiles) -> Chat:
     """`chat` with the places where the files that it names were found."""
@@ -260,10 +282,12 @@ _LEAST_BYTES = 16
 
 
 def pseudonym_key(path: Path, data: Path) -> bytes:
-    """The key: `WEFT_PSEUDONYM_KEY`, else the content of the file at `path`, which is made if there is none.
+    """The key: `WEFT_PSEUDONYM_KEY`, else the content of the file at `path`, which is made if there
+    is none.
 
-    A new file is readable by its owner alone and is never written over. SettingsError if the file is
-    in a folder of generated files below `data`, if others may read it, or if the key is too short to keep a secret.
+    A new file is readable by its owner alone and is never written over. SettingsError if the file
+    is in a folder of generated files below `data`, if others may read it, or if the key is too
+    short to keep a secret.
     """
     key_text = os.environ.get(VARIABLE)
     if key_text is not None:

@@ -30,7 +30,12 @@ from transforms.documents.issues import looks_like_issues
 from transforms.errors import ChatFormatError, SourceError
 from transforms.mail.messages import split_mbox
 from transforms.mail.mime import parsed_mail
-from transforms.settings.documents import DOCUMENT_FORMATS, ISSUE_FORMATS, WIKI_FORMATS
+from transforms.settings.documents import (
+    DOCUMENT_FORMATS,
+    ISSUE_FORMATS,
+    PICTURE_FORMATS,
+    WIKI_FORMATS,
+)
 from transforms.text.charsets import decode_text
 
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -57,9 +62,11 @@ _WITHOUT_ZONE = (
 
 @dataclass(frozen=True)
 class Detected:
-    """A place as a source: its kind, the path or glob to configure, the facts seen there, its files and bytes.
+    """A place as a source: its kind, the path or glob to configure, the facts seen there, its files
+    and bytes.
 
-    `has_zone` is False if the times in it name no zone; `name` is what its files have in common, if that says something.
+    `has_zone` is False if the times in it name no zone; `name` is what its files have in common, if
+    that says something.
     """
 
     kind: str
@@ -72,7 +79,8 @@ class Detected:
 
 
 def sources_at(place: Path) -> list[Detected]:
-    """The sources at a file or folder: one, or those of its folders where they are of several kinds.
+    """The sources at a file or folder: one, or those of its folders where they are of several
+    kinds.
 
     SourceError if nothing is there, or nothing that Weft reads.
     """
@@ -110,7 +118,9 @@ def _zipped(file: Path) -> Detected:
 
 
 def _of_folder(folder: Path) -> list[Detected]:
-    """The sources of a folder: by its layout, else the kind of nearly all of its files, else its folders' own."""
+    """The sources of a folder: by its layout, else the kind of nearly all of its files, else its
+    folders' own.
+    """
     if is_inbox(folder):
         return [Detected("public_inbox", str(folder), "public-inbox", len(repositories(folder)))]
     if is_slack(folder):
@@ -128,7 +138,8 @@ def _of_folder(folder: Path) -> list[Detected]:
             source for part in parts if len(parts) <= _MOST_PARTS for source in _of_folder(part)
         ]
     most = max(_TYPES, key=lambda type_: counts[type_])
-    # Monthly archives name their list in the part before the month, which only a glob over them shows.
+    # Monthly archives name their list in the part before the month, which only a glob over them
+    # shows.
     is_by_list = any(
         k == "mbox" and f.parent != folder and month_of(f.name) for f, k in kinds.items()
     )
@@ -208,10 +219,22 @@ def files_of(source: Detected) -> Iterator[Path]:
 
 
 def unread_files(place: Path, sources: Sequence[Detected]) -> Counter[str]:
-    """By ending the number of files at a place that none of its sources reads, of the first `_MOST_FILES`."""
-    read = {file for source in sources for file in files_of(source) if _reads(source, file)}
+    """By ending the number of files at a place that none of its sources reads, of the first
+    `_MOST_FILES`; pictures among notes and documents are shown with these.
+    """
+    read = {
+        file
+        for source in sources
+        for file in files_of(source)
+        if _reads(source, file) or _is_picture_of(source, file)
+    }
     rest = (file for file in islice(_files(place), _MOST_FILES) if file not in read)
     return Counter(file.suffix.lower() or "without ending" for file in rest)
+
+
+def _is_picture_of(source: Detected, file: Path) -> bool:
+    suffix = file.suffix.lower().removeprefix(".")
+    return source.kind in ("vault", "tree") and (suffix == "svg" or suffix in PICTURE_FORMATS)
 
 
 def _reads(source: Detected, file: Path) -> bool:
@@ -269,7 +292,9 @@ def _is_chat_table(line: str, suffix: str) -> bool:
 
 
 def _pattern(folder: Path, files: Sequence[Path]) -> str:
-    """The narrowest glob of one beginning or ending that all `files`, and no other in their folder, match."""
+    """The narrowest glob of one beginning or ending that all `files`, and no other in their folder,
+    match.
+    """
     names = [file.name for file in files]
     # Up to the year only: the archives of the years to come must match as well.
     start = os.path.commonprefix([_YEAR.split(name)[0] for name in names])
@@ -306,7 +331,9 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The files below a folder that are neither hidden nor in folders that are usually left out; links are not followed."""
+    """The files below a folder that are neither hidden nor in folders that are usually left out;
+    links are not followed.
+    """
     for place, folders, names in os.walk(folder):
         # Maildir++ names its folders with a dot.
         of_mail = {

@@ -1,4 +1,6 @@
-"""Reading files of foreign formats in processes of their own, under limits of time, memory and output."""
+"""Reading files of foreign formats in processes of their own, under limits of time, memory and
+output.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from dagster_project.sources.asciidoc import NO_ASCIIDOCTOR
+from dagster_project.system.code import code_hashes
 from transforms.documents.files import document_format
 from transforms.errors import SourceError
-from transforms.formats.converted import VERSION, Converted, FormatError
+from transforms.formats.converted import Converted, FormatError
 from transforms.hashing import parts_hash
 from transforms.settings.documents import DocumentSettings
 
@@ -31,11 +34,16 @@ _FILES_OF_ONE = 500
 """Files after which a process is ended: the memory that its libraries lose stays small."""
 _OF_THE_PROCESS = ("ended: ", "out_of_memory: ")
 _OCR_PAGES = 2000
-"""Pages of a file that are given to OCR: a file cannot take longer than these times `read_seconds`."""
+"""Pages of a file that are given to OCR: a file cannot take longer than these times `read_seconds`.
+"""
 _LOGO_BYTES = 20_000
-"""Bytes of an attached picture below which it is taken for a logo or a sign, where only its text counts."""
+"""Bytes of an attached picture below which it is taken for a logo or a sign, where only its text
+counts.
+"""
 _LOGO_PIXELS = 40_000
-"""Pixels below which it is not found by what it shows: logos in mails of two lists have 22,500, photographs 200,000."""
+"""Pixels below which it is not found by what it shows: logos in mails of two lists have 22,500,
+photographs 200,000.
+"""
 _BLOCK = 1 << 16
 _JSON_RATIO = 6
 """Bytes of JSON : bytes of its text, at most: \\u0000 for each ASCII letter."""
@@ -49,12 +57,14 @@ _INHERITED = (
 
 
 class DocumentReaders:
-    """Processes that read files, started when they are needed and kept for the next file; may be used by several threads."""
+    """Processes that read files, started when they are needed and kept for the next file; may be
+    used by several threads.
+    """
 
     def __init__(self, settings: DocumentSettings, folder: Path):
         """`folder` keeps the readings of files."""
         self.settings = settings
-        self.converted = ConvertedFiles(folder)
+        self.converted = ConvertedFiles(folder, settings.read_seconds)
         self._idle: list[_Reader] = []
         self._lock = threading.Lock()
         self._end = weakref.finalize(self, _end_all, self._idle)
@@ -62,14 +72,16 @@ class DocumentReaders:
     def read(
         self, data: bytes, kind: str, *, seen_pixels: int | None = None, keep: bool = True
     ) -> Converted:
-        """A file of one of `CONVERTED_FORMATS` as Markdown; FormatError with the reason if it is not read.
+        """A file of one of `CONVERTED_FORMATS` as Markdown; FormatError with the reason if it is
+        not read.
 
-        A picture of `seen_pixels` is kept with its text if `pictures` of the settings says so; one of fewer is not read
-        then. Unless it is to `keep`, the text of a file is written nowhere; that of a calendar never is, as one of its
-        events may be forgotten.
+        A picture of `seen_pixels` is kept with its text if `pictures` of the settings says so; one
+        of fewer is not read then. Unless it is to `keep`, the text of a file is written nowhere;
+        that of a calendar never is, as one of its events may be forgotten: only why it cannot be
+        read.
         """
         seen_pixels = seen_pixels if kind == "picture" and self.settings.pictures else None
-        if not keep or kind == "calendar":
+        if not keep:
             return self._read(data, kind, seen_pixels)
         name = kind if seen_pixels is None else f"{kind}, seen {seen_pixels}"
         place = self.converted.place(data, name, self.settings.ocr)
@@ -80,11 +92,14 @@ class DocumentReaders:
         except FormatError as fault:
             self.converted.put(place, fault)
             raise
-        self.converted.put(place, converted)
+        if kind != "calendar":
+            self.converted.put(place, converted)
         return converted
 
     def read_attached(self, data: bytes, kind: str, *, keep: bool = True) -> Converted:
-        """As `read`, for a file attached to a mail or chat; FormatError for a picture that is taken for a logo, too."""
+        """As `read`, for a file attached to a mail or chat; FormatError for a picture that is taken
+        for a logo, too.
+        """
         is_logo = self.settings.ocr is None or len(data) < _LOGO_BYTES
         if kind == "picture" and is_logo and not self.settings.pictures:
             raise FormatError("binary: image")
@@ -93,7 +108,8 @@ class DocumentReaders:
     def _read(
         self, data: bytes, kind: str, seen_pixels: int | None, deadline: float | None = None
     ) -> Converted:
-        """A process's reading of a file; a new one tries again where an older one ends, as it may over files before.
+        """A process's reading of a file; a new one tries again where an older one ends, as it may
+        over files before.
 
         Both have until `deadline`, `read_seconds` from the first try on.
         """
@@ -148,7 +164,9 @@ def refuse_missing_ocr(settings: DocumentSettings) -> None:
 
 
 def missing_program(names: Iterable[str]) -> str:
-    """Why files of these names are read as plain text: one is AsciiDoc, and Asciidoctor is missing; else empty."""
+    """Why files of these names are read as plain text: one is AsciiDoc, and Asciidoctor is missing;
+    else empty.
+    """
     is_one = any(document_format(name) == "asciidoc" for name in names)
     return NO_ASCIIDOCTOR if is_one and not shutil.which("asciidoctor") else ""
 
@@ -186,7 +204,9 @@ class _Reader:
         return self._process.poll() is None
 
     def read(self, data: bytes, kind: str, seen_pixels: int | None, deadline: float) -> Converted:
-        """A file as Markdown; FormatError with the reason if it is not read by `deadline`; the process may be gone then."""
+        """A file as Markdown; FormatError with the reason if it is not read by `deadline`; the
+        process may be gone then.
+        """
         self.files += 1
         settings = self.settings
         request = {
@@ -241,7 +261,9 @@ class _Reader:
                 raise FormatError(too_much)
 
     def _block(self, deadline: float) -> bytes:
-        """Some bytes of the process's answer; FormatError if there is nothing by the deadline, or if the process ended."""
+        """Some bytes of the process's answer; FormatError if there is nothing by the deadline, or
+        if the process ended.
+        """
         assert self._process.stdout
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
@@ -251,7 +273,7 @@ class _Reader:
         if has_answer and (code := self._process.wait()) != -signal.SIGXCPU:
             raise FormatError(f"ended: the process that reads it ended ({code})")
         raise FormatError(
-            f"too_slow: reading it takes more than {self.settings.read_seconds:g} seconds"
+            f"{_TOO_SLOW}: reading it takes more than {self.settings.read_seconds:g} seconds"
         )
 
     def _kill(self) -> None:
@@ -282,27 +304,46 @@ def _end_all(readers: list[_Reader]) -> None:
 
 _KEPT_SECONDS = 30 * 24 * 3600
 """Seconds after which a reading that nobody asked for is deleted."""
-_FLEETING = ("too_slow", "out_of_memory", "ended", "needs_package", "needs_program")
+_TOO_SLOW = "too_slow"
+"""Code of the fault of a file that is not read again until it changes, or for a month."""
+_FLEETING = ("out_of_memory", "ended", "needs_package", "needs_program")
 """Codes of faults and defects that another try may not have."""
+
+
+_SLOW_READERS = {
+    "pdf": "transforms.formats.pdf:pdf_markdown",
+    "picture": "transforms.formats.pictures:picture_markdown",
+}
+"""Readers that OCR may hold up: a change of the others does not ask it again."""
 
 
 class ConvertedFiles:
     """A folder with a file for each content, which may be deleted at any time."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, seconds: float):
+        """A file that took longer than `seconds` is read again once it has more time."""
+        self.folder, self.seconds = folder, seconds
 
     def place(self, data: bytes, kind: str, ocr: str | None) -> Path:
-        """The place of the reading of a file: by content, kind, languages of OCR, version of the readers."""
-        name = parts_hash((data, kind, ocr or "", VERSION))
+        """The place of the reading of a file: by content, kind, languages of OCR, and code of the
+        reader.
+        """
+        reader = _SLOW_READERS.get(kind.partition(",")[0], "transforms.formats.read:read_format")
+        name = parts_hash((data, kind, ocr or "", *code_hashes([(reader,)])))
         return self.folder / name[:2] / name
 
     def get(self, place: Path) -> Converted | None:
-        """The stored reading at a place, None without one; FormatError if the file could not be read."""
+        """The stored reading at a place, None without one; FormatError if the file could not be
+        read.
+        """
         try:
             record = json.loads(zlib.decompress(place.read_bytes()))
         except (OSError, ValueError, zlib.error):
             return None
+        if "seconds" in record:  # the machine may have been busy: its time is that of the try
+            if record["seconds"] < self.seconds:
+                return None
+            raise FormatError(record["fault"])
         with contextlib.suppress(OSError):
             os.utime(place)
         if "fault" in record:
@@ -314,9 +355,11 @@ class ConvertedFiles:
         reasons = [str(converted)] if isinstance(converted, FormatError) else converted.defects
         if any(reason.partition(":")[0] in _FLEETING for reason in reasons):
             return
-        record = (
-            {"fault": str(converted)} if isinstance(converted, FormatError) else converted._asdict()
-        )
+        if isinstance(converted, FormatError):
+            record: dict[str, Any] = {"fault": str(converted)}
+            record |= {"seconds": self.seconds} if str(converted).startswith(_TOO_SLOW) else {}
+        else:
+            record = converted._asdict()
         beside = place.with_name(f"{place.name}.{secrets.token_hex(4)}")
         with contextlib.suppress(OSError):
             place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
 """The configured sources: their files, the partitions of these, and their contents."""
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -17,6 +17,7 @@ from dagster_project.config.settings import (
     Settings,
     SourceSettings,
 )
+from dagster_project.ledger.ledger import Ledger, Row, file_state
 from dagster_project.remotes.landing import Landing
 from dagster_project.sources import mail_places
 from dagster_project.sources.chats import ChatFiles
@@ -60,7 +61,9 @@ _EXPUNGED = re.compile(rb"^X-Mozilla-Status: [0-9A-Fa-f]{3}[89A-Fa-f]\r?$", re.M
 
 @dataclass(frozen=True)
 class _File:
-    """A file of a partition: where it is, its name in the source, a hash of its bytes, why it is not read, its folder."""
+    """A file of a partition: where it is, its name in the source, a hash of its bytes, why it is
+    not read, its folder.
+    """
 
     path: Path
     name: str
@@ -70,38 +73,40 @@ class _File:
 
 
 class FileSources:
-    """Looks at the configured sources; remembers hashes of files that did not change.
-
-    A file whose size, modification and change times and inode are as remembered is not read
-    again. The file `memory` remembers them by hashes of their paths, which may have names; it may be deleted at any time.
+    """Looks at the configured sources. A file whose size, modification and change times and inode
+    are as the ledger records them is not read again.
     """
 
     def __init__(
         self,
         settings: Settings,
-        memory: Path,
+        cache: Path,
         chats: ChatFiles,
         parsed: Callable[[str, str], list[SourcePartition]],
     ):
-        """`parsed` gives the partitions of a source and source type that earlier builds read."""
+        """`parsed` gives the partitions of a source and source type that earlier builds read; the
+        readings of documents lie in the folder `cache`.
+        """
         self.settings, self.chats, self._parsed_partitions = settings, chats, parsed
-        self._memory_file = memory
-        self._memory: dict[str, list[object]] = {}
+        self.ledger: Ledger = chats.ledger
+        self._recorded: dict[Row, Row] = {}
         self._partitions: dict[str, tuple[SourcePartition, list[_File]]] = {}
         self._inboxes: dict[str, list[InboxMail]] = {}
-        self._states: dict[str, list[object]] = {}
-        self._readers = DocumentReaders(settings.documents, memory.parent / "documents")
+        self._states: dict[Row, Row] = {}
+        self._readers = DocumentReaders(settings.documents, cache / "documents")
         self.broken: dict[str, str] = {}
-        """Sources that cannot be read at all, and why; their partitions are those that earlier builds read."""
+        """Sources that cannot be read at all, and why; their partitions are those that earlier
+        builds read.
+        """
 
     def discover(self) -> list[SourcePartition]:
         """All partitions of all sources, in order of partition.
 
-        A source that waits for its first fetch has no partitions. One that has no file at all, or that cannot be read, is
-        `broken` and keeps its partitions: a disk that is not mounted must not empty the index. SourceError if all are.
+        A source that waits for its first fetch has no partitions. One that has no file at all, or
+        that cannot be read, is `broken` and keeps its partitions: a disk that is not mounted must
+        not empty the index. SourceError if all are.
         """
-        memory = globs.recall(self._memory_file)
-        self._memory = {k: v for k, v in memory.items() if isinstance(v, list) and len(v) == 6}
+        self._recorded = self.ledger.rows("files")
         self._partitions, self._inboxes, self._states, self.broken = {}, {}, {}, {}
         for source in self.settings.sources:
             try:
@@ -121,8 +126,7 @@ class FileSources:
             self._partitions |= {
                 partition.key: (partition, files) for partition, files in partitions
             }
-        if self._states != self._memory:
-            globs.remember(self._memory_file, json.dumps(self._states, sort_keys=True))
+        self.ledger.change("files", self._recorded, self._states)
         return [self._partitions[p][0] for p in sorted(self._partitions)]
 
     def _source_partitions(
@@ -154,8 +158,8 @@ class FileSources:
     def partition(self, partition: str) -> SourcePartition:
         """The partition behind a partition key; SourceError if no file makes it up.
 
-        Once one of its files was read and was no longer as it was found, the partition has another fingerprint, which no
-        later look will give it: the next build reads it again.
+        Once one of its files was read and was no longer as it was found, the partition has another
+        fingerprint, which no later look will give it: the next build reads it again.
         """
         if not self._partitions:
             self.discover()
@@ -169,7 +173,9 @@ class FileSources:
         return partition_files
 
     def bytes_of(self, partition: SourcePartition) -> int:
-        """Bytes of the partition's files as they are stored; of a public inbox an estimate, 0 if none are known."""
+        """Bytes of the partition's files as they are stored; of a public inbox an estimate, 0 if
+        none are known.
+        """
         if partition.key in self._inboxes:
             return len(self._inboxes[partition.key]) * _TYPICAL_MAIL_BYTES
         return sum(
@@ -177,7 +183,8 @@ class FileSources:
         )
 
     def mails(self, partition: SourcePartition) -> Iterable[RawMail]:
-        """The mails of the partition's files in order of name, each file read under the caps of the settings.
+        """The mails of the partition's files in order of name, each file read under the caps of the
+        settings.
 
         Those of a public inbox come in the order of their commits.
         """
@@ -199,7 +206,8 @@ class FileSources:
     ) -> Iterator[tuple[SourcePartition, list[InboxMail]]]:
         """The partitions of a public inbox: mails by the month they were sent in, or by epoch.
 
-        The month is that of the commit's author time, so a new commit changes the partition of its month alone.
+        The month is that of the commit's author time, so a new commit changes the partition of its
+        month alone.
         """
         pattern = self.settings.place(source)
         is_one = globs.is_folder(pattern)
@@ -237,7 +245,9 @@ class FileSources:
         return self._partitions[partition.key][1]
 
     def files(self, partition: SourcePartition) -> Iterable[RawFile]:
-        """The files of a partition of documents, those that are not read with the reason; of exports each issue is one."""
+        """The files of a partition of documents, those that are not read with the reason; of
+        exports each issue is one.
+        """
         kind = self.settings.source(partition.source).kind
         if kind == "wiki":
             return self._wiki_files(partition)
@@ -245,7 +255,9 @@ class FileSources:
         return issue_files(files) if kind == "issues" else files
 
     def _wiki_files(self, partition: SourcePartition) -> Iterator[RawFile]:
-        """The pages of exported wikis, the rest of a broken export with its reason, and other files as they are."""
+        """The pages of exported wikis, the rest of a broken export with its reason, and other files
+        as they are.
+        """
         pages = list[WikiPage]()
         for file in self.stored_files(partition):
             if file.fault or not file.name.lower().endswith(WIKI_FORMATS):
@@ -304,15 +316,18 @@ class FileSources:
             return RawFile(file.name, data, str(error))
 
     def converted(self, data: bytes, kind: str, *, keep: bool = True) -> Converted:
-        """The Markdown of an attached document of one of `CONVERTED_FORMATS`; FormatError if it cannot be read."""
+        """The Markdown of an attached document of one of `CONVERTED_FORMATS`; FormatError if it
+        cannot be read.
+        """
         return self._readers.read_attached(data, kind, keep=keep)
 
     def _note_change(self, partition: SourcePartition, file: _File) -> None:
         """Give a partition another fingerprint if one of its files is no longer as it was found."""
-        if (state := self._states.get(parts_hash([os.fsencode(file.path)]))) and state[
-            :4
-        ] != _state(file.path):
-            self._note_difference(partition, file.name)
+        before = self._states.get(_key(file.path))
+        with suppress(OSError):
+            if before is None or before[0] == file_state(str(file.path)):
+                return
+        self._note_difference(partition, file.name)
 
     def _note_difference(self, partition: SourcePartition, what: str) -> None:
         """Give a partition another fingerprint: something in it was not as it was found."""
@@ -321,7 +336,9 @@ class FileSources:
         self._partitions[partition.key] = replace(now, fingerprint=changed), files
 
     def conversation(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table, pa.Table]:
-        """The tables `conversations`, `conversation_attachments` and `conversation_quarantine` of one window."""
+        """The tables `conversations`, `conversation_attachments` and `conversation_quarantine` of
+        one window.
+        """
         return self.chats.window(partition, self.converted)
 
     def _folders_of(
@@ -385,16 +402,16 @@ class FileSources:
             yield SourcePartition(source.name, short[name], list_id, fingerprint), files
 
     def identify(self, path: Path, *, dated: bool = False) -> tuple[str, str | None]:
-        """Hash of the file's bytes, and if it is a `dated` single mail the month of its Date header."""
-        state = _state(path)
-        if isinstance(state, str):
-            return state, None
-        key = parts_hash([os.fsencode(path)])
-        last = self._states.get(key) or self._memory.get(key)
-        if last and last[:4] == state:
-            self._states[key] = last
-            return str(last[4]), last[5] if isinstance(last[5], str) else None
+        """Hash of the file's bytes, and if it is a `dated` single mail the month of its Date
+        header.
+        """
+        key = _key(path)
+        last = self._states.get(key) or self._recorded.get(key)
         try:
+            state = file_state(str(path))
+            if last and last[0] == state:
+                self._states[key] = last
+                return str(last[1]), str(last[2]) if last[2] else None
             with open_file(path) as stream:
                 head = stream.read(_HEAD_BYTES)
                 digest = blake2b(head, digest_size=16)
@@ -403,29 +420,25 @@ class FileSources:
         except OSError as error:
             return why_unreadable(error), None
         month = _month(stored_mail(path, head)) if dated else None
-        self._states[key] = [*state, digest.hexdigest(), month]
+        self._states[key] = state, digest.hexdigest(), month
         return digest.hexdigest(), month
 
     def sweep(self) -> int:
-        """Delete files of the memory that killed builds left; returns their number. No other build may be running."""
-        return (
-            globs.sweep_parts(self._memory_file)
-            + self.chats.sweep()
-            + self._readers.converted.sweep()
-        )
+        """Delete files that killed readers left; returns their number. No other build may be
+        running.
+        """
+        return self._readers.converted.sweep()
 
 
-def _state(path: Path) -> list[object] | str:
-    """Size, times and inode of a file, by which a change is noticed; the reason if it cannot be looked at."""
-    try:
-        stat = path.stat()
-    except OSError as error:
-        return why_unreadable(error)
-    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+def _key(path: Path) -> Row:
+    """The key of a file in the ledger, a hash: paths may have names."""
+    return (parts_hash([os.fsencode(path)]),)
 
 
 def stored_mail(path: Path, data: bytes) -> bytes:
-    """The mail in a file of these bytes; `.emlx` has the count of its bytes above, and a property list below."""
+    """The mail in a file of these bytes; `.emlx` has the count of its bytes above, and a property
+    list below.
+    """
     count = _COUNT.match(data) if path.suffix == ".emlx" else None
     return data[count.end() : count.end() + int(count[1])] if count else data
 

@@ -1,4 +1,6 @@
-"""The changes of a public-inbox repository, however damaged: git runs no program of it and fetches nothing."""
+"""The changes of a public-inbox repository, however damaged: git runs no program of it and fetches
+nothing.
+"""
 
 import contextlib
 import hashlib
@@ -14,8 +16,9 @@ from dagster_project.system.globs import is_folder, is_there
 from dagster_project.system.processes import output_of
 from transforms.errors import SourceError
 
-# Plumbing runs no pager, no diff driver and no signature check. Objects that a partial clone lacks are missing: git before
-# 2.39.4 knows no way not to ask for it, and then finds no protocol that it may use.
+# Plumbing runs no pager, no diff driver and no signature check. Objects that a partial clone lacks
+# are missing: git before 2.39.4 knows no way not to ask for it, and then finds no protocol that it
+# may use.
 _ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -32,7 +35,9 @@ MISSING, DAMAGED, TOO_LARGE = "missing", "damaged", "too_large"
 
 
 class Object(NamedTuple):
-    """An object of a repository: its bytes; without them the fault (MISSING, DAMAGED or TOO_LARGE), and its size."""
+    """An object of a repository: its bytes; without them the fault (MISSING, DAMAGED or TOO_LARGE),
+    and its size.
+    """
 
     data: bytes
     size: int = 0
@@ -40,7 +45,9 @@ class Object(NamedTuple):
 
 
 class Objects(contextlib.AbstractContextManager["Objects"]):
-    """The objects of one repository by name, each checked against it; git is started again where one ended it."""
+    """The objects of one repository by name, each checked against it; git is started again where
+    one ended it.
+    """
 
     def __init__(self, repository: Path):
         self.repository = repository
@@ -51,7 +58,9 @@ class Objects(contextlib.AbstractContextManager["Objects"]):
         self._end()
 
     def read(self, name: str, kind: str, limit: int = 64 << 20) -> Object:
-        """The object of a name if it is of a kind (`blob`, `commit`, `tree`) and not over `limit` bytes."""
+        """The object of a name if it is of a kind (`blob`, `commit`, `tree`) and not over `limit`
+        bytes.
+        """
         was_running = self._process is not None
         answer, is_cut = self._answer(name, limit)
         if not answer and was_running:  # it may have ended over the object before this one
@@ -75,7 +84,8 @@ class Objects(contextlib.AbstractContextManager["Objects"]):
     def _answer(self, name: str, limit: int) -> tuple[bytearray, bool]:
         """The answer of git for an object, cut if it is far over `limit`; empty where git ends.
 
-        A name that does not exist is requested after it: git gives a corrupt object fewer bytes than it says.
+        A name that does not exist is requested after it: git gives a corrupt object fewer bytes
+        than it says.
         """
         if self._process is None:
             self._process = start(
@@ -193,7 +203,9 @@ class Change(NamedTuple):
 
 
 def history(repository: Path) -> list[Change]:
-    """The changes of the only branch, or of HEAD's, oldest first; SourceError if there is nothing that can be read."""
+    """The changes of the only branch, or of HEAD's, oldest first; SourceError if there is nothing
+    that can be read.
+    """
     head = _head(repository)
     if head is None:
         return []
@@ -273,7 +285,9 @@ def _walked(repository: Path, head: str) -> Iterator[Change]:
 def _commits(
     objects: Objects, head: str, boundary: set[str]
 ) -> tuple[list[tuple[str, int, str]], tuple[str, str] | None]:
-    """Name, author time and tree of the commits, newest first; the one at which they break off, and its fault."""
+    """Name, author time and tree of the commits, newest first; the one at which they break off, and
+    its fault.
+    """
     commits: list[tuple[str, int, str]] = []
     name = head
     while name:
@@ -288,7 +302,9 @@ def _commits(
 
 
 def _entries(objects: Objects, tree: str) -> tuple[dict[str, str] | None, str | None]:
-    """By name the blobs `m` and `d` of a tree, empty for anything but a file. None and the fault if it cannot be read."""
+    """By name the blobs `m` and `d` of a tree, empty for anything but a file. None and the fault if
+    it cannot be read.
+    """
     tree_object = objects.read(tree, "tree")
     if tree_object.fault:
         return None, tree_object.fault
@@ -326,7 +342,9 @@ def _meaning(changed: dict[str, tuple[str, str]], mail: str) -> tuple[str, str, 
 
 
 def _head(repository: Path) -> str | None:
-    """The newest commit: HEAD, else the only branch; None for a repository in which there is nothing at all."""
+    """The newest commit: HEAD, else the only branch; None for a repository in which there is
+    nothing at all.
+    """
     if not is_folder(repository / "objects"):
         raise SourceError(
             f"{repository} is not a git repository of public-inbox; name the inbox's folder (it holds git/0.git) "

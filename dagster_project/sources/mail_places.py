@@ -1,4 +1,6 @@
-"""Mail on disk: which files a source has, and which partition each belongs to by its name or its month."""
+"""Mail on disk: which files a source has, and which partition each belongs to by its name or its
+month.
+"""
 
 import os
 import re
@@ -24,7 +26,9 @@ _MAILDIR_PARTS = ("cur", "new", "tmp")
 
 
 class MailPath(NamedTuple):
-    """A file of a source, its name inside it, why it is not read, if it is not, and the mail folder it is in."""
+    """A file of a source, its name inside it, why it is not read, if it is not, and the mail folder
+    it is in.
+    """
 
     path: Path
     name: str
@@ -82,9 +86,11 @@ _Files = Iterator[tuple[Path, str | None, str]]
 
 
 def _maildir(root: Path) -> _Files:
-    """The mails of a Maildir and its subfolders, those loose in them, and files that cannot be a mail.
+    """The mails of a Maildir and its subfolders, those loose in them, and files that cannot be a
+    mail.
 
-    Subfolders are those of Maildir++ (`.Work.Doors`) and nested ones. Mails under delivery are left alone.
+    Subfolders are those of Maildir++ (`.Work.Doors`) and nested ones. Mails under delivery are left
+    alone.
     """
     places = [root]
     while places:
@@ -118,7 +124,8 @@ def _delivered(place: Path, folder: str) -> _Files:
 
 
 def _archives(root: Path) -> _Files:
-    """The mbox files at any depth below a folder, as Thunderbird and Google Takeout store mail, by their first bytes.
+    """The mbox files at any depth below a folder, as Thunderbird and Google Takeout store mail, by
+    their first bytes.
 
     One in the folder itself whose name has a month is an archive of a list, and not a mail folder.
     """
@@ -139,7 +146,9 @@ def is_archive(path: Path) -> bool:
 
 
 def begins_as_mail(path: Path, only: bytes = b"") -> bool:
-    """True if a file begins with a header, or with the `only` bytes; one that cannot be read is a mail, and faulty."""
+    """True if a file begins with a header, or with the `only` bytes; one that cannot be read is a
+    mail, and faulty.
+    """
     try:
         with open_file(path) as stream:
             head = stream.read(200)
@@ -151,8 +160,8 @@ def begins_as_mail(path: Path, only: bytes = b"") -> bool:
 def _folder_name(place: Path) -> str:
     """The mail folder that a place is: parts divided by `/`, in letters; empty for the top.
 
-    Maildir++ divides by dots, Thunderbird writes `.sbd` and Apple Mail `.mbox` behind a part, and IMAP writes
-    letters outside ASCII in modified UTF-7 (RFC 3501, section 5.1.3).
+    Maildir++ divides by dots, Thunderbird writes `.sbd` and Apple Mail `.mbox` behind a part, and
+    IMAP writes letters outside ASCII in modified UTF-7 (RFC 3501, section 5.1.3).
     """
     parts = [part for part in PurePosixPath(globs.valid_text(place)).parts if part != "."]
     names = [
@@ -173,7 +182,8 @@ def _utf7_letters(match: re.Match[str]) -> str:
 
 
 def _single_mails(root: Path) -> _Files:
-    """The files `*.eml` and `*.emlx` at any depth below a folder, files that cannot be a mail, and unreadable folders.
+    """The files `*.eml` and `*.emlx` at any depth below a folder, files that cannot be a mail, and
+    unreadable folders.
 
     The mail folder of a file is that of Apple Mail, whose folders end in `.mbox`.
     """
@@ -196,7 +206,9 @@ def _fault(path: Path) -> str | None:
 def mail_partition(
     source: SourceSettings, name: str, folder: str, period: str | None
 ) -> tuple[str, str | None]:
-    """Name of the partition a file of a period belongs to, and the list it holds; a mail folder is a list."""
+    """Name of the partition a file of a period belongs to, and the list it holds; a mail folder is
+    a list.
+    """
     if folder:
         whole = source.kind == "mbox" or source.grain == "archive"
         ending = "" if whole else f".{period or 'undated'}"
@@ -217,7 +229,8 @@ def mail_partition(
 
 
 def without_source(source: str, names: Iterable[str]) -> dict[str, str]:
-    """Names of partitions without that of their source at the beginning, by the whole name; two never become one.
+    """Names of partitions without that of their source at the beginning, by the whole name; two
+    never become one.
 
     >>> without_source("dev", ["dev.2004-01", "docs.2004-01"])
     {'dev.2004-01': '2004-01', 'docs.2004-01': 'docs.2004-01'}
@@ -242,7 +255,9 @@ def _stem(name: str) -> str:
 
 
 def period_of(month: str, grain: str, youngest: str) -> str:
-    """The year or the month (`YYYY-MM`) of a partition that holds mail of a month; `youngest` is the youngest year."""
+    """The year or the month (`YYYY-MM`) of a partition that holds mail of a month; `youngest` is
+    the youngest year.
+    """
     year = month.partition("-")[0]
     return year if grain == "year" or (grain == "auto" and year < youngest) else month
 

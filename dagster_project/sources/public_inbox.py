@@ -37,7 +37,9 @@ class InboxMail(NamedTuple):
 
 
 def repositories(inbox: Path) -> list[Path]:
-    """The git repositories of an inbox in order of age: its epochs `git/0.git`, `git/1.git`, …, or itself."""
+    """The git repositories of an inbox in order of age: its epochs `git/0.git`, `git/1.git`, …, or
+    itself.
+    """
     for folder in (inbox / "git", inbox):
         epochs = {int(m[1]): p for p in folder.glob("*.git") if (m := _EPOCH.fullmatch(p.name))}
         if epochs:
@@ -46,7 +48,9 @@ def repositories(inbox: Path) -> list[Path]:
 
 
 def is_inbox(folder: Path) -> bool:
-    """True for the folder of an inbox, or a repository whose last commit holds one mail and nothing else."""
+    """True for the folder of an inbox, or a repository whose last commit holds one mail and nothing
+    else.
+    """
     (first, *_) = epochs = repositories(folder)
     if len(epochs) > 1 or _EPOCH.fullmatch(first.name):
         return True
@@ -62,7 +66,8 @@ def inbox_mails(inbox: Path, name: str) -> list[InboxMail]:
     """The mails that the inbox holds now, in the order in which they came, and unreadable ones.
 
     A removal takes away every earlier mail of that content, in older epochs too; a mail that comes
-    again after it is there again. SourceError where git is missing, or a repository gives nothing at all.
+    again after it is there again. SourceError where git is missing, or a repository gives nothing
+    at all.
     """
     mails: dict[tuple[str, str], InboxMail] = {}
     places: dict[str, list[tuple[str, str]]] = {}
@@ -85,7 +90,9 @@ def inbox_mails(inbox: Path, name: str) -> list[InboxMail]:
 
 
 def mail_at(inbox: Path, name: str, place: str, limit: int) -> Iterator[tuple[Path, bytes]]:
-    """The repository and the mail at a place of an inbox; none if it is not there, not readable, or over `limit` bytes."""
+    """The repository and the mail at a place of an inbox; none if it is not there, not readable, or
+    over `limit` bytes.
+    """
     label, _, commit = place.rpartition(":")
     for repository in repositories(inbox):
         if _label(repository, name) == label and commit.isalnum():
@@ -101,7 +108,9 @@ def _label(repository: Path, name: str) -> str:
 
 
 def _absent(repository: Path, changes: Iterable[git_history.Change]) -> dict[str, str]:
-    """By blob that came and is not there, why its mail is not read; SourceError if that is all of them."""
+    """By blob that came and is not there, why its mail is not read; SourceError if that is all of
+    them.
+    """
     came = list(dict.fromkeys(change.came for change in changes if change.came))
     if not came:
         return {}
@@ -131,7 +140,9 @@ def _month(seconds: int | None) -> str:
 
 
 def blobs(mails: Iterable[InboxMail], limit: int) -> Iterator[RawMail]:
-    """The mails with their bytes; one over `limit` bytes, or that cannot be read, with its fault and without them."""
+    """The mails with their bytes; one over `limit` bytes, or that cannot be read, with its fault
+    and without them.
+    """
     for repository, some in groupby(mails, key=attrgetter("repository")):
         with git_history.Objects(repository) as objects:
             yield from (_read(mail, objects, limit) for mail in some)

@@ -21,7 +21,9 @@ from transforms.errors import SourceError
 from transforms.mail.messages import RawMail, id_and_author, split_mbox
 
 _AROUND = 1 << 16
-"""Bytes read beside those of a mail: its From_ line, the escapes of mbox, and the next From_ line, which ends it."""
+"""Bytes read beside those of a mail: its From_ line, the escapes of mbox, and the next From_ line,
+which ends it.
+"""
 
 
 def source_mail(
@@ -29,7 +31,8 @@ def source_mail(
 ) -> bytes:
     """The mail of that row of `messages`, with its headers and its encodings.
 
-    SourceError if the source is not here, cannot be read, or holds something else at that place by now.
+    SourceError if the source is not here, cannot be read, or holds something else at that place by
+    now.
     """
     try:
         for _, data in mails_at(settings, source, place, raw_bytes):
@@ -44,7 +47,8 @@ def source_mail(
 
 
 def readable_mail(settings: Settings, places: Iterable[dict[str, Any]]) -> bytes:
-    """The mail of the first of these rows of `messages` whose source can be read, as `source_mail` reads it.
+    """The mail of the first of these rows of `messages` whose source can be read, as `source_mail`
+    reads it.
 
     SourceError of the last of them if none can.
     """
@@ -58,7 +62,9 @@ def readable_mail(settings: Settings, places: Iterable[dict[str, Any]]) -> bytes
 
 
 def mails_at(settings: Settings, name: str, place: str, size: int) -> Iterator[tuple[Path, bytes]]:
-    """Files or repositories that a place may mean, and the mail; SourceError or OSError if there is none to be read."""
+    """Files or repositories that a place may mean, and the mail; SourceError or OSError if there is
+    none to be read.
+    """
     source = next((s for s in settings.sources if s.name == name), None)
     if not isinstance(source, SourceSettings):
         raise SourceError(f"source {name} is not in the settings any more")
@@ -85,7 +91,9 @@ def mails_at(settings: Settings, name: str, place: str, size: int) -> Iterator[t
 
 
 def _now(path: Path) -> list[Path]:
-    """Where a mail of a Maildir is now: mail programs move it from `new` to `cur`, and write its flags into its name."""
+    """Where a mail of a Maildir is now: mail programs move it from `new` to `cur`, and write its
+    flags into its name.
+    """
     if is_there(path):
         return [path]
     unique = path.name.partition(":")[0]

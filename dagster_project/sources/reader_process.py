@@ -1,8 +1,10 @@
-"""The process that reads PDF, office, book, notebook, AsciiDoc, picture files: their content can harm it and nothing else.
+"""The process that reads PDF, office, book, notebook, AsciiDoc, picture files: their content can
+harm it and nothing else.
 
-It gets files on its standard input, each after a line of JSON (`kind`, `bytes`, `ocr`, `seen_pixels`, `seconds`), and
-answers each with lines of JSON: `{"page": n}` as often as a page is given to OCR, then the text with its facts
-(`converted.Converted`), or `{"fault": reason}`, with `"ends"` if this process ends over it.
+It gets files on its standard input, each after a line of JSON (`kind`, `bytes`, `ocr`,
+`seen_pixels`, `seconds`), and answers each with lines of JSON: `{"page": n}` as often as a page is
+given to OCR, then the text with its facts (`converted.Converted`), or `{"fault": reason}`, with
+`"ends"` if this process ends over it.
 """
 
 import json
@@ -56,7 +58,8 @@ def _answer(request: dict[str, Any]) -> None:
 
 
 def _limit_time(seconds: float) -> None:
-    """End this process once it has used so much more of the processor, whatever the threads, and its children as well.
+    """End this process once it has used so much more of the processor, whatever the threads, and
+    its children as well.
 
     A process that waits ends a little later, if nobody is there any more to end it.
     """

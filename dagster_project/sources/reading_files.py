@@ -1,4 +1,6 @@
-"""Reading one file of a source under a cap, compressed or not: its bytes, and why the rest is not read."""
+"""Reading one file of a source under a cap, compressed or not: its bytes, and why the rest is not
+read.
+"""
 
 import bz2
 import errno
@@ -17,7 +19,9 @@ from transforms.formats.converted import FormatError
 from transforms.settings.mail import MailSettings
 
 _XZ_MEMORY = 512 << 20
-"""Memory that an xz archive may ask for to be unpacked; the strongest of the presets of xz asks for 65 MiB."""
+"""Memory that an xz archive may ask for to be unpacked; the strongest of the presets of xz asks for
+65 MiB.
+"""
 _MEMBERS: dict[str, Callable[[], Any]] = {
     ".gz": partial(zlib.decompressobj, 16 + zlib.MAX_WBITS),
     ".xz": partial(lzma.LZMADecompressor, memlimit=_XZ_MEMORY),
@@ -38,7 +42,9 @@ UNPACK_FAULTS = (FormatError, TooLargeError, EOFError, OSError, *_BROKEN)
 
 
 def open_file(path: Path) -> IO[bytes]:
-    """A file to read; OSError if it is none: a pipe or a device could be waited for, or read, without end."""
+    """A file to read; OSError if it is none: a pipe or a device could be waited for, or read,
+    without end.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -63,15 +69,17 @@ _PLAUSIBLE_BYTES, _PLAUSIBLE_RATIO = 16 << 20, 250
 
 
 def plausible_bytes(stored: int) -> int:
-    """Bytes that `stored` compressed bytes may become; bytes that become more are made to fill the memory."""
+    """Bytes that `stored` compressed bytes may become; bytes that become more are made to fill the
+    memory.
+    """
     return max(_PLAUSIBLE_BYTES, stored * _PLAUSIBLE_RATIO)
 
 
 def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
     """The bytes of a file, decompressed by its ending under the caps of size and ratio.
 
-    A compressed file that breaks off, or has something else behind its end, gives the bytes before that, and the
-    reason. TooLargeError if it passes a cap, OSError if it cannot be read.
+    A compressed file that breaks off, or has something else behind its end, gives the bytes before
+    that, and the reason. TooLargeError if it passes a cap, OSError if it cannot be read.
     """
     if path.suffix not in _MEMBERS:
         return bounded(path, settings.max_archive_bytes, "mail.max_archive_bytes"), None
@@ -86,7 +94,8 @@ def content(path: Path, settings: MailSettings) -> tuple[bytes, str | None]:
 
 
 def blocks_of(stream: IO[bytes], suffix: str, settings: MailSettings) -> Iterator[bytes]:
-    """The content of an open file in blocks, decompressed by the ending of its name under the caps of size and ratio.
+    """The content of an open file in blocks, decompressed by the ending of its name under the caps
+    of size and ratio.
 
     One of `UNPACK_FAULTS` where it cannot be read on.
     """
@@ -106,7 +115,9 @@ def blocks_of(stream: IO[bytes], suffix: str, settings: MailSettings) -> Iterato
 
 
 def part(path: Path, start: int, count: int) -> bytes:
-    """At most `count` bytes of a file's content, decompressed by its ending, from `start` on; OSError as `open_file`."""
+    """At most `count` bytes of a file's content, decompressed by its ending, from `start` on;
+    OSError as `open_file`.
+    """
     with open_file(path) as stream:
         if path.suffix not in _MEMBERS:
             stream.seek(start)
@@ -125,7 +136,8 @@ def part(path: Path, start: int, count: int) -> bytes:
 
 
 def _decompressed(stream: IO[bytes], member_of: Callable[[], Any]) -> Generator[bytes]:
-    """The content of all members of a compressed file in pieces; zeros that fill it up behind them are none.
+    """The content of all members of a compressed file in pieces; zeros that fill it up behind them
+    are none.
 
     Python's own readers end silently where bytes behind a member of xz or bzip2 are not one.
     """

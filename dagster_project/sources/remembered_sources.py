@@ -1,35 +1,44 @@
-"""The configured sources without forgotten texts."""
+"""The configured sources without forgotten texts, and without those that a stage failed on."""
 
 import bz2
 import gzip
 import lzma
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from assets.protocols.sources import SourcePartition
 from dagster_project.config.settings import SourceSettings
 from dagster_project.lake.forgotten import FORGOTTEN, Forgotten
+from dagster_project.lake.set_aside import SetAside
 from dagster_project.sources.file_sources import FileSources, stored_mail
 from dagster_project.sources.reading_files import TooLargeError, content
 from dagster_project.system.durable import put, sync
+from transforms.conversations.exports import Fault
+from transforms.conversations.windows import quarantine_rows
 from transforms.documents.files import RawFile, part_paths
 from transforms.documents.wiki_pages import WikiPage
 from transforms.mail.messages import RawMail, id_and_author, split_mbox
+from transforms.schemas.conversations import CONVERSATION_MESSAGES
+from transforms.schemas.mail import ATTACHMENTS
 
 _FAULT = f"{FORGOTTEN}: `weft forget` was asked to; the source still holds it"
 _PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 
 
 class RememberedSources(FileSources):
-    """`FileSources` that put forgotten texts into quarantine, and leave out forgotten sources and partitions."""
+    """`FileSources` that put forgotten texts, and those that a stage failed on, into quarantine, and
+    leave out forgotten sources and partitions.
+    """
 
-    def __init__(self, forgotten: Forgotten, *args: Any):
+    def __init__(self, forgotten: Forgotten, failing: SetAside, *args: Any):
         super().__init__(*args)
-        self.forgotten = forgotten
+        self.forgotten, self.failing = forgotten, failing
         self.chats.is_forgotten = partial(forgotten.has, "partition")
         self.left_out: set[str] = set()
         """Sources where `discover` left partitions out."""
@@ -45,8 +54,38 @@ class RememberedSources(FileSources):
             self.left_out.add(source.name)
         return remaining
 
+    def discover(self) -> list[SourcePartition]:
+        """All partitions; one that leaves out texts that a stage failed on has another fingerprint."""
+        return [self.failing.marked(partition) for partition in super().discover()]
+
+    def partition(self, partition: str) -> SourcePartition:
+        """The partition behind a key, as `discover`."""
+        return self.failing.marked(super().partition(partition))
+
+    def set_aside(self, partition: str, reasons: Mapping[str, str]) -> None:
+        """Put documents, mails by their place, or a window into quarantine from now on, each with
+        its reason.
+        """
+        self.failing.add(super().partition(partition), reasons)
+
+    def _reasons(self, partition: SourcePartition) -> Mapping[str, str]:
+        """Why a stage failed on documents, mails or the window of a partition, by place."""
+        return self.failing.of(super().partition(partition.key))
+
+    def conversation(self, partition: SourcePartition) -> tuple[pa.Table, pa.Table, pa.Table]:
+        """The tables of one window; empty but for the quarantine if a stage failed on it."""
+        if not (reasons := self._reasons(partition)):
+            return super().conversation(partition)
+        faults = [Fault(place, reason, b"") for place, reason in reasons.items()]
+        return (
+            CONVERSATION_MESSAGES.from_rows([]),
+            ATTACHMENTS.from_rows([]),
+            quarantine_rows(faults, partition.source, partition.key),
+        )
+
     def cut_fetched(self, partitions: Collection[str]) -> None:
-        """Take forgotten texts out of the fetched files of partitions, but for chats and the history of a public inbox.
+        """Take forgotten texts out of the fetched files of partitions, but for chats and the
+        history of a public inbox.
 
         A later fetch brings it again if its remote has it.
         """
@@ -89,6 +128,13 @@ class RememberedSources(FileSources):
     def mails(self, partition: SourcePartition) -> Iterable[RawMail]:
         """The mails of the partition; those that were forgotten have no bytes, but the fault."""
         mails = super().mails(partition)
+        if reasons := self._reasons(partition):
+            mails = (
+                replace(mail, data=b"", fault=mail.fault or reasons.get(mail.place))
+                if mail.place in reasons
+                else mail
+                for mail in mails
+            )
         return map(self._mail, mails) if self.forgotten.hashes else mails
 
     def _mail(self, mail: RawMail) -> RawMail:
@@ -102,10 +148,19 @@ class RememberedSources(FileSources):
         return any(self.forgotten.has("document", f"{partition.source}:{path}") for path in paths)
 
     def stored_files(self, partition: SourcePartition) -> list[Any]:
-        """The files that make up a partition; one that was forgotten has the fault, and no program reads it."""
-        files = super().stored_files(partition)
+        """The files that make up a partition; one that was forgotten, or is a document that a stage
+        failed on, has the fault, and no program reads it.
+        """
+        files, reasons = super().stored_files(partition), self._reasons(partition)
         return [
-            replace(f, fault=_FAULT) if self._is_forgotten(partition, f.name) else f for f in files
+            replace(f, fault=fault)
+            if (
+                fault := _FAULT
+                if self._is_forgotten(partition, f.name)
+                else reasons.get(f"{partition.source}:{f.name}")
+            )
+            else f
+            for f in files
         ]
 
     def readable(self, partition: SourcePartition, pages: list[WikiPage]) -> list[WikiPage]:
@@ -119,8 +174,11 @@ class RememberedSources(FileSources):
     def files(self, partition: SourcePartition) -> Iterator[RawFile]:
         """The files of the partition; those that were forgotten have no bytes, but the fault.
 
-        The last event of a calendar, which has the path of its file, is forgotten as the one of several that it was.
+        The last event of a calendar, which has the path of its file, is forgotten as the one of
+        several that it was.
         """
+        reasons = self._reasons(partition)
         for file in super().files(partition):
             is_forgotten = self._is_forgotten(partition, file.path, *part_paths(file))
-            yield RawFile(file.path, b"", _FAULT) if is_forgotten else file
+            fault = _FAULT if is_forgotten else reasons.get(f"{partition.source}:{file.path}")
+            yield RawFile(file.path, b"", fault) if fault else file

@@ -36,7 +36,9 @@ NO_CONFLUENCE_XML = (
 
 @dataclass(frozen=True)
 class TreeFile:
-    """A file below a tree's root: its path there, and the reason why it is not read, if there is one."""
+    """A file below a tree's root: its path there, and the reason why it is not read, if there is
+    one.
+    """
 
     path: Path
     name: str
@@ -46,11 +48,12 @@ class TreeFile:
 def tree_files(
     source: DocumentSourceSettings, root: Path, generated: Path, *, reads_pictures: bool = False
 ) -> list[TreeFile]:
-    """The files below `root` in order of name, each to be read or with its reason; nothing below `generated`.
+    """The files below `root` in order of name, each to be read or with its reason; nothing below
+    `generated`.
 
-    Pictures are read with OCR alone. Folders that are hidden, excluded or links out of the root are one entry and
-    are not entered. SourceError if the root is not a folder or holds no file to read: a disk that is not mounted must
-    not empty the index.
+    Pictures are read with OCR alone. Folders that are hidden, excluded or links out of the root are
+    one entry and are not entered. SourceError if the root is not a folder or holds no file to read:
+    a disk that is not mounted must not empty the index.
     """
     if source.kind in _EXPORTS and is_file(root):
         return [TreeFile(root, root.name)]
@@ -72,9 +75,10 @@ def tree_files(
 def tree_parts(files: Sequence[TreeFile], grain: str) -> dict[str, list[TreeFile]]:
     """The files by the name of their partition.
 
-    `whole`: all are one; `folder`: by their top-level folder, those beside them are `top`. `auto`: files that take long to
-    read apart from the others, both dealt by a hash of the path into as many parts as hold at most some hundred, a power
-    of two: an edit reads one part, and the parts do not depend on earlier files.
+    `whole`: all are one; `folder`: by their top-level folder, those beside them are `top`. `auto`:
+    files that take long to read apart from the others, both dealt by a hash of the path into as
+    many parts as hold at most some hundred, a power of two: an edit reads one part, and the parts
+    do not depend on earlier files.
     """
     if grain == "whole":
         return {"all": list(files)}
@@ -104,7 +108,8 @@ def tree_parts(files: Sequence[TreeFile], grain: str) -> dict[str, list[TreeFile
 class _Walk:
     """One walk over a tree; a folder is entered once, so that links cannot lead in circles.
 
-    Paths are strings, each made of that of its folder: `pathlib` takes them apart again at every entry.
+    Paths are strings, each made of that of its folder: `pathlib` takes them apart again at every
+    entry.
     """
 
     def __init__(
@@ -162,8 +167,10 @@ class _Walk:
                 return "broken_link: the symbolic link leads nowhere"
             if not Path(place).is_relative_to(self.root):
                 return "outside_root: the symbolic link leads out of the source's folder"
-        if is_tree:
-            return None
+        return None if is_tree else self._fault_of_file(entry, name)
+
+    def _fault_of_file(self, entry: os.DirEntry[str], name: str) -> str | None:
+        """Why an entry that is not a folder is not read; None if it is."""
         if not entry.is_file():
             return "not_a_file: neither a file nor a folder"
         if entry.name == CONFLUENCE_XML:
@@ -187,10 +194,11 @@ def _why(error: OSError) -> str:
 
 
 def matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a path below the root, of a folder with a slash at its end, matches the patterns; case does not matter.
+    """Whether a path below the root, of a folder with a slash at its end, matches the patterns;
+    case does not matter.
 
-    A pattern without a slash is compared with the last part alone, unless one takes back matches of others: on a long
-    path, patterns for any depth are slow.
+    A pattern without a slash is compared with the last part alone, unless one takes back matches of
+    others: on a long path, patterns for any depth are slow.
     """
     lowered = [pattern.lower() for pattern in patterns]
     is_ordered = any(pattern.startswith("!") for pattern in lowered)

@@ -26,10 +26,11 @@ _BROKEN = (
 
 
 class ZippedExport(AbstractContextManager["ZippedExport"]):
-    """The files in a zip, by name, without those that programs put beside them (`__MACOSX`, names with a dot).
+    """The files in a zip, by name, without those that programs put beside them (`__MACOSX`, names
+    with a dot).
 
-    ChatFormatError for a file that is not a zip (`no_zip`), and for one that names a place outside itself
-    (`path_traversal`), as no export does.
+    ChatFormatError for a file that is not a zip (`no_zip`), and for one that names a place outside
+    itself (`path_traversal`), as no export does.
     """
 
     def __init__(self, path: Path, max_bytes: int):

@@ -1,1 +1,3 @@
-"""The machine: disk, locks, threads, processes, limits, optional packages. Nothing here knows mail, lake or index."""
+"""The machine: disk, locks, threads, processes, limits, optional packages. Nothing here knows mail,
+lake or index.
+"""

@@ -1,7 +1,8 @@
 """Names that Dagster 1.13 does not export: imported here alone, with reasons.
 
-Three files depend on Dagster's internals without importing them: `assets/stages/stage.py` sets its tags of provenance, the
-event log of `sqlite_storage.py` inherits methods, and `guarded_ui.py` puts a layer before the web server.
+Three files depend on Dagster's internals without importing them: `assets/stages/stage.py` sets its
+tags of provenance, the event log of `sqlite_storage.py` inherits methods, and `guarded_ui.py` puts
+a layer before the web server.
 """
 
 import contextlib
@@ -62,19 +63,24 @@ __all__ = [  # without a public name, and used elsewhere: to keep engines of the
 ]
 
 ONLY_OWN_EVENTS = {SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
-"""Metadata that keeps Dagster from recording a materialization of an output; Dagster exports no name for it.
+"""Metadata that keeps Dagster from recording a materialization of an output; Dagster exports no
+name for it.
 
-For a range of partitions it would record one data version for all (`_get_output_asset_events`)."""
+For a range of partitions it would record one data version for all (`_get_output_asset_events`).
+"""
 MODULE, LOCATION, REPOSITORY = "dagster_project.definitions", "weft", "__repository__"
-"""The place where Dagster finds Weft, and its name for that; the shipped workspace.yaml says the same."""
+"""The place where Dagster finds Weft, and its name for that; the shipped workspace.yaml says the
+same.
+"""
 
 
 @contextlib.contextmanager
 def listed(instance: dg.DagsterInstance, job: str) -> Iterator[None]:
-    """Runs that this process makes are listed with those of the code location: on the timeline and the job's page.
+    """Runs that this process makes are listed with those of the code location: on the timeline and
+    the job's page.
 
-    `execute_in_process` makes them without an origin, and takes none. Their output goes where this process prints: to
-    capture it takes four processes a run.
+    `execute_in_process` makes them without an origin, and takes none. Their output goes where this
+    process prints: to capture it takes four processes a run.
     """
     location = ManagedGrpcPythonEnvCodeLocationOrigin(
         LoadableTargetOrigin(executable_path=sys.executable, module_name=MODULE),
@@ -97,7 +103,9 @@ def set_data_version(context: dg.OutputContext, version: str) -> None:
 
 
 def settings_fault(home: Path) -> str | None:
-    """Why Dagster does not understand the settings of an instance; None if it does. No public name reads them alone."""
+    """Why Dagster does not understand the settings of an instance; None if it does. No public name
+    reads them alone.
+    """
     try:
         dagster_instance_config(str(home))
     except (DagsterError, CheckError, yaml.YAMLError, UnicodeDecodeError) as error:
@@ -106,7 +114,9 @@ def settings_fault(home: Path) -> str | None:
 
 
 def run_dev(arguments: Sequence[str], web_server: str) -> None:
-    """Run `dagster dev` with another module as its web server, for which it has no option; its name is private."""
+    """Run `dagster dev` with another module as its web server, for which it has no option; its name
+    is private.
+    """
     # It takes a third of a second, which every command would wait for.
     from dagster._cli import dev
 
@@ -130,7 +140,9 @@ def failed_by_itself(event: dg.DagsterEvent) -> bool:
 def partitions_of_backfills(
     instance: dg.DagsterInstance, definitions: Callable[[], dg.Definitions]
 ) -> set[str]:
-    """The partitions that backfills under way are to make. Dagster has no public name for the target of a backfill."""
+    """The partitions that backfills under way are to make. Dagster has no public name for the
+    target of a backfill.
+    """
     under_way = [BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING, BulkActionStatus.FAILING]
     keys: set[str] = set()
     for backfill in instance.get_backfills(filters=BulkActionsFilter(statuses=under_way)):
@@ -149,7 +161,9 @@ def request_backfill(
     ranges: Mapping[dg.AssetKey, Collection[tuple[str, str]]],
     tags: Mapping[str, str],
 ) -> str:
-    """Ask the daemon for a backfill of ranges of partitions of assets; its id. The UI does it by its own server."""
+    """Ask the daemon for a backfill of ranges of partitions of assets; its id. The UI does it by
+    its own server.
+    """
     selectors = [
         PartitionsByAssetSelector(
             asset_key=asset,

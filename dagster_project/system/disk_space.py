@@ -17,12 +17,16 @@ _TEXTS_OF_NO_WRITING = ("Read-only file system", "readonly database")
 
 
 def is_of_full_disk(error: BaseException) -> bool:
-    """True if an error says that a disk is full, or that a quota or the maximum file size is reached."""
+    """True if an error says that a disk is full, or that a quota or the maximum file size is
+    reached.
+    """
     return getattr(error, "errno", None) in _NUMBERS or any(text in str(error) for text in _TEXTS)
 
 
 def raise_of_machine(error: BaseException) -> None:
-    """WeftError if an error says that the machine has no more open files or memory to give: the file itself is sound."""
+    """WeftError if an error says that the machine has no more open files or memory to give: the
+    file itself is sound.
+    """
     if getattr(error, "errno", None) in _OF_MACHINE or any(
         text in str(error) for text in _TEXTS_OF_MACHINE
     ):
@@ -32,14 +36,18 @@ def raise_of_machine(error: BaseException) -> None:
 
 
 def is_of_no_writing(error: BaseException) -> bool:
-    """True if an error says that a disk is mounted read-only, or that the right to write a file is missing."""
+    """True if an error says that a disk is mounted read-only, or that the right to write a file is
+    missing.
+    """
     if isinstance(error, OSError):
         return error.errno in NO_WRITING
     return any(text in str(error) for text in _TEXTS_OF_NO_WRITING)
 
 
 def unwritable(error: BaseException, root: Path) -> UnwritableError:
-    """The error for a file that cannot be written, or for the storage root if the error names no file."""
+    """The error for a file that cannot be written, or for the storage root if the error names no
+    file.
+    """
     filename = error.filename if isinstance(error, OSError) else None
     reason = (isinstance(error, OSError) and error.strerror) or str(error).splitlines()[0]
     refused = "used" if isinstance(error, PermissionError) else "written"

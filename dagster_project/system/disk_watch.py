@@ -18,14 +18,17 @@ _NO_ROOM = 1 << 20
 
 @contextlib.contextmanager
 def translate_disk_faults(root: Path) -> Iterator[None]:
-    """Raise faults of a full disk as DiskFullError, and of one that may not be written as UnwritableError."""
+    """Raise faults of a full disk as DiskFullError, and of one that may not be written as
+    UnwritableError.
+    """
     try:
         yield
     except (DiskFullError, UnwritableError):
         raise
     except (OSError, duckdb.Error, *_OF_SQLITE, WeftError) as error:
         free = shutil.disk_usage(root).free if root.exists() else 0
-        # SQLite has one fault for all that a disk refuses, the memory it shares with its readers on a full one among it.
+        # SQLite has one fault for all that a disk refuses, the memory it shares with its readers on
+        # a full one among it.
         is_full = is_of_full_disk(error) or (isinstance(error, _OF_SQLITE) and free < _NO_ROOM)
         if not is_full and is_of_no_writing(error):
             raise unwritable(error, root) from error

@@ -7,22 +7,36 @@ from pathlib import Path
 
 
 def put(complete: Path, place: Path) -> Path:
-    """Give a complete file or folder its name in place of the one that has it; durable when the call returns."""
+    """Give a complete file or folder its name in place of the one that has it; durable when the
+    call returns.
+    """
     complete.replace(place)
     sync([place.parent])
     return place
 
 
 def write_durably(place: Path, text: str, aside: Path) -> None:
-    """Write a text to a file `aside` in the same folder and give that its name; durable when the call returns."""
+    """Write a text to a file `aside` in the same folder and give that its name; durable when the
+    call returns.
+    """
     aside.parent.mkdir(parents=True, exist_ok=True)
     aside.write_text(text, encoding="utf-8")
     sync([aside])
     put(aside, place)
 
 
+def write_privately(place: Path, text: str) -> None:
+    """Write a text to a file that only the owner can read; durable when the call returns."""
+    aside = place.with_name(f"{place.stem}.part")
+    aside.unlink(missing_ok=True)  # a killed process left it, with whatever rights
+    aside.touch(0o600)
+    write_durably(place, text, aside)
+
+
 def make_private(folder: Path) -> None:
-    """Make a folder that only the owner can enter, and the missing ones above it; durable when the call returns."""
+    """Make a folder that only the owner can enter, and the missing ones above it; durable when the
+    call returns.
+    """
     for place in (*reversed(folder.parents), folder):
         if not place.exists():
             place.mkdir(mode=0o700, exist_ok=True)

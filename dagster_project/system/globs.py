@@ -2,60 +2,20 @@
 
 import errno
 import glob
-import json
 import os
 import secrets
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from dagster_project.system.durable import write_durably
 from transforms.hashing import text_hash
 
 _KEY_CHARACTERS = 150
-"""Limit of one half of a partition key: file systems allow names of 255 bytes, and windows need some of them."""
+"""Limit of one half of a partition key: file systems allow names of 255 bytes, and windows need
+some of them.
+"""
 NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
 """Error numbers of a disk that is mounted read-only, and of a missing right to write."""
-
-
-def remember(memory: Path, text: str) -> None:
-    """Store a text that saves work the next time, atomically; if the folder may not be written, do nothing."""
-    try:
-        write_atomically(memory, text)
-    except OSError as error:
-        if error.errno not in NO_WRITING:
-            raise
-
-
-def recall(memory: Path) -> dict[str, Any]:
-    """The JSON object in a file that `remember` wrote; empty if there is none."""
-    try:
-        stored = json.loads(memory.read_text())
-    except (OSError, ValueError):
-        return {}
-    return stored if isinstance(stored, dict) else {}
-
-
-def seen_times(memory: Path) -> dict[str, tuple[str, datetime]]:
-    """The note on each name, and its time; empty if the file is missing or damaged.
-
-    The note on a partition that changed is its fingerprint in the lake then, that on a source how many partitions waited.
-    """
-    try:
-        return {
-            p: (str(note), datetime.fromisoformat(at)) for p, (note, at) in recall(memory).items()
-        }
-    except (ValueError, TypeError):
-        return {}
-
-
-def sweep_parts(memory: Path) -> int:
-    """Delete files that killed processes left beside a file that `remember` writes; returns their number."""
-    leftovers = list(memory.parent.glob(f"{glob.escape(memory.name)}.*"))
-    for file in leftovers:
-        file.unlink(missing_ok=True)
-    return len(leftovers)
 
 
 def write_atomically(file: Path, text: str) -> None:
@@ -65,7 +25,9 @@ def write_atomically(file: Path, text: str) -> None:
 
 
 def matching_paths(pattern: Path, base: Path) -> list[Path]:
-    """The paths that a glob matches; wildcards in the name of the settings file's folder are taken literally."""
+    """The paths that a glob matches; wildcards in the name of the settings file's folder are taken
+    literally.
+    """
     if pattern.is_relative_to(base):
         return [base / p for p in sorted(glob.glob(str(pattern.relative_to(base)), root_dir=base))]
     return [Path(p) for p in sorted(glob.glob(str(pattern)))]
@@ -83,11 +45,15 @@ def fixed_folder(pattern: Path) -> Path:
 
 
 is_there, is_folder, is_file = os.path.exists, os.path.isdir, os.path.isfile
-"""Tests of a path, behind links; False for an unreadable one, where `Path` raises: a closed folder, a circle of links."""
+"""Tests of a path, behind links; False for an unreadable one, where `Path` raises: a closed folder,
+a circle of links.
+"""
 
 
 def entries_below(root: Path) -> Iterator[tuple[Path, OSError | None]]:
-    """All entries below a folder, at any depth; one that cannot be listed, with the reason. Links are not entered."""
+    """All entries below a folder, at any depth; one that cannot be listed, with the reason. Links
+    are not entered.
+    """
     folders = [root]
     while folders:
         folder = folders.pop()
@@ -109,7 +75,8 @@ def valid_text(path: Path | str) -> str:
 
 
 def partition_name(name: str) -> str:
-    """`name` as a partition key and file name: other than letters, digits, `.`, `_`, `-` percent-escaped.
+    """`name` as a partition key and file name: other than letters, digits, `.`, `_`, `-`
+    percent-escaped.
 
     One that is too long for file systems ends in a hash of it.
     """

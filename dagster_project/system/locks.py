@@ -1,6 +1,8 @@
-"""Locks of a storage root: one build at a time, readers and one writer of the lake, and the runs that live.
+"""Locks of a storage root: one build at a time, readers and one writer of the lake, and the runs
+that live.
 
-The system releases a lock when the process that holds it ends, however it ends; one on an object store runs out.
+The system releases a lock when the process that holds it ends, however it ends; one on an object
+store runs out.
 """
 
 import contextlib
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from dagster_project.extras.registry import store_part
+from dagster_project.extensions import store_part
 from dagster_project.system.durable import make_private
 from transforms.errors import BusyError
 
@@ -36,7 +38,9 @@ HELD: set[Lease] = set()
 
 
 def require_leases() -> None:
-    """BusyError if this process has lost a lock on a store that it still works under: nothing may be written then."""
+    """BusyError if this process has lost a lock on a store that it still works under: nothing may
+    be written then.
+    """
     for lease in list(HELD):
         if lease.process == os.getpid() and not lease.counts:
             raise BusyError(
@@ -56,7 +60,9 @@ def _store_lock(
 
 @contextlib.contextmanager
 def only_build(root: Path, lake: str = "") -> Iterator[None]:
-    """Hold the build lock of a storage root and of a `lake` on an object store; BusyError if another build holds one."""
+    """Hold the build lock of a storage root and of a `lake` on an object store; BusyError if
+    another build holds one.
+    """
     root.mkdir(parents=True, exist_ok=True)
     with (root / BUILD_LOCK).open("a") as file:
         for tries_left in reversed(range(_TRIES)):
@@ -78,11 +84,12 @@ def only_build(root: Path, lake: str = "") -> Iterator[None]:
 def lake_lock(
     root: Path, *, exclusive: bool, on_wait: Callable[[], None] = lambda: None, lake: str = ""
 ) -> Iterator[None]:
-    """Hold the lake of a storage root: shared while partitions are made, exclusive while all of it is read and published.
+    """Hold the lake of a storage root: shared while partitions are made, exclusive while all of it
+    is read and published.
 
-    Processes wait in a queue, so that many that share it cannot keep out one that wants it alone. `on_wait` is
-    called before waiting. One on an object store, at the address `lake`, is held there, too: builds with other roots may
-    work on it.
+    Processes wait in a queue, so that many that share it cannot keep out one that wants it alone.
+    `on_wait` is called before waiting. One on an object store, at the address `lake`, is held
+    there, too: builds with other roots may work on it.
     """
     root.mkdir(parents=True, exist_ok=True)
     kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH

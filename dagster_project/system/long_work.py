@@ -1,4 +1,6 @@
-"""Long work: its threads, the memory that it gives back, and its progress in the log or on a terminal."""
+"""Long work: its threads, the memory that it gives back, and its progress in the log or on a
+terminal.
+"""
 
 import contextlib
 import ctypes
@@ -17,7 +19,9 @@ import pyarrow as pa
 from assets.protocols.lake import Progress
 
 MANY_BYTES = 256 << 20
-"""Bytes of files from which a second thread of DuckDB saves time; with less it mainly takes more of the processors."""
+"""Bytes of files from which a second thread of DuckDB saves time; with less it mainly takes more of
+the processors.
+"""
 
 
 def give_memory_back() -> None:
@@ -34,7 +38,9 @@ Result = TypeVar("Result")
 def ordered_map(
     function: Callable[[Item], Result], items: Iterable[Item], limit: int
 ) -> Iterator[Result]:
-    """`function` of each item, in order; at most `limit` calls run at once, and no more than there are processors."""
+    """`function` of each item, in order; at most `limit` calls run at once, and no more than there
+    are processors.
+    """
     at_once = min(os.cpu_count() or 1, limit)
     with ThreadPoolExecutor(at_once) as pool:
         pending: deque[Future[Result]] = deque()
@@ -50,10 +56,11 @@ def ordered_map(
 def other_thread(
     database: duckdb.DuckDBPyConnection, statements: Iterable[str]
 ) -> Iterator[Callable[..., Future[Any]]]:
-    """Start work in one other thread, on another connection to a database, which begins with some statements.
+    """Start work in one other thread, on another connection to a database, which begins with some
+    statements.
 
-    `start(work, *arguments)` calls `work(connection, *arguments)`, one after another. A failure of this thread ends
-    the work of the other.
+    `start(work, *arguments)` calls `work(connection, *arguments)`, one after another. A failure of
+    this thread ends the work of the other.
     """
     started: list[Future[Any]] = []
     with database.cursor() as connection, ThreadPoolExecutor(1) as thread:
@@ -71,7 +78,9 @@ def other_thread(
 
 
 def _interrupt(connection: duckdb.DuckDBPyConnection, work: Sequence[Future[Any]]) -> None:
-    """End the work of a connection; repeated, as an interrupt ends one statement, and there may be none at the moment."""
+    """End the work of a connection; repeated, as an interrupt ends one statement, and there may be
+    none at the moment.
+    """
     while wait(work, timeout=0.05).not_done:
         connection.interrupt()
 
@@ -89,7 +98,9 @@ class LoggedProgress:
 
 
 class Phases:
-    """The phases of one long step as stages of its progress: each has the time until the next one begins."""
+    """The phases of one long step as stages of its progress: each has the time until the next one
+    begins.
+    """
 
     def __init__(self, progress: Progress):
         self.progress = progress
@@ -119,7 +130,9 @@ class CountedProgress:
         self._expected: dict[str, tuple[int, int, float]] = {}
 
     def expect(self, stage: str, rows: int) -> None:
-        """From now on every step of `stage` tells, in place of a partition, how far it is and when it ends."""
+        """From now on every step of `stage` tells, in place of a partition, how far it is and when
+        it ends.
+        """
         self._expected[stage] = (rows, self.rows.get(stage, 0), time.monotonic())
 
     def step(

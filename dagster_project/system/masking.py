@@ -1,4 +1,6 @@
-"""Credentials of remotes, and text from the network made safe to show: masked, on one line, and bounded."""
+"""Credentials of remotes, and text from the network made safe to show: masked, on one line, and
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import logging
 import os
 import re
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -17,21 +19,27 @@ from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 
 from dagster_project.config.remote_settings import RemoteSettings
 from transforms.errors import FetchError
+from transforms.settings.models import SafetySettings
 
 MASK = "[secret]"
 SERVER_CHARS = 300
 """Characters of a server's message that are shown."""
 FAULT_CHARS = 1500
-"""Characters of a whole fault: the message of a server, with addresses, file names and the remedy."""
+"""Characters of a whole fault: the message of a server, with addresses, file names and the remedy.
+"""
 _LEAST_BASE64 = 6
 """Characters from which a piece of base64 is not a coincidence."""
 _PIECE = 8
 """Characters of a secret that are masked alone, as an echo may be cut off."""
+_ANY_SECRET = SafetySettings(emails="send", phones="send")
+"""Another person's token in the name of a folder, or in the words of a server, is one too."""
 _WIRE_LOGGERS = ("httpx2", "httpcore2", "imapclient", "botocore", "aiobotocore", "s3fs", "fsspec")
 
 
 def quiet_wire_logs() -> None:
-    """Keep libraries from logging requests and answers: those hold addresses and credentials, also as echoes."""
+    """Keep libraries from logging requests and answers: those hold addresses and credentials, also
+    as echoes.
+    """
     for name in _WIRE_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
 
@@ -81,7 +89,9 @@ def _on_one_line(text: str) -> str:
 
 
 def _forms(secret: str) -> set[str]:
-    """A secret as itself, in base64, and as addresses, headers, HTML, JSON and messages of libraries would quote it."""
+    """A secret as itself, in base64, and as addresses, headers, HTML, JSON and messages of
+    libraries would quote it.
+    """
     forms = {
         secret,
         quote(secret),
@@ -97,7 +107,9 @@ def _forms(secret: str) -> set[str]:
 
 
 def _base64_cores(secret: str) -> set[str]:
-    """The parts of a secret that base64 of any text around it holds: they depend on its place modulo three alone."""
+    """The parts of a secret that base64 of any text around it holds: they depend on its place
+    modulo three alone.
+    """
     data = secret.encode()
     cores = set()
     for before in range(3):
@@ -108,14 +120,17 @@ def _base64_cores(secret: str) -> set[str]:
 
 
 _LEAST_IN_QUERY = 6
-"""Characters of a value in an address's query that may be a key; a shorter one is a page or a flag."""
+"""Characters of a value in an address's query that may be a key; a shorter one is a page or a flag.
+"""
 _LEAST_IN_WORDS = 6
 """Characters of a user's name that is masked within words, too."""
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """User, password and token from the environment, and the other secrets of a remote; none is ever shown."""
+    """User, password and token from the environment, and the other secrets of a remote; none is
+    ever shown.
+    """
 
     user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
@@ -123,10 +138,12 @@ class Credentials:
     others: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, remote: RemoteSettings, source: str) -> Credentials:
+    def of(
+        cls, remote: RemoteSettings, source: str, environment: Mapping[str, str] = os.environ
+    ) -> Credentials:
         """Those that a remote names; FetchError if a variable is not set."""
-        variables = remote.variables(os.environ)
-        values = {part: os.environ.get(name, "").strip() for part, name in variables.items()}
+        variables = remote.variables(environment)
+        values = {part: environment.get(name, "").strip() for part, name in variables.items()}
         for part, value in values.items():
             if not value:
                 raise FetchError(
@@ -150,9 +167,14 @@ class Credentials:
         return b64encode(f"{self.user}:{self.password}".encode()).decode()
 
     def hidden(self, text: str, most: int = SERVER_CHARS) -> str:
-        """`text` without anything secret, on one line and not too long."""
+        """`text` without these and whatever else has the form of a secret, on one line and not too
+        long.
+        """
+        from transforms.text.redaction import screened
+
         # Cleaned before it is masked: a secret must not come together after the search for it.
         text = self._secrets.masked(_on_one_line(text))
+        (text,) = screened([text], _ANY_SECRET).texts
         return text if len(text) <= most else f"{text[:most]}…"
 
     @cached_property
@@ -165,7 +187,9 @@ class Credentials:
 
 
 def _others(remote: RemoteSettings) -> tuple[str, ...]:
-    """Other secrets: keys in the queries of addresses, passwords of proxies, variables that its client reads."""
+    """Other secrets: keys in the queries of addresses, passwords of proxies, variables that its
+    client reads.
+    """
     secrets = []
     for url in (getattr(remote, "url", None), getattr(remote, "endpoint", None)):
         values = [v for _, v in parse_qsl(urlsplit(url or "").query) if "{" not in v]

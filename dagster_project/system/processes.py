@@ -24,14 +24,18 @@ _STARTS = (
     (os, "fork"),
     (os, "posix_spawn"),
 )
-"""All by which Python starts processes: the functions that a program calls, and the last step before the system does it."""
+"""All by which Python starts processes: the functions that a program calls, and the last step
+before the system does it.
+"""
 
 
 def is_left_over(file: Path, pid: str) -> bool:
-    """True if the process that wrote a file has ended, or is this one, which has no files in flight yet.
+    """True if the process that wrote a file has ended, or is this one, which has no files in flight
+    yet.
 
-    A process of that number which began after the file was last written is another: numbers come again. One that ended
-    keeps its number until its parent asks how, which the first process of a container may never do.
+    A process of that number which began after the file was last written is another: numbers come
+    again. One that ended keeps its number until its parent asks how, which the first process of a
+    container may never do.
     """
     if not pid.isdigit() or int(pid) == os.getpid():
         return True
@@ -73,11 +77,13 @@ def _beginning(stream: IO[bytes]) -> bytes:
 
 
 def end_started() -> None:
-    """Kill all descendants of this process, including those in sessions of their own; none begins after.
+    """Kill all descendants of this process, including those in sessions of their own; none begins
+    after.
 
-    A thread that is about to start one, such as those that copy a run's output for Dagster, waits forever instead. One
-    that is past that point does start it, hence the second look. All are stopped before the first is killed: a process that
-    one of them starts meanwhile would no longer be known as a descendant.
+    A thread that is about to start one, such as those that copy a run's output for Dagster, waits
+    forever instead. One that is past that point does start it, hence the second look. All are
+    stopped before the first is killed: a process that one of them starts meanwhile would no longer
+    be known as a descendant.
     """
     for owner, name in _STARTS:
         setattr(owner, name, lambda *_, **__: threading.Event().wait())

@@ -25,7 +25,9 @@ def http_time(text: str | None) -> datetime | None:
 
 
 def requested_pause(header: str, now: datetime | None = None) -> float | None:
-    """Seconds of a Retry-After header, which has a number or a time (RFC 9110, section 10.2.3); None for any other text."""
+    """Seconds of a Retry-After header, which has a number or a time (RFC 9110, section 10.2.3);
+    None for any other text.
+    """
     if _SECONDS.fullmatch(header.strip()):
         return float(header)
     at = http_time(header)
@@ -35,8 +37,8 @@ def requested_pause(header: str, now: datetime | None = None) -> float | None:
 class Quota:
     """Requests and tokens that may be spent in any window of time.
 
-    The window slides: spent requests and tokens count until they are as old as the window is long, so that the
-    service's own count, wherever its minute begins, is never above the quota.
+    The window slides: spent requests and tokens count until they are as old as the window is long,
+    so that the service's own count, wherever its minute begins, is never above the quota.
     """
 
     def __init__(
@@ -55,7 +57,9 @@ class Quota:
         self._closed_until = 0.0
 
     async def take(self, requests: int, tokens: int) -> None:
-        """Return when so much may be spent; a request above the whole quota waits for an empty window."""
+        """Return when so much may be spent; a request above the whole quota waits for an empty
+        window.
+        """
         requests, tokens = min(requests, self.requests), min(tokens, self.tokens)
         while (pause := self._pause(requests, tokens)) > 0:
             await self._sleep(pause)

@@ -1,8 +1,10 @@
-"""SQL statements in `.sql` files beside the modules that run them, and declared Arrow types as DuckDB writes them.
+"""SQL statements in `.sql` files beside the modules that run them, and declared Arrow types as
+DuckDB writes them.
 
-A file holds statements, each below a line `-- name: NAME`. A value is a parameter of the statement (`$name`). Else a
-name in braces has the text: in double quotes it is part of an identifier, in single quotes part of a literal, else
-it is SQL, which the caller composes or which is another statement of the file.
+A file holds statements, each below a line `-- name: NAME`. A value is a parameter of the statement
+(`$name`). Else a name in braces has the text: in double quotes it is part of an identifier, in
+single quotes part of a literal, else it is SQL, which the caller composes or which is another
+statement of the file.
 """
 
 import re
@@ -23,13 +25,16 @@ class SqlFile:
     """The statements of a file, which is read when the first of them is wanted."""
 
     def __init__(self, module: str, name: str, **values: str):
-        """`module` is the `__file__` of the module that the file is beside; `values` are those of all statements."""
+        """`module` is the `__file__` of the module that the file is beside; `values` are those of
+        all statements.
+        """
         self._path, self._values = Path(module).with_name(name), values
 
     def __call__(self, statement: str, /, **values: str) -> str:
         """A statement, with the values of its names in braces.
 
-        KeyError if the file has no such statement or name, or if a name is that of a value and of a statement.
+        KeyError if the file has no such statement or name, or if a name is that of a value and of a
+        statement.
         """
         values = self._values | values
         if both := values.keys() & self._statements.keys():

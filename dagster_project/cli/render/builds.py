@@ -1,7 +1,10 @@
-"""Builds, fetches and plans as people read them in a terminal: progress while they run, tables at their end."""
+"""Builds, fetches and plans as people read them in a terminal: progress while they run, tables at
+their end.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -13,9 +16,9 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Column, Table
 from rich.text import Text
 
-from dagster_project.cli.render.hits import print_records
+from dagster_project.cli.render.tables import print_records
 from dagster_project.cli.terminal.safe_console import terminal
-from dagster_project.extras.registry import extras
+from dagster_project.extensions import extras
 from dagster_project.orchestration.dry_run import Outlook
 from dagster_project.orchestration.names import WAITS
 from dagster_project.orchestration.outcomes import BuildResult, FetchOutcome
@@ -43,8 +46,14 @@ _SHOWN = (
 )
 
 
+_LINE_EVERY = 10.0
+"""Seconds between two lines of progress on a pipe."""
+
+
 class _Seconds(ProgressColumn):
-    """The seconds that a stage took so far; while it runs also the rest by its speed, where its end is known."""
+    """The seconds that a stage took so far; while it runs also the rest by its speed, where its end
+    is known.
+    """
 
     def render(self, task: Task) -> Text:
         """The seconds, which run on while the stage does."""
@@ -71,13 +80,18 @@ class _Rows(ProgressColumn):
 
 
 class BuildView:
-    """Shows a build: one progress line per stage while it runs, a table at its end."""
+    """Shows a build: one progress line per stage while it runs, a table at its end.
 
-    def __init__(self, show: bool):
+    On a pipe it prints a line each `every` seconds.
+    """
+
+    def __init__(self, show: bool, every: float = _LINE_EVERY):
         self.console = terminal()
         self.show = show
         self._partitions = Counter[str]()
         self._tasks: dict[str, Any] = {}
+        self._every, self._is_over = every, threading.Event()
+        self._lines = threading.Thread(target=self._print_lines, daemon=True)
         self._since = time.monotonic()
         self._progress = Progress(
             SpinnerColumn(finished_text="✓"),
@@ -96,6 +110,8 @@ class BuildView:
     def __enter__(self) -> BuildView:
         if self.show:
             self.console.print("Looking for changes in the sources")
+            if not self.console.is_terminal:
+                self._lines.start()
         return self
 
     def __exit__(
@@ -104,11 +120,29 @@ class BuildView:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._is_over.set()
+        if self._lines.ident:
+            self._lines.join()
         if not self._tasks:
             return
         if kind is None:
             self._end_lines()
         self._progress.stop()
+
+    def _print_lines(self) -> None:
+        """Print the stage that runs now, again and again until the build is over."""
+        begun = time.monotonic()
+        while not self._is_over.wait(self._every):
+            seconds = f"{time.monotonic() - begun:,.0f} s"
+            tasks = list(self._progress.tasks)
+            if not tasks:
+                self.console.print(f"{seconds}: looking for changes")
+                continue
+            task = tasks[-1]
+            of = f" of {task.total:,.0f}" if task.total else ""
+            done = f", {task.completed:,.0f}{of} partitions" if task.completed else ""
+            rows = f", {task.fields['rows']:,} rows" if task.fields["rows"] else ""
+            self.console.print(f"{seconds}: {task.description}{done}{rows}", markup=False)
 
     def _end_lines(self) -> None:
         """Show the stages so far as finished."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
@@ -14,13 +15,39 @@ from transforms.evaluation.metrics import MEASURES
 from transforms.evaluation.quality import HEADLINE, MAIN
 
 _WIDE = "Recall@100"
+_DESIGN_MEASURES = ("MRR@10", "Recall@10", _WIDE)
+"""Measures that fit beside the costs of designs."""
 
 
 def print_report(report: Mapping[str, Any], paths: Mapping[str, str]) -> None:
-    """Scores of each profile with intervals, best and worst queries of the baseline, and the places of the files."""
+    """Scores of each profile with intervals, best and worst queries of the baseline, and the places
+    of the files.
+    """
     console = terminal()
     console.print(_scores(report))
     console.print(_stages(report))
+    _print_comparisons(console, report)
+    if tags := _tags(report):
+        console.print(f"{HEADLINE} of {report['order'][0]} by tag: {', '.join(tags)}", style="dim")
+    for line in _left_out(report):
+        console.print(line, style="dim")
+    for kind, place in paths.items():
+        console.print(f"{kind}: {place}", soft_wrap=True)
+
+
+def print_runs(report: Mapping[str, Any]) -> None:
+    """Scores of each run (`transforms.evaluation.trec.run_report`), and how far it is from the first."""
+    console = terminal()
+    console.print(_scores(report))
+    _print_comparisons(console, report)
+    for name, queries in report["unjudged"].items():
+        if queries:
+            console.print(
+                f"{name}: {len(queries)} queries without a right answer are left out", style="dim"
+            )
+
+
+def _print_comparisons(console: Console, report: Mapping[str, Any]) -> None:
     for row in report["comparisons"]:
         if row["measure"] == HEADLINE:
             console.print(
@@ -28,12 +55,6 @@ def print_report(report: Mapping[str, Any], paths: Mapping[str, str]) -> None:
                 f"[{_short(row['low'], '+')}, {_short(row['high'], '+')}], p {row['p_value']:.3f}; "
                 f"{len(row['won'])} queries won, {len(row['lost'])} lost"
             )
-    if tags := _tags(report):
-        console.print(f"{HEADLINE} of {report['order'][0]} by tag: {', '.join(tags)}", style="dim")
-    for line in _left_out(report):
-        console.print(line, style="dim")
-    for kind, place in paths.items():
-        console.print(f"{kind}: {place}", soft_wrap=True)
 
 
 def print_sweep(rows: Sequence[Mapping[str, Any]], measure: str) -> None:
@@ -45,6 +66,27 @@ def print_sweep(rows: Sequence[Mapping[str, Any]], measure: str) -> None:
         mark = "*" if row["frontier"] else ""
         table.add_row(
             mark, row["profile"], _short(row["mean"]), interval, f"{row['ms_per_query']:.2f}"
+        )
+    terminal().print(table)
+
+
+def print_designs(rows: Sequence[Mapping[str, Any]]) -> None:
+    """The designs beside the default: quality, how far the default is ahead of each, and costs."""
+    costs = ("ms/query", "chunks", "MB", "build s")
+    shown = (f"{HEADLINE} 95 %", *_DESIGN_MEASURES, "default ahead by", *costs)
+    title = "the designs beside the default, hits counted as documents"
+    table = _table(title, (Column("design", no_wrap=True),), shown)
+    for row in rows:
+        ahead = f"{row['ahead']:+.3f} [{_short(row['ahead_low'], '+')}, {_short(row['ahead_high'], '+')}]"
+        table.add_row(
+            row["design"],
+            f"{_short(row[HEADLINE])} {_short(row['low'])}–{_short(row['high'])}",
+            *(_short(row[measure]) for measure in _DESIGN_MEASURES),
+            "" if row is rows[0] else ahead,
+            f"{row['ms_per_query']:.1f}",
+            f"{row['chunks']:,}",
+            f"{row['megabytes']:.1f}",
+            f"{row['build_seconds']:.1f}",
         )
     terminal().print(table)
 
@@ -100,7 +142,9 @@ def _scores(report: Mapping[str, Any]) -> Table:
 
 
 def _stages(report: Mapping[str, Any]) -> Table:
-    """HEADLINE and Recall@100 of the list after each stage, a column per profile; blank where it is switched off."""
+    """HEADLINE and Recall@100 of the list after each stage, a column per profile; blank where it is
+    switched off.
+    """
     table = _table(f"after each stage: {HEADLINE} / {_WIDE}", ("stage",), report["order"])
     means = {
         (row["profile"], row["stage"], row["measure"]): _short(row["mean"])
@@ -134,7 +178,7 @@ def _left_out(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"not measured, without an answer that could be found: {', '.join(names)}"
 
 
-def _table(title: str, texts: Iterable[str], numbers: Iterable[str]) -> Table:
+def _table(title: str, texts: Iterable[str | Column], numbers: Iterable[str]) -> Table:
     """A table without rows: columns of texts, then columns of numbers, which end at the right."""
     columns = (Column(name, justify="right") for name in numbers)
     return Table(*texts, *columns, title=title, title_justify="left")

@@ -22,7 +22,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def refuse(file: Path) -> None:
-    """QueryError for a file that is there already, or has another ending than `ENDINGS` or no folder."""
+    """QueryError for a file that is there already, or has another ending than `ENDINGS` or no
+    folder.
+    """
     if file.suffix not in ENDINGS:
         raise QueryError(f"{file}: the file must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
     if file.exists():
@@ -32,10 +34,11 @@ def refuse(file: Path) -> None:
 
 
 def write_rows(rows: pa.Table, file: Path, mails: Callable[[list[str]], Iterator[bytes]]) -> int:
-    """Write a result to a new file, complete or not at all; returns the number of its rows or mails.
+    """Write a result to a new file, complete or not at all; returns the number of its rows or
+    mails.
 
-    `mails` yields the mails of some ids as entries of mbox. QueryError if two columns have one name, or if the rows of an
-    mbox have no text `message_id`.
+    `mails` yields the mails of some ids as entries of mbox. QueryError if two columns have one
+    name, or if the rows of an mbox have no text `message_id`.
     """
     names = rows.column_names
     if twice := sorted({name for name in names if names.count(name) > 1}):

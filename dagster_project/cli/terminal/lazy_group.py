@@ -1,7 +1,8 @@
-"""Groups of commands: they load the module of a command when it is called, and make visible whatever it writes."""
+"""Groups of commands: they load the module of a command when it is called, and make visible
+whatever it writes.
+"""
 
 import codecs
-import gc
 import sys
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -9,7 +10,8 @@ from typing import Any, TextIO
 
 import click
 
-from dagster_project.extras.registry import Command, load
+from dagster_project.extensions import Command, load
+from dagster_project.system.loading import loading
 from transforms.errors import SettingsError
 from transforms.text.visible import visible
 
@@ -18,10 +20,12 @@ OTHERS = "Commands"
 
 
 class SafeStream:
-    """A text stream on another one, which is `beneath`; it is not a terminal, since colours would be escaped, too.
+    """A text stream on another one, which is `beneath`; it is not a terminal, since colours would
+    be escaped, too.
 
-    Text is made visible here, not in commands, so that no command, no message of a library, no log line and no traceback
-    can forget it. Pipes and files get the same text: somebody prints them later.
+    Text is made visible here, not in commands, so that no command, no message of a library, no log
+    line and no traceback can forget it. Pipes and files get the same text: somebody prints them
+    later.
     """
 
     def __init__(self, beneath: TextIO):
@@ -63,19 +67,17 @@ def loaded(command: Command) -> click.Command:
     """The command that a declaration names; UsageError if a package that it needs is not installed."""
     if command.where.partition(":")[0] in sys.modules:
         return load(command.where)
-    # To look for garbage among the quarter of a million objects that stay takes a third of the time of loading them.
-    gc.disable()
     try:
-        return load(command.where)
+        with loading():
+            return load(command.where)
     except SettingsError as fault:
         raise click.UsageError(str(fault)) from fault
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 class LazyGroup(click.Group):
-    """A group that loads the commands of a table when they are called; its process writes to safe streams."""
+    """A group that loads the commands of a table when they are called; its process writes to safe
+    streams.
+    """
 
     def __init__(self, *args: Any, lazy: Mapping[str, Command], **extra: Any):
         """`lazy` are commands by their names, each listed under its heading."""
@@ -93,7 +95,9 @@ class LazyGroup(click.Group):
         return sorted({*super().list_commands(ctx), *self.lazy})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, loaded; None if there is none, UsageError if another command replaced it."""
+        """The command of that name, loaded; None if there is none, UsageError if another command
+        replaced it.
+        """
         if cmd_name in self.former and not ctx.resilient_parsing:
             ctx.fail(f"`weft {cmd_name}` is `weft {self.former[cmd_name]}` now.")
         if cmd_name in self.lazy:
@@ -104,7 +108,9 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands under their headings, each with the first sentence of its help."""
+        """Write the list of commands under their headings, each with the first sentence of its
+        help.
+        """
         helps = {name: command.get_short_help_str(1000) for name, command in self.commands.items()}
         helps |= {name: lazy.help for name, lazy in self.lazy.items()}
         width = max(map(len, helps))

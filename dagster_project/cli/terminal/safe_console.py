@@ -1,4 +1,6 @@
-"""The console that tables, hits and progress are printed on: it sends sequences of its own, and none of a text's."""
+"""The console that tables, hits and progress are printed on: it sends sequences of its own, and
+none of a text's.
+"""
 
 import sys
 from collections.abc import Iterable
@@ -15,7 +17,9 @@ _PIPED_WIDTH = 120
 
 
 class SafeConsole(Console):
-    """A console that shows the steering signs of every text; a string is not markup and holds no names of emoji."""
+    """A console that shows the steering signs of every text; a string is not markup and holds no
+    names of emoji.
+    """
 
     def __init__(self, stream: TextIO, **options: Any):
         super().__init__(
@@ -25,7 +29,9 @@ class SafeConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """The segments of the output: texts are made safe before they are laid out, so that tables stay whole."""
+        """The segments of the output: texts are made safe before they are laid out, so that tables
+        stay whole.
+        """
         if isinstance(renderable, str):
             renderable = visible(renderable)
         elif isinstance(renderable, Text):

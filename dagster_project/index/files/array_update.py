@@ -1,4 +1,6 @@
-"""The arrays beside a published file made of those of the version before: its segments, and one with new chunks."""
+"""The arrays beside a published file made of those of the version before: its segments, and one
+with new chunks.
+"""
 
 import json
 import shutil
@@ -9,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from dagster_project.index.files.arrays import appearing, write_gone, write_lengths, write_narrow
+from dagster_project.index.files.checksums import require_intact
 from dagster_project.index.files.hit_rows import update_hit_rows
 from dagster_project.index.files.posting_arrays import (
     FREQUENCIES,
@@ -21,7 +24,6 @@ from dagster_project.index.files.segments import (
     first_merged,
     merge,
     read_terms,
-    require_intact,
     segment_name,
     segments_of,
     share,
@@ -33,10 +35,12 @@ from transforms.embedding.sign_codes import sign_codes
 def update_arrays(
     connection: duckdb.DuckDBPyConnection, folder: Path, facts: dict[str, str], before: Path
 ) -> np.ndarray:
-    """Write the arrays of the version that `connection` has updated to `folder`; `before` has those of the one before.
+    """Write the arrays of the version that `connection` has updated to `folder`; `before` has those
+    of the one before.
 
-    They say the same as after a full rebuild; only the place of a chunk depends on when it came. Returns the
-    numbers of the chunks that came or changed, which ascend. ValueError if they do not fit each other.
+    They say the same as after a full rebuild; only the place of a chunk depends on when it came.
+    Returns the numbers of the chunks that came or changed, which ascend. ValueError if they do not
+    fit each other.
     """
     rows = connection.execute(_NUMBERS).fetchnumpy()
     old_no, new_no, is_recounted = (rows[name] for name in ("old_no", "new_no", "is_recounted"))
@@ -48,7 +52,8 @@ def update_arrays(
         slots[new_no[stays]] = np.load(before / "slots.npy")[old_no[stays]]
         came = np.sort(new_no[~stays])
         _write_segments(connection, aside, before, came, slots)
-        # Counting the rows of the file would read for each posting whether it was deleted, all of it into memory.
+        # Counting the rows of the file would read for each posting whether it was deleted, all of
+        # it into memory.
         stored = sum(
             int(np.load(part / "starts.npy", mmap_mode="r")[-1]) for part in segments_of(aside)
         )
@@ -67,7 +72,8 @@ def _write_segments(
     came: np.ndarray,
     slots: np.ndarray,
 ) -> None:
-    """Share the segments of `before` and write one with the chunks that came, merged with the last ones if due.
+    """Share the segments of `before` and write one with the chunks that came, merged with the last
+    ones if due.
 
     `slots` has the slots before of the chunks that stay, and gets those of now.
     """
@@ -105,7 +111,9 @@ def _write_segments(
 def _write_segment(
     connection: duckdb.DuckDBPyConnection, folder: Path, chunks: np.ndarray, another: Path
 ) -> None:
-    """The segment of the recounted chunks, whose numbers ascend; `another` has vectors of as many dimensions."""
+    """The segment of the recounted chunks, whose numbers ascend; `another` has vectors of as many
+    dimensions.
+    """
     folder.mkdir()
     terms = connection.execute("SELECT term, df FROM came_to_terms ORDER BY term").to_arrow_table()
     write_terms(folder, terms.column("term"), terms.column("df").to_numpy())
@@ -125,7 +133,9 @@ def _write_segment(
 _NUMBERS = """
 SELECT coalesce(old_no, -1) AS old_no, new_no, chunk_key IN (SELECT chunk_key FROM recounted) AS is_recounted FROM numbers
 """
-"""For each chunk its number before (-1 for none) and now, and whether its terms or its vector are others."""
+"""For each chunk its number before (-1 for none) and now, and whether its terms or its vector are
+others.
+"""
 _ADDED = f"SELECT chunk_no, {FREQUENCIES} FROM added JOIN chunks USING (chunk_key) ORDER BY term, chunk_no"
 # By the numbers of rows: else all vectors would be read before the rows are chosen.
 _VECTORS_ANEW = """

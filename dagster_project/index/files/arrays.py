@@ -1,7 +1,9 @@
-"""The parts of a published file that search reads most, as arrays beside it that are mapped into memory.
+"""The parts of a published file that search reads most, as arrays beside it that are mapped into
+memory.
 
-The file holds all of it; the arrays are made from it, can be deleted, and are then rebuilt. They open
-without being read, share their memory between processes, and only the pages that a query touches are loaded.
+The file holds all of it; the arrays are made from it, can be deleted, and are then rebuilt. They
+open without being read, share their memory between processes, and only the pages that a query
+touches are loaded.
 """
 
 import contextlib
@@ -13,13 +15,15 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from dagster_project.index.files import posting_arrays, segments
+from dagster_project.index.files import checksums, posting_arrays, segments
+from dagster_project.index.files.checksums import CheckedRows
 from dagster_project.index.files.hit_rows import HitRows, write_hit_rows
 from dagster_project.system.durable import put
 from dagster_project.system.sql_files import SqlFile
@@ -28,7 +32,8 @@ from transforms.errors import IndexUnavailableError
 from transforms.retrieval import bm25, fusion
 from transforms.retrieval.hits import Patches
 from transforms.retrieval.postings import GoneTerms, Postings, Slots, TermSegment
-from transforms.schemas.chunks import UNAUTHORED, UNEMBEDDED
+from transforms.schemas.chunks import UNEMBEDDED
+from transforms.schemas.kinds import UNAUTHORED
 
 _SQL = SqlFile(
     __file__,
@@ -38,7 +43,7 @@ _SQL = SqlFile(
     unauthored=UNAUTHORED,
 )
 
-FORMAT = "14"
+FORMAT = "17"
 _ROWS = 1 << 20
 FIRST = segments.segment_name(1)
 """The segment that a full rebuild writes."""
@@ -46,7 +51,9 @@ FIRST = segments.segment_name(1)
 
 @dataclass(frozen=True)
 class SearchArrays:
-    """The arrays of one published version, by chunk number; those in segments (`segments.py`) give the places of chunks."""
+    """The arrays of one published version, by chunk number; those in segments (`segments.py`) give
+    the places of chunks.
+    """
 
     postings: Postings
     places: fusion.Places
@@ -65,11 +72,12 @@ def folder_of(index: Path) -> Path:
 def open_arrays(
     connection: duckdb.DuckDBPyConnection, index: Path, facts: dict[str, str]
 ) -> SearchArrays:
-    """The arrays of the published file at `index`, made first where they are missing or of another version.
+    """The arrays of the published file at `index`, made first where they are missing or of another
+    version.
 
     `facts` is its manifest. Where the folder of the file cannot be written to, they are made in a
-    temporary folder, which costs their making in each process. IndexUnavailableError if that fails, if they are
-    damaged, or if they cannot be read.
+    temporary folder, which costs their making in each process. IndexUnavailableError if that fails,
+    if they are damaged, or if they cannot be read.
     """
     folder = folder_of(index)
     created = None
@@ -90,19 +98,17 @@ def open_arrays(
             "TMPDIR to a folder that can be written"
         ) from error
     try:
-        if created is None and (damage := next(segments.file_damages(folder), None)):
-            raise IndexUnavailableError(
-                f"{folder} is damaged ({damage}): `weft build` makes it again"
-            )
+        if created is None and (damage := next(checksums.file_damages(folder), None)):
+            raise checksums.damaged(folder, damage)
         return created or _mapped(folder)
-    except (ValueError, KeyError, EOFError, OSError) as error:
+    except (ValueError, LookupError, EOFError, OSError) as error:
         raise _explained(error, folder) from error
 
 
 def _explained(error: Exception, folder: Path) -> IndexUnavailableError:
-    """The error for a fault of opening arrays; it says to delete a folder only if its damage has been seen."""
+    """The error for a fault of opening arrays; it calls a folder damaged only if that has been seen."""
     try:
-        damage = next(segments.file_damages(folder, reads_all=True), None)
+        damage = next(checksums.file_damages(folder, reads_all=True), None)
     except OSError as refused:
         return IndexUnavailableError(
             f"{folder} cannot be read ({refused}): look at its rights and at the disk, nothing says that it is damaged"
@@ -112,9 +118,7 @@ def _explained(error: Exception, folder: Path) -> IndexUnavailableError:
             f"the arrays in {folder} could not be opened ({error}), though all of them can be read: ask again; if it "
             "fails again, `weft doctor` says what else is not well"
         )
-    return IndexUnavailableError(
-        f"{folder} is damaged ({damage}): delete it, and the next search makes it again"
-    )
+    return checksums.damaged(folder, damage)
 
 
 def _new_arrays(
@@ -136,10 +140,11 @@ def write_arrays(
     facts: dict[str, str],
     started: Path | None = None,
 ) -> None:
-    """Write the arrays of the version that `connection` reads to `folder`, which appears whole or not at all.
+    """Write the arrays of the version that `connection` reads to `folder`, which appears whole or
+    not at all.
 
-    `started` is a folder with `PostingArrays` of it and the files of `write_chunk_rows`, if they are there; they are
-    moved.
+    `started` is a folder with `PostingArrays` of it and the files of `write_chunk_rows`, if they
+    are there; they are moved.
     """
     with appearing(folder, facts) as aside:
         if started:
@@ -165,7 +170,9 @@ def write_arrays(
 
 
 def write_chunk_rows(connection: duckdb.DuckDBPyConnection, folder: Path, dimensions: int) -> None:
-    """Write the arrays with a row for each chunk that need no inverted index: the rows of hits, and vectors."""
+    """Write the arrays with a row for each chunk that need no inverted index: the rows of hits, and
+    vectors.
+    """
     chunks = row_count(connection, "chunks")
     write_hit_rows(connection, folder)
     posting_arrays.write_vectors(connection, folder / FIRST, chunks, dimensions, "embeddings")
@@ -181,7 +188,7 @@ def appearing(folder: Path, facts: dict[str, str], before: Path | None = None) -
     aside.mkdir(parents=True)
     try:
         yield aside
-        segments.write_facts(aside, _identity(facts), before)
+        checksums.write_facts(aside, _identity(facts), before)
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(FileExistsError):
             put(aside, folder)
@@ -190,9 +197,11 @@ def appearing(folder: Path, facts: dict[str, str], before: Path | None = None) -
 
 
 def write_narrow(connection: duckdb.DuckDBPyConnection, folder: Path, slots: np.ndarray) -> None:
-    """Write the small arrays, of a few bytes for each chunk and id; `slots` are those of all chunks.
+    """Write the small arrays, of a few bytes for each chunk and id; `slots` are those of all
+    chunks.
 
-    They are key, document, thread, class and patch of each chunk; chunks by thread; the chunks without a vector; ids.
+    They are key, document, thread, class and patch of each chunk; chunks by thread; the chunks
+    without a vector; ids.
     """
     np.save(folder / "slots.npy", slots)
     absent = connection.execute(_SQL("without_vector")).fetchnumpy()
@@ -218,24 +227,45 @@ def _identity(facts: dict[str, str]) -> dict[str, str]:
 
 def fits(folder: Path, facts: dict[str, str]) -> bool:
     """True if a folder holds the arrays of the version with this manifest."""
-    return segments.facts_of(folder).items() >= _identity(facts).items()
+    return checksums.facts_of(folder).items() >= _identity(facts).items()
 
 
 def damage_of_arrays(index: Path, facts: dict[str, str], *, reads_all: bool = False) -> str | None:
-    """The damage of the arrays of the published file at `index`, whose manifest is `facts`; None without damage.
+    """The damage of the arrays of the published file at `index`, whose manifest is `facts`; None
+    without damage.
 
-    Only small files are read, unless it `reads_all`. OSError if one cannot be read.
+    Files that a search reads in parts are read once a day, unless it `reads_all`. OSError if one
+    cannot be read.
     """
     folder = folder_of(index)
     if not fits(folder, facts):
         return f"{folder.name} is missing, damaged, or of another version"
-    damage = next(segments.file_damages(folder, reads_all=reads_all), None)
-    return damage and f"{folder.name} is damaged: {damage}"
+    is_comparison_due = checksums.is_comparison_due(folder)
+    if damage := next(
+        checksums.file_damages(folder, reads_all=reads_all or is_comparison_due), None
+    ):
+        return f"{folder.name} is damaged: {damage}"
+    if is_comparison_due:
+        checksums.note_comparison(folder)
+    return None
+
+
+def damage_of_the_day(index: Path) -> IndexUnavailableError | None:
+    """The fault of a damaged file beside the published file at `index`, which loses its facts; None
+    without damage, or if all bytes were compared in the last day.
+    """
+    folder = folder_of(index)
+    if not checksums.is_comparison_due(folder):
+        return None
+    if damage := next(checksums.file_damages(folder, reads_all=True), None):
+        return checksums.damaged(folder, damage)
+    checksums.note_comparison(folder)
+    return None
 
 
 def _mapped(folder: Path) -> SearchArrays:
-    arrays = {
-        str(path.relative_to(folder).with_suffix("")): _array(path)
+    arrays: dict[str, Any] = {
+        str(path.relative_to(folder).with_suffix("")): _array(folder, path)
         for path in folder.rglob("*.npy")
     }
     names = [segment.name for segment in segments.segments_of(folder)]
@@ -264,11 +294,13 @@ def _mapped(folder: Path) -> SearchArrays:
     )
 
 
-def _terms_of(arrays: Mapping[str, np.ndarray], name: str) -> segments.SortedTerms:
+def _terms_of(arrays: Mapping[str, Any], name: str) -> segments.SortedTerms:
     return segments.SortedTerms(arrays[f"{name}/term_bytes"], arrays[f"{name}/term_ends"])
 
 
-def _array(path: Path) -> np.ndarray:
+def _array(folder: Path, path: Path) -> CheckedRows | np.ndarray:
+    if checksums.is_read_in_parts(path):
+        return CheckedRows(folder, str(path.relative_to(folder)))
     # An empty file cannot be mapped; a plain view spares each operation the subclass.
     array = np.load(path, mmap_mode="r") if path.stat().st_size > 4096 else np.load(path)
     return np.asarray(array.view(np.ndarray))
@@ -281,7 +313,9 @@ def row_count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
 
 
 def write_gone(folder: Path, counts: pl.DataFrame) -> None:
-    """Write for each term the number of gone chunks with postings in the segments: columns term and df."""
+    """Write for each term the number of gone chunks with postings in the segments: columns term and
+    df.
+    """
     (folder / "gone").mkdir()
     in_order = counts.sort("term")
     segments.write_terms(

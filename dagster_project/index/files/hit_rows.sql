@@ -38,13 +38,13 @@ own AS (
   FROM chunks WHERE rowid IN (SELECT rowid FROM chunks WHERE doc_id IN (FROM "{documents}"))
 ),
 present AS (
-  SELECT message_id AS doc_id, thread_id, row_number() OVER (PARTITION BY thread_id ORDER BY position) - 1 AS position
+  SELECT message_id AS doc_id, thread_id, row_number() OVER (PARTITION BY thread_id ORDER BY position) AS position
   FROM thread_tree
   WHERE NOT is_ghost
     AND thread_id IN (SELECT thread_id FROM thread_tree WHERE message_id IN (FROM "{documents}"))
 ),
 answered AS (
-  SELECT p.message_id AS doc_id, coalesce(m.from_name, m.from_addr) AS name
+  SELECT p.message_id AS doc_id, p.parent_id AS answered_id, coalesce(m.from_name, m.from_addr) AS name
   FROM thread_tree p JOIN messages m ON m.message_id = p.parent_id WHERE p.message_id IN (FROM "{documents}")
 ),
 repeats AS (

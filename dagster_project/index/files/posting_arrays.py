@@ -51,10 +51,11 @@ class WrittenArray(AbstractContextManager["WrittenArray"]):
 
 
 class PostingArrays(AbstractContextManager["PostingArrays"]):
-    """Chunk numbers of all postings by term, their codes, and the frequencies per field of each code.
+    """Chunk numbers of all postings by term, their codes, and the frequencies per field of each
+    code.
 
-    Few thousand combinations of frequencies occur in millions of postings, so a posting is a chunk and
-    the number of a combination, in the order of their bytes.
+    Few thousand combinations of frequencies occur in millions of postings, so a posting is a chunk
+    and the number of a combination, in the order of their bytes.
     """
 
     def __init__(self, folder: Path):
@@ -71,7 +72,9 @@ class PostingArrays(AbstractContextManager["PostingArrays"]):
                 self._write_codes()
 
     def _write_codes(self) -> None:
-        """Write the frequencies of all combinations in the order of their bytes, and the number of each posting's in it."""
+        """Write the frequencies of all combinations in the order of their bytes, and the number of
+        each posting's in it.
+        """
         in_order = sorted(self._code_of)
         counts = np.frombuffer(b"".join(in_order), dtype=_FREQUENCY).reshape(-1, _WIDTH)
         np.save(self.folder / "counts.npy", counts[:, : len(bm25.FIELDS)])
@@ -83,7 +86,9 @@ class PostingArrays(AbstractContextManager["PostingArrays"]):
                 array.add(numbers[np.fromfile(self._coded, type_, count)])
 
     def add(self, chunks: np.ndarray, counts: np.ndarray) -> None:
-        """The postings that follow in order of term and chunk: their chunks, and their `frequencies`."""
+        """The postings that follow in order of term and chunk: their chunks, and their
+        `frequencies`.
+        """
         self._chunks.add(chunks)
         codes = _coded(counts, self._code_of)
         codes.tofile(self._coded)
@@ -91,7 +96,9 @@ class PostingArrays(AbstractContextManager["PostingArrays"]):
 
 
 def _coded(counts: np.ndarray, code_of: dict[bytes, int]) -> np.ndarray:
-    """The code of each posting with these `frequencies`; combinations that are new are added to `code_of`."""
+    """The code of each posting with these `frequencies`; combinations that are new are added to
+    `code_of`.
+    """
     width = counts.shape[1] * counts.itemsize
     rows = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(width), len(counts), [None, pa.py_buffer(np.ascontiguousarray(counts))]
@@ -102,7 +109,9 @@ def _coded(counts: np.ndarray, code_of: dict[bytes, int]) -> np.ndarray:
 
 
 def frequencies(batch: pa.RecordBatch) -> np.ndarray:
-    """The frequencies of postings in each field, uint16 of shape (postings, fields), padded to whole words."""
+    """The frequencies of postings in each field, uint16 of shape (postings, fields), padded to
+    whole words.
+    """
     counts = np.zeros((batch.num_rows, _WIDTH), dtype=_FREQUENCY)
     for place, field in enumerate(bm25.FIELDS):
         counts[:, place] = batch.column(f"{field}_tf").to_numpy()
@@ -110,7 +119,9 @@ def frequencies(batch: pa.RecordBatch) -> np.ndarray:
 
 
 def padded(counts: np.ndarray) -> np.ndarray:
-    """The frequencies that stand in `counts.npy`, of shape (rows, fields), as `frequencies` gives them."""
+    """The frequencies that stand in `counts.npy`, of shape (rows, fields), as `frequencies` gives
+    them.
+    """
     return np.pad(counts, ((0, 0), (0, _WIDTH - counts.shape[1])))
 
 
@@ -119,14 +130,18 @@ FREQUENCIES = ", ".join(f"{field}_tf" for field in bm25.FIELDS)
 
 
 VECTORS_IN = "vectors_in"
-"""The entry of the manifest with the service that has the vectors of a version without vectors and a table of postings."""
+"""The entry of the manifest with the service that has the vectors of a version without vectors and
+a table of postings.
+"""
 _VECTORS_AT_ONCE = 1 << 15
 
 
 def write_vectors(
     connection: duckdb.DuckDBPyConnection, folder: Path, count: int, dimensions: int, relation: str
 ) -> None:
-    """Write the vectors of a relation by chunk number, zeros if there is none, and the words of their signs."""
+    """Write the vectors of a relation by chunk number, zeros if there is none, and the words of
+    their signs.
+    """
     folder.mkdir(exist_ok=True)
     codes = np.zeros((-(-dimensions // WORD_BITS), count), dtype=np.uint64)
     done = 0
@@ -148,7 +163,9 @@ def write_vectors(
 def vectors_at(
     connection: duckdb.DuckDBPyConnection, statement: str, chunks: np.ndarray, dimensions: int
 ) -> np.ndarray:
-    """The `fixed_point` of the vectors that a statement selects, by ascending number; zeros for a chunk without one."""
+    """The `fixed_point` of the vectors that a statement selects, by ascending number; zeros for a
+    chunk without one.
+    """
     vectors = np.zeros((len(chunks), dimensions), dtype=np.int16)
     table = connection.execute(statement).to_arrow_table()
     rows = np.searchsorted(chunks, table.column("chunk_no").to_numpy())
@@ -161,7 +178,9 @@ _KEY_DIGITS = 16
 
 
 class KnownIds(NamedTuple):
-    """The `id_hash` of every mail, document, window and section, and the keys of all chunks; both ascend."""
+    """The `id_hash` of every mail, document, window and section, and the keys of all chunks; both
+    ascend.
+    """
 
     hashes: np.ndarray
     chunk_keys: np.ndarray

@@ -1,20 +1,16 @@
-"""The segments of the arrays beside a published file, shared by versions, and the checksums of their files."""
+"""The segments of the arrays beside a published file, shared by versions."""
 
 import bisect
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-from zlib import crc32
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from dagster_project.index.files.checksums import damaged, file_damages
 from dagster_project.index.files.posting_arrays import PostingArrays, WrittenArray, padded
-from dagster_project.system.durable import sync
 from transforms.retrieval import bm25
 from transforms.retrieval.posting_runs import Range, ranges, term_numbers
 
@@ -32,8 +28,16 @@ class SortedTerms:
     def __init__(self, data: np.ndarray, ends: np.ndarray):
         self.data, self.ends, self.count = data.data, ends.data, len(ends) - 1
         self.guides = [self._at(number) for number in range(0, self.count, _TERMS_PER_GUIDE)]
-        self.get: Callable[[str], int | None] = lru_cache(_TERMS_KNOWN)(self._number)
+        self._known: dict[str, int | None] = {}
+
+    def get(self, term: str, /) -> int | None:
         """The number of a term; None if there is none."""
+        if term in self._known:
+            return self._known[term]
+        if len(self._known) >= _TERMS_KNOWN:
+            self._known.clear()
+        self._known[term] = self._number(term)
+        return self._known[term]
 
     def _number(self, term: str, /) -> int | None:
         key = term.encode()
@@ -69,7 +73,9 @@ def share(segment: Path, folder: Path) -> None:
 
 
 def write_terms(folder: Path, terms: pa.ChunkedArray, counts: np.ndarray | None = None) -> None:
-    """The bytes of all terms, which ascend, and where each ends; and where its postings begin, if there are `counts`."""
+    """The bytes of all terms, which ascend, and where each ends; and where its postings begin, if
+    there are `counts`.
+    """
     data = terms.cast(pa.large_binary()).to_pylist()
     np.save(folder / "term_bytes.npy", np.frombuffer(b"".join(data), dtype=np.uint8))
     np.save(folder / "term_ends.npy", np.cumsum([0, *map(len, data)]))
@@ -87,7 +93,13 @@ def read_terms(folder: Path) -> pl.Series:
 
 
 def postings_of(folder: Path, chunks: np.ndarray) -> pl.DataFrame:
-    """The postings of some chunks of a version, by number: columns term, chunk_no and the frequencies."""
+    """The postings of some chunks of a version, by number: columns term, chunk_no and the
+    frequencies.
+
+    IndexUnavailableError if a file of the version is damaged.
+    """
+    if damage := next(file_damages(folder, reads_all=True), None):
+        raise damaged(folder, damage)
     columns = {"term": pl.String, "chunk_no": pl.Int32} | {
         f"{field}_tf": pl.UInt16 for field in bm25.FIELDS
     }
@@ -110,7 +122,9 @@ def postings_of(folder: Path, chunks: np.ndarray) -> pl.DataFrame:
 
 
 def first_merged(sizes: Sequence[int]) -> int:
-    """The place of the first segment that is merged with all behind it; that of the last one if none is."""
+    """The place of the first segment that is merged with all behind it; that of the last one if
+    none is.
+    """
     first = len(sizes) - 1
     while first > 0 and sizes[first - 1] < _FACTOR * sum(sizes[first:]):
         first -= 1
@@ -158,7 +172,9 @@ class _Stored:
         self.terms = read_terms(segment)
 
     def rows(self, low: int, high: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """How many postings each term from `low` to `high` has, their chunks, and their frequencies by field."""
+        """How many postings each term from `low` to `high` has, their chunks, and their frequencies
+        by field.
+        """
         part = slice(int(self.starts[low]), int(self.starts[high]))
         return (
             np.diff(self.starts[low : high + 1]),
@@ -190,7 +206,9 @@ def _of_range(
     numbers: Sequence[np.ndarray],
     stays: Sequence[np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The postings of a range of terms, segment by segment: term, whether the chunk stays, its number, frequencies."""
+    """The postings of a range of terms, segment by segment: term, whether the chunk stays, its
+    number, frequencies.
+    """
     columns, first = [], 0
     for segment, own, rows, (low, high) in zip(stored, numbers, stays, part.parts, strict=True):
         sizes, chunks, counts = segment.rows(low, high)
@@ -201,81 +219,3 @@ def _of_range(
         np.concatenate(column) for column in zip(*columns, strict=True)
     )
     return term, is_there, chunk, counts
-
-
-_FACTS = "facts.json"
-_CHECKED_AT_ONCE = 4 << 20
-"""Bytes of the smallest files that are read whenever a version is opened: some milliseconds."""
-_BLOCK = 1 << 20
-
-
-def write_facts(folder: Path, identity: Mapping[str, str], before: Path | None) -> None:
-    """Write the identity of a complete folder and the checksums of its files; all of it is durable when the call returns.
-
-    `before` is the folder of another version, with which it may share files.
-    """
-    previous = _files(before) if before else {}
-    files, new = {}, []
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        name = str(path.relative_to(folder))
-        if before and name in previous and (before / name).samefile(path):
-            files[name] = previous[name]
-        else:
-            files[name] = [path.stat().st_size, _checksum(path)]
-            new.append(path)
-    facts = {**identity, "files": files}
-    (folder / _FACTS).write_text(json.dumps({**facts, "checksum": _of_facts(facts)}))
-    sync([*new, folder / _FACTS, *(p for p in folder.rglob("*") if p.is_dir()), folder])
-
-
-def facts_of(folder: Path) -> dict[str, Any]:
-    """The facts of `write_facts`; empty if they are missing or differ from what was written."""
-    try:
-        facts: dict[str, Any] = json.loads((folder / _FACTS).read_bytes())
-        return facts if facts.pop("checksum") == _of_facts(facts) else {}
-    except (OSError, ValueError, KeyError, AttributeError):
-        return {}
-
-
-def file_damages(folder: Path, *, reads_all: bool = False) -> Iterator[str]:
-    """Each file of a folder that is missing, or of another size or content than was written, with the reason.
-
-    Only the smallest files are read, unless it `reads_all`. OSError if one cannot be read.
-    """
-    budget = _CHECKED_AT_ONCE
-    for name, (size, checksum) in sorted(_files(folder).items(), key=lambda file: file[1][0]):
-        path = folder / name
-        if not path.exists():
-            yield f"{name} is missing"
-        elif path.is_dir():
-            raise IsADirectoryError(f"{name} is a folder")
-        elif path.stat().st_size != size:
-            yield f"{name} has {path.stat().st_size:,} bytes in place of {size:,}"
-        elif (reads_all or (budget := budget - size) >= 0) and _checksum(path) != checksum:
-            yield f"{name} is not what was written"
-
-
-def require_intact(folder: Path, paths: Iterable[Path]) -> None:
-    """ValueError for the first of some files of a folder that differs from what was written."""
-    files = _files(folder)
-    for path in paths:
-        name = str(path.relative_to(folder))
-        if name in files and files[name] != [path.stat().st_size, _checksum(path)]:
-            raise ValueError(f"{name} is not what was written")
-
-
-def _files(folder: Path) -> dict[str, list[int]]:
-    """Size and checksum of each file by its name in the folder."""
-    return facts_of(folder).get("files", {})
-
-
-def _of_facts(facts: Mapping[str, Any]) -> int:
-    return crc32(json.dumps(facts, sort_keys=True).encode())
-
-
-def _checksum(path: Path) -> int:
-    checksum = 0
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            checksum = crc32(block, checksum)
-    return checksum

@@ -30,7 +30,9 @@ class _Stored(NamedTuple):
 
 
 class PostingFiles:
-    """Runs of postings in a folder; to be called in this order: `add`, `number`, `batches`, `terms`, `chunk_lengths`."""
+    """Runs of postings in a folder; to be called in this order: `add`, `number`, `batches`,
+    `terms`, `chunk_lengths`.
+    """
 
     def __init__(self, folder: Path, chunk_count: int):
         folder.mkdir()
@@ -59,7 +61,9 @@ class PostingFiles:
         self._runs = [run._replace(terms=_NO_TERMS) for run in self._runs]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All postings in order of term and chunk: term_id, chunk_no and the frequency in each field."""
+        """All postings in order of term and chunk: term_id, chunk_no and the frequency in each
+        field.
+        """
         yield posting_runs.no_postings()
         parts = posting_runs.ranges(
             len(self._names), self._numbers, [run.starts for run in self._runs]
@@ -71,7 +75,9 @@ class PostingFiles:
             yield batch
 
     def terms(self) -> pa.Table:
-        """Columns term_id, term and df (chunks that hold it) of all terms, once the postings were taken."""
+        """Columns term_id, term and df (chunks that hold it) of all terms, once the postings were
+        taken.
+        """
         numbers = np.arange(len(self._names), dtype=np.int32)
         return pa.table(
             {
@@ -121,7 +127,9 @@ def _rows(run: _Stored, low: int, high: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _stored_terms(file: Path) -> Iterator[pa.Table]:
-    """The rows of a stored `terms` table, some row groups at a time, with dictionaries for its texts."""
+    """The rows of a stored `terms` table, some row groups at a time, with dictionaries for its
+    texts.
+    """
     with pq.ParquetFile(file, read_dictionary=list(_COLUMNS[:3])) as parquet:
         for first in range(0, parquet.num_row_groups, _ROW_GROUPS_AT_ONCE):
             groups = range(first, min(first + _ROW_GROUPS_AT_ONCE, parquet.num_row_groups))

@@ -1,4 +1,6 @@
-"""The full rebuild of a published file from the lake: its tables, inverted index, vectors and macros."""
+"""The full rebuild of a published file from the lake: its tables, inverted index, vectors and
+macros.
+"""
 
 import contextlib
 import json
@@ -14,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from assets.partitions import CHUNKS_OF, IN_PARTS
-from dagster_project.extras.registry import published_tables
+from dagster_project.extensions import published_tables
 from dagster_project.index.files.arrays import (
     FIRST,
     folder_of,
@@ -45,10 +47,14 @@ from transforms.text.terms import word_forms
 _STORAGE = "v1.2.0"
 """The storage format: older ones cannot compress long texts."""
 _INSERTING_LIMIT = "600MB"
-"""Memory limit of DuckDB while postings are inserted, which take memory that DuckDB does not count."""
+"""Memory limit of DuckDB while postings are inserted, which take memory that DuckDB does not count.
+"""
 _READING_LIMIT = "2GB"
-"""Memory limit of DuckDB while arrays are written from the finished file, of two connections in a full rebuild."""
-# DuckDB takes a process that Python started for an interactive one and would draw progress bars, as in Dagster's runs.
+"""Memory limit of DuckDB while arrays are written from the finished file, of two connections in a
+full rebuild.
+"""
+# DuckDB takes a process that Python started for an interactive one and would draw progress bars, as
+# in Dagster's runs.
 _SESSION = "SET enable_progress_bar = false; SET TimeZone = 'UTC'"
 """Statements that each connection begins with."""
 _TEXTS_AT_ONCE = 5_000
@@ -97,7 +103,8 @@ class IndexBuild:
             self._check()
             for table, key in () if self._is_update else table_sql.PRIMARY_KEYS.items():
                 connection.execute(f"ALTER TABLE {table} ADD PRIMARY KEY ({key})")
-            # One transaction for hundreds of small statements; if one fails, the build ends and the file is deleted.
+            # One transaction for hundreds of small statements; if one fails, the build ends and the
+            # file is deleted.
             connection.begin()
             macro_sql.create(connection, self.settings.search, self.settings.terms)
             macro_sql.comment(connection, self.further_views)
@@ -107,7 +114,8 @@ class IndexBuild:
                 name: connection.execute(f"FROM {name}").to_arrow_table()
                 for name in self._change_tables
             }
-        # Opening the file again frees the memory of deleted rows, kilobytes for each two thousand of them.
+        # Opening the file again frees the memory of deleted rows, kilobytes for each two thousand
+        # of them.
         with self._open(_READING_LIMIT, read_only=True) as connection:
             for name, table in change_tables.items():
                 with self._registered("change_rows", table):
@@ -130,9 +138,13 @@ class IndexBuild:
     _is_update = False
     _unusable: str | None = None
     _memory_limit = "1200MB"
-    """Memory limit of DuckDB, beyond which it spills to disk; with one thread, more memory is hardly faster."""
+    """Memory limit of DuckDB, beyond which it spills to disk; with one thread, more memory is
+    hardly faster.
+    """
     _threads = 1
-    """Threads of DuckDB; 0 is one per processor. In long inserts, two spend twice the processor time on freeing memory."""
+    """Threads of DuckDB; 0 is one per processor. In long inserts, two spend twice the processor
+    time on freeing memory.
+    """
     _arrays: Path | None = None
     """The folder of the arrays that are written while the tables are."""
     _change_tables: tuple[str, ...] = ()
@@ -151,7 +163,8 @@ class IndexBuild:
         place = self.file if read_only else ":memory:"
         with duckdb.connect(str(place), read_only=read_only, config=config) as connection:
             if not read_only:
-                # A build that fails begins again, so that a log of its writes, synced some fifty times, is of no use.
+                # A build that fails begins again, so that a log of its writes, synced some fifty
+                # times, is of no use.
                 options = f"RECOVERY_MODE 'no_wal_writes', STORAGE_VERSION '{_STORAGE}'"
                 connection.execute(f"ATTACH {literal(self.file)} AS built ({options}); USE built")
             connection.execute(_SESSION)
@@ -172,7 +185,9 @@ class IndexBuild:
         self._check_model()
 
     def _fill(self) -> list[str]:
-        """Create all tables but the manifest; returns the partitions whose rows were read from the lake."""
+        """Create all tables but the manifest; returns the partitions whose rows were read from the
+        lake.
+        """
         run = self.connection.execute
         changed = sorted(self.partitions)
         self._create("partitions", self.inputs.partition_hashes())
@@ -182,7 +197,8 @@ class IndexBuild:
         run(BUILD("numbered"))
         self._arrays = self.file.with_suffix(".begun_arrays")
         (self._arrays / FIRST).mkdir(parents=True)
-        # While DuckDB writes tables, this thread sorts the lake's terms; while it inserts postings, the other reads tables.
+        # While DuckDB writes tables, this thread sorts the lake's terms; while it inserts postings,
+        # the other reads tables.
         self.phases.begin("publish_terms")
         with other_thread(
             self.connection, ("USE built", _SESSION, *self.views.statements)
@@ -271,7 +287,8 @@ class IndexBuild:
         self._store_postings(first, keys, is_first=True)
         self.phases.step("publish_postings", first.num_rows)
         with PostingArrays(arrays_folder / FIRST) as arrays:
-            # Batch by batch: of a stream, DuckDB buffers far more than it has written, and does not count that memory.
+            # Batch by batch: of a stream, DuckDB buffers far more than it has written, and does not
+            # count that memory.
             for batch in batches:
                 arrays.add(batch.column("chunk_no").to_numpy(), frequencies(batch))
                 self._store_postings(batch, keys, is_first=False)
@@ -283,7 +300,8 @@ class IndexBuild:
     def _store_postings(self, batch: pa.RecordBatch, keys: np.ndarray, *, is_first: bool) -> None:
         """Store some postings; the first create the table.
 
-        They are stored by chunk: the keys of a term's chunks, of 8 bytes in no order, were two thirds of the table.
+        They are stored by chunk: the keys of a term's chunks, of 8 bytes in no order, were two
+        thirds of the table.
         """
         order = np.argsort(batch.column("chunk_no").to_numpy(), kind="stable")
         rows = pa.Table.from_batches([keyed(batch.take(pa.array(order)), keys)])
@@ -350,7 +368,9 @@ class IndexBuild:
             self.connection.execute(f"CREATE TABLE readiness AS {rows}", {"now": self.now})
 
     def _stored_readiness(self) -> None:
-        """Create the view `lake_readiness` of the stored rows, for when no previous version can be used."""
+        """Create the view `lake_readiness` of the stored rows, for when no previous version can be
+        used.
+        """
         stored = self.lake.footer("readiness") is not None
         self.views.of_partitions(
             self.connection, "lake_readiness", "readiness", [None] if stored else []
@@ -370,7 +390,9 @@ class IndexBuild:
         return pa.Table.from_pylist(rows, _STAGES)
 
     def _forms_in(self, connection: duckdb.DuckDBPyConnection, statement: str) -> pa.Table:
-        """The terms of the words (`word_forms`) in the texts that a statement selects, some texts at a time."""
+        """The terms of the words (`word_forms`) in the texts that a statement selects, some texts
+        at a time.
+        """
         settings = self.settings.terms
         forms = [word_forms(pl.Series("text", [], dtype=pl.String), settings)]
         texts = connection.execute(statement).to_arrow_reader(_TEXTS_AT_ONCE)
@@ -379,7 +401,9 @@ class IndexBuild:
         return pl.concat(forms).group_by("form", "term").agg(pl.col("texts").sum()).to_arrow()
 
     def _check_model(self) -> None:
-        """ModelMismatchError if the vectors of the lake are of another model than the settings name."""
+        """ModelMismatchError if the vectors of the lake are of another model than the settings
+        name.
+        """
         configured = (self.settings.embedding.model_id, self.settings.embedding.dimensions)
         if others := [
             row for row in self.connection.execute(BUILD("models")).fetchall() if row != configured

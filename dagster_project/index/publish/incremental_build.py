@@ -1,4 +1,6 @@
-"""The incremental build of a published file on an earlier version, in which it replaces the rows that differ."""
+"""The incremental build of a published file on an earlier version, in which it replaces the rows
+that differ.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -42,7 +44,9 @@ _KEYS = {
     "chunks": "chunk_id",
     "readiness": "doc_id",
 }
-"""The column, without nulls, by which rows are compared: all rows of a table with the same value are replaced together."""
+"""The column, without nulls, by which rows are compared: all rows of a table with the same value
+are replaced together.
+"""
 _TEXTS = BUILD("texts", texts_of=table_sql.TEXT_SQL)
 """The statement that selects the words of chunks that differ."""
 _CHANGED_PARTS_OF = "SELECT part FROM changed_parts WHERE table_name = ?"
@@ -53,11 +57,14 @@ DAMAGES = (OSError, EOFError, ValueError, LookupError, pa.ArrowException)
 class IndexUpdate(IndexBuild):
     """Updates `file`, which is a copy of `previous`, the current version.
 
-    The cost depends on the changes: of unchanged rows, only the narrow columns of numbers and statistics are updated.
+    The cost depends on the changes: of unchanged rows, only the narrow columns of numbers and
+    statistics are updated.
     """
 
     came: np.ndarray
-    """The numbers of the chunks that came or whose terms or vectors changed, once the arrays are updated."""
+    """The numbers of the chunks that came or whose terms or vectors changed, once the arrays are
+    updated.
+    """
     _own_texts: Mapping[str, str] = {
         "messages": "concat_ws(chr(10), subject, body)",
         "attachments": "concat_ws(chr(10), filename, text)",
@@ -125,14 +132,18 @@ class IndexUpdate(IndexBuild):
         return changed
 
     def _lost_text(self) -> str:
-        """The statement that selects a row for each text that the earlier version has and the lake has lost."""
+        """The statement that selects a row for each text that the earlier version has and the lake
+        has lost.
+        """
         return " UNION ALL ".join(
             BUILD("lost_text", table=table, key=_KEYS[table], text=text)
             for table, text in self._own_texts.items()
         )
 
     def _compare_whole(self, table: str) -> str:
-        """Make `differing_<table>` of the changes of a table over the whole lake; returns the rows that can differ."""
+        """Make `differing_<table>` of the changes of a table over the whole lake; returns the rows
+        that can differ.
+        """
         rows = table_sql.WHOLE_SQL[table]
         changed = {
             part
@@ -194,7 +205,9 @@ class IndexUpdate(IndexBuild):
         self._replace("readiness", scope)
 
     def _remove_postings(self) -> None:
-        """Remove the postings of the chunks that go or are counted again; `gone_postings` has their terms."""
+        """Remove the postings of the chunks that go or are counted again; `gone_postings` has their
+        terms.
+        """
         self.connection.execute(BUILD("gone_postings"))
 
     def _add_postings(self) -> None:
@@ -205,7 +218,8 @@ class IndexUpdate(IndexBuild):
         run = self.connection.execute
         self._renumber_vectors()
         run(BUILD("embedded_texts", chunks=BUILD("chunks_embedded_anew")))
-        # Reads only the hashes of the texts of most parts; the vectors, too, of the few with new texts.
+        # Reads only the hashes of the texts of most parts; the vectors, too, of the few with new
+        # texts.
         parts = [part for (part,) in run(BUILD("parts_with_texts")).fetchall()]
         self.views.of_parts(self.connection, "needed_embeddings", "embeddings", parts)
         self._add_vectors()
@@ -222,7 +236,9 @@ class IndexUpdate(IndexBuild):
         return int(self.before["postings_since_rebuild"]) + int(moved)
 
     def _write_arrays(self) -> None:
-        """Update the arrays of the earlier version if they exist and are valid, else write all of them."""
+        """Update the arrays of the earlier version if they exist and are valid, else write all of
+        them.
+        """
         version = self.before["version"]
         try:
             if fits(self.arrays, self.before):

@@ -1,4 +1,6 @@
-"""DuckDB views over the files of the lake: temporary ones, and those of a small file, for SQL beyond the published one."""
+"""DuckDB views over the files of the lake: temporary ones, and those of a small file, for SQL
+beyond the published one.
+"""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +20,14 @@ from transforms.schemas.registry import REGISTRY, partitions_of
 
 
 class LakeViews:
-    """Creates views over stored files; `statements` recreate them on another connection, as each has its own views."""
+    """Creates views over stored files; `statements` recreate them on another connection, as each
+    has its own views.
+    """
 
     def __init__(self, lake: ParquetLake, *, texts_stay: bool = False):
-        """If `texts_stay`, views of partitions show references in place of texts (`text_references`)."""
+        """If `texts_stay`, views of partitions show references in place of texts
+        (`text_references`).
+        """
         self.lake, self.texts_stay = lake, texts_stay
         self.statements: list[str] = []
 
@@ -32,7 +38,9 @@ class LakeViews:
         table: str,
         partitions: Sequence[str | None],
     ) -> None:
-        """Create a view over the stored files of a table; those of partitions get the column `partition`."""
+        """Create a view over the stored files of a table; those of partitions get the column
+        `partition`.
+        """
         declared = self.lake.tables[table]
         adds = "partition" not in declared.names and partitions_of(table) is not None
         selects = [
@@ -67,9 +75,11 @@ class LakeViews:
         *,
         verifies: bool = True,
     ) -> None:
-        """Create a view over some parts of a table, with the column `part`; their content is verified.
+        """Create a view over some parts of a table, with the column `part`; their content is
+        verified.
 
-        It is a single scan: of several scans, each would keep its read buffers until the last one ends.
+        It is a single scan: of several scans, each would keep its read buffers until the last one
+        ends.
         """
         declared = self.lake.tables[table]
         names = identifiers(declared.names)
@@ -97,10 +107,12 @@ _READ_AHEAD = 1 << 20
 
 
 def lake_file(lake: ParquetLake, folder: Path) -> Path:
-    """The file in `folder`, with a view for each stored table of the lake, by its name there; it holds no rows.
+    """The file in `folder`, with a view for each stored table of the lake, by its name there; it
+    holds no rows.
 
-    Views of partitions have the column `partition`. A view reads the files that are there when it is asked. The file is
-    written again where a table came or went, unless it may not be written. LakeDamageError if a part is missing.
+    Views of partitions have the column `partition`. A view reads the files that are there when it
+    is asked. The file is written again where a table came or went, unless it may not be written.
+    LakeDamageError if a part is missing.
     """
     file = folder / _NAME
     with lake.one_look():
@@ -134,7 +146,9 @@ def _has(file: Path, views: Mapping[str, str]) -> bool:
 
 
 def see(connection: duckdb.DuckDBPyConnection, lake: ParquetLake) -> None:
-    """Let a connection read the files of a lake on an object store, each list and file asked for once."""
+    """Let a connection read the files of a lake on an object store, each list and file asked for
+    once.
+    """
     if not is_local(lake.base):
         own = {
             "use_listings_cache": True,

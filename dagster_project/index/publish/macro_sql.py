@@ -1,11 +1,13 @@
-"""The macros of the published file, SQL that needs neither Weft nor an extension of DuckDB; and comments on tables."""
+"""The macros of the published file, SQL that needs neither Weft nor an extension of DuckDB; and
+comments on tables.
+"""
 
 import re
 from collections.abc import Collection
 
 import duckdb
 
-from dagster_project.extras.registry import extra_parts
+from dagster_project.extensions import extra_parts
 from dagster_project.index.publish.table_sql import COMMENTS, VIEWS
 from dagster_project.system.sql_files import SqlFile, literal
 from transforms.languages import UNSPACED
@@ -16,8 +18,8 @@ from transforms.text import terms
 _TABLE_NAMES = (
     "SELECT table_name FROM information_schema.tables WHERE table_catalog = current_database()"
 )
-# DuckDB looks for the tables of a macro in the database in use, not in the macro's own. A database in memory holds none:
-# there the file is attached, as `weft` unless the caller names another.
+# DuckDB looks for the tables of a macro in the database in use, not in the macro's own. A database
+# in memory holds none: there the file is attached, as `weft` unless the caller names another.
 _CATALOG = "coalesce(catalog || '.', if(current_database() = 'memory', 'weft.', ''))"
 _COMMENTS = (
     "SELECT table_name, '', comment FROM duckdb_tables() UNION ALL "
@@ -30,7 +32,9 @@ MACROS = SqlFile(__file__, "macros.sql", attached=_ATTACHED)
 
 
 def statements(search: SearchSettings, term_settings: TermSettings) -> tuple[list[str], list[str]]:
-    """The statements of the views and of the macros, whose defaults are these settings and whose tables lack a catalog."""
+    """The statements of the views and of the macros, whose defaults are these settings and whose
+    tables lack a catalog.
+    """
     values = _search_text(search, term_settings)
     macros = [file(name, **values) for file in (MACROS, *extra_parts("macros")) for name in file]
     return [f'CREATE OR REPLACE VIEW "{name}" AS {VIEWS(name)}' for name in VIEWS], macros
@@ -90,5 +94,7 @@ def _search_text(search: SearchSettings, term_settings: TermSettings) -> dict[st
 
 
 def _double(value: float) -> str:
-    """A DOUBLE literal; without the exponent it would be a DECIMAL, which is slower and can overflow."""
+    """A DOUBLE literal; without the exponent it would be a DECIMAL, which is slower and can
+    overflow.
+    """
     return text if "e" in (text := repr(float(value))) else f"{text}e0"

@@ -99,6 +99,27 @@ WHERE t.thread_id = given
 ORDER BY t.position;
 COMMENT ON MACRO TABLE thread IS
   'The mails of a thread in reading order, ghosts among them; the thread is named by its id or by a mail of it.{attached}'
+-- name: slice_text
+CREATE OR REPLACE MACRO slice_text(given, first_byte, byte_behind) AS decode(encode(given)[first_byte + 1 : byte_behind]);
+COMMENT ON MACRO slice_text IS
+  'The part of a stored text between two of its bytes, as all offsets count them: the first, and the one behind the last.'
+-- name: own_text
+CREATE OR REPLACE MACRO own_text(given, catalog := NULL) AS (
+  SELECT string_agg(decode(encode(m.body)[b.byte_start + 1 : b.byte_end]), '' ORDER BY b.byte_start)
+  FROM blocks b JOIN messages m USING (message_id)
+  WHERE b.message_id = trim(given, ' <>') AND b.kind IN ('author', 'patch_or_code')
+);
+COMMENT ON MACRO own_text IS
+  'The words, code and patches of the author of a mail, without quotes, headers and signature; null if there are none.{attached}'
+-- name: thread_text
+CREATE OR REPLACE MACRO thread_text(given, catalog := NULL) AS (
+  SELECT string_agg(concat_ws(' · ', coalesce(m.from_name, m.from_addr), strftime(m.effective_at, '%Y-%m-%d %H:%M'),
+    m.subject) || e'\n\n' || m.body, e'\n\n' ORDER BY t.position)
+  FROM thread_tree t JOIN messages m USING (message_id)
+  WHERE t.thread_id = given
+);
+COMMENT ON MACRO thread_text IS
+  'The mails of a thread as one text in reading order, each below its author, time and subject.{attached}'
 -- name: context_of
 CREATE OR REPLACE MACRO context_of(given, n := 1, catalog := NULL) AS TABLE
 SELECT c.chunk_index - g.chunk_index AS distance, c.chunk_id, c.doc_id, c.chunk_index, c.chunk_kind, c.title,
@@ -136,7 +157,7 @@ places AS (
   GROUP BY message_id, byte_start, byte_end
   UNION ALL
   SELECT q.message_id, q.byte_start, q.byte_end, 'unmarked', q.line_count
-  FROM inferred_quotes q JOIN wanted w ON q.parent_id = w.message_id
+  FROM inferred_quotes q JOIN wanted w ON q.parent_id = w.message_id WHERE q.message_id <> q.parent_id
 )
 SELECT p.message_id, m.from_name, m.from_addr, m.effective_at, p.how, p.line_count, p.byte_start, p.byte_end,
   decode(encode(m.body)[p.byte_start + 1 : p.byte_end]) AS text

@@ -45,7 +45,9 @@ _COUNTED = {
 
 @dataclass(frozen=True)
 class StepHistory:
-    """The times of the steps of the last runs: rows per second, seconds of the last time, texts embedded per second."""
+    """The times of the steps of the last runs: rows per second, seconds of the last time, texts
+    embedded per second.
+    """
 
     rates: Mapping[str, float]
     last_seconds: Mapping[str, float]
@@ -76,7 +78,9 @@ def step_history(instance: dg.DagsterInstance) -> StepHistory:
 
 
 def _steps(instance: dg.DagsterInstance) -> Iterator[tuple[str, int, float, int]]:
-    """Step, rows written, seconds, and texts embedded by its run, of each step of the last runs that ended well."""
+    """Step, rows written, seconds, and texts embedded by its run, of each step of the last runs
+    that ended well.
+    """
     ended = dg.RunsFilter(statuses=[dg.DagsterRunStatus.SUCCESS])
     for run in instance.get_runs(filters=ended, limit=_RUNS):
         rows, texts = _materialized(instance, run.run_id)

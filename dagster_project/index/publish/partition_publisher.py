@@ -1,9 +1,12 @@
-"""The publisher and the published file as the assets see them: partitions that the sources have, tables for checks."""
+"""The publisher and the published file as the assets see them: partitions that the sources have,
+tables for checks.
+"""
 
 import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -25,14 +28,17 @@ _LAG = "SELECT max(lag_p95_seconds) FROM readiness_by_source"
 class PartitionPublisher:
     """The publisher as the assets see it: publishes the partitions that the sources have now.
 
-    A partition that was never published waits until all its tables are there. One that left the sources leaves the lake.
+    A partition that was never published waits until all its tables are there. One that left the
+    sources leaves the lake.
     """
 
     def __init__(self, publisher: DuckDBPublisher, sources: FileSources):
         self.publisher, self.sources = publisher, sources
 
     def publish(self, progress: Progress) -> Mapping[str, Any]:
-        """Publish; returns the facts that one looks for first, then the reuse, and the rows of the tables."""
+        """Publish; returns the facts that one looks for first, then the reuse, and the rows of the
+        tables.
+        """
         start = time.perf_counter()
         lake, current = self.publisher.lake, self.sources.discover()
         with lake.one_look():
@@ -61,7 +67,7 @@ class PartitionPublisher:
             "turns": rows["conversations"],
             "chunks": rows["chunks"],
             "changed_partitions": done.changed,
-            "seconds": round(time.perf_counter() - start, 3),
+            "time_seconds": round(time.perf_counter() - start, 3),
             "index_bytes": done.path.stat().st_size,
             "lag_p95_seconds": round(lag or 0.0, 3),
             "version": done.version,
@@ -83,11 +89,15 @@ class PartitionPublisher:
 
     def readiness(self) -> Readiness:
         """The table `readiness` of the current version."""
-        current = current_version(self.publisher.folder)
-        with duckdb.connect(str(current), read_only=True) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            rows = connection.execute("FROM readiness ORDER BY doc_id, kind").to_arrow_table()
-        return Readiness(version_of(current), READINESS.conform(rows))
+        return readiness_of(current_version(self.publisher.folder))
+
+
+def readiness_of(file: Path) -> Readiness:
+    """The table `readiness` of a published file."""
+    with duckdb.connect(str(file), read_only=True) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        rows = connection.execute("FROM readiness ORDER BY doc_id, kind").to_arrow_table()
+    return Readiness(version_of(file), READINESS.conform(rows))
 
 
 class PublishedFile:

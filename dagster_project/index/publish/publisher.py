@@ -36,28 +36,37 @@ from dagster_project.index.publish.versions import CURRENT, LAYOUT, LENSES, dama
 from dagster_project.lake.forgotten import Forgotten
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.sources.seen_partitions import SeenPartitions
+from dagster_project.system.code import code_hashes
 from dagster_project.system.disk_space import is_of_full_disk, raise_of_machine
 from dagster_project.system.durable import put, remove, sync
 from dagster_project.system.locks import require_leases
 from dagster_project.system.long_work import LoggedProgress, Phases, give_memory_back
 from dagster_project.system.processes import is_left_over
-from transforms.embedding import embedded_text
 from transforms.errors import WeftError
 from transforms.hashing import parts_hash
-from transforms.text import terms
 
+_OF_TEXTS = (
+    "transforms.text.terms:chunk_terms",
+    "transforms.embedding.embedded_text:published_chunks",
+    "transforms.embedding.embedded_text:embedded_chunks",
+)
+"""The code that says which terms and vectors a chunk has."""
 _REBUILD_SHARE = 0.25
-"""Share of the postings; if more changed since the last full rebuild, the next publish is a full rebuild, which
-restores the order of the inverted index and frees unused space."""
+"""Share of the postings; if more changed since the last full rebuild, the next publish is a full
+rebuild, which restores the order of the inverted index and frees unused space.
+"""
 _LEAST_REBUILT = 600_000
-"""Postings, a few row groups: as long as no more changed since the last full rebuild, queries are no slower."""
+"""Postings, a few row groups: as long as no more changed since the last full rebuild, queries are
+no slower.
+"""
 _COPIED_AT_ONCE = 1 << 24
 _MUCH_KILOBYTES = 1 << 20
 """Memory of a process that is worth a look for cycles, which takes a third of a second."""
 
 
 class Mirror(Protocol):
-    """Sends each publish to the service that ranks, and builds the files whose vectors the service has.
+    """Sends each publish to the service that ranks, and builds the files whose vectors the service
+    has.
 
     `layout` are the texts by which the layout of these files differs from that of others.
     """
@@ -70,7 +79,8 @@ class Mirror(Protocol):
         """The service in words; IndexUnavailableError unless it answers."""
 
     def state_of(self, published: Path) -> str | None:
-        """The state of a published file at the service, in words; None if nothing says that it has it.
+        """The state of a published file at the service, in words; None if nothing says that it has
+        it.
 
         IndexUnavailableError if it lacks some of it.
         """
@@ -97,8 +107,8 @@ class DuckDBPublisher:
     ):
         """`sightings` knows when the partitions of the lake were first seen.
 
-        Each of `guards` gets a new file before it is published, and the current one; it may raise to refuse the new one.
-        `mirror` gets it before that.
+        Each of `guards` gets a new file before it is published, and the current one; it may raise
+        to refuse the new one. `mirror` gets it before that.
         """
         self.lake, self.folder, self.settings = lake, folder, settings
         self.sightings, self.guards, self.mirror = sightings, tuple(guards), mirror
@@ -106,7 +116,7 @@ class DuckDBPublisher:
     @property
     def layout(self) -> str:
         """Hash of everything that must be equal for rows of an older version to be reused."""
-        of_code = LAYOUT, repr(PUBLISHED_COLUMNS), terms.VERSION, embedded_text.VERSION
+        of_code = LAYOUT, repr(PUBLISHED_COLUMNS), *code_hashes([_OF_TEXTS])
         of_settings = self.settings.terms.digest(), self.settings.embedding.digest()
         return parts_hash([*of_code, *(self.mirror.layout if self.mirror else ()), *of_settings])[
             :16
@@ -115,10 +125,10 @@ class DuckDBPublisher:
     def publish(self, partitions: Mapping[str, str], progress: Progress | None = None) -> Published:
         """Publish the lake's tables restricted to `partitions`, which maps each to its source type.
 
-        If the current version holds just that, nothing is built. An incremental build replaces the rows that differ
-        in a copy of the current version; if that cannot be used, or much changed since the last full rebuild, all is
-        built from the lake. A crash at any point leaves the current version unchanged. CheckFailedError names the
-        rule that the new file breaks.
+        If the current version holds just that, nothing is built. An incremental build replaces the
+        rows that differ in a copy of the current version; if that cannot be used, or much changed
+        since the last full rebuild, all is built from the lake. A crash at any point leaves the
+        current version unchanged. CheckFailedError names the rule that the new file breaks.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._lock():
@@ -163,13 +173,17 @@ class DuckDBPublisher:
         return True
 
     def _rewrites(self) -> bool:
-        """True if earlier versions may hold texts to forget: nothing is built on them, and none is kept."""
+        """True if earlier versions may hold texts to forget: nothing is built on them, and none is
+        kept.
+        """
         return Forgotten(self.lake.base).unfinished
 
     def _build_on_previous(
         self, inputs: VersionInputs, previous: Path | None, place: Path
     ) -> Published:
-        """Build the version on the current one if possible; the result says why it proved unusable, if it did."""
+        """Build the version on the current one if possible; the result says why it proved unusable,
+        if it did.
+        """
         unusable, base = None, None
         if previous and not self._rewrites() and self._can_be_updated(previous):
             try:
@@ -244,7 +258,9 @@ class DuckDBPublisher:
         return link.resolve() if link.is_symlink() and link.exists() else None
 
     def damage(self) -> str | None:
-        """The fault of the file that `CURRENT` names; None if it opens, or nothing was ever published."""
+        """The fault of the file that `CURRENT` names; None if it opens, or nothing was ever
+        published.
+        """
         link = self.folder / CURRENT
         if not link.is_symlink():
             return None
@@ -260,7 +276,9 @@ class DuckDBPublisher:
         )
 
     def discard_damaged(self) -> dict[str, str]:
-        """Delete the current file or its arrays if any byte differs from the written ones; path and fault of each."""
+        """Delete the current file or its arrays if any byte differs from the written ones; path and
+        fault of each.
+        """
         current = self.current()
         if current is None or self._usable_previous() is None:
             return {}
@@ -273,7 +291,9 @@ class DuckDBPublisher:
         return {}
 
     def _content_hashes(self, partitions: Mapping[str, str]) -> dict[str, dict[str, str]]:
-        """Content hash of every table of every partition, and under the key '' of the tables without partitions."""
+        """Content hash of every table of every partition, and under the key '' of the tables
+        without partitions.
+        """
         hashes = {
             p: {t: self._content_hash(t, p) for t in TABLES_OF_TYPE[partitions[p]]}
             for p in sorted(partitions)
@@ -293,11 +313,15 @@ class DuckDBPublisher:
         return footer.content_hash
 
     def fits_settings(self) -> bool:
-        """True unless the published version has another layout, tokenizer or model than the settings."""
+        """True unless the published version has another layout, tokenizer or model than the
+        settings.
+        """
         return self.current() is None or self._usable_previous() is not None
 
     def published_partitions(self) -> dict[str, dict[str, str]]:
-        """By partition of the current version the content hash of each table that it was published with."""
+        """By partition of the current version the content hash of each table that it was published
+        with.
+        """
         hashes: dict[str, dict[str, str]] = {}
         if previous := self._usable_previous():
             for partition, table, content in _rows_of(previous, "partitions"):
@@ -334,13 +358,17 @@ class DuckDBPublisher:
         remove(folder for folder in arrays if not folder.with_suffix(".duckdb").exists())
 
     def sweep(self) -> int:
-        """Remove the files and folders of killed publishes; returns their number, 0 while another process publishes."""
+        """Remove the files and folders of killed publishes; returns their number, 0 while another
+        process publishes.
+        """
         with contextlib.suppress(BlockingIOError, FileNotFoundError), self._lock(fcntl.LOCK_NB):
             return self._sweep()
         return 0
 
     def _sweep(self) -> int:
-        """Remove the files and folders of killed publishes; the caller holds the lock, so that none is running."""
+        """Remove the files and folders of killed publishes; the caller holds the lock, so that none
+        is running.
+        """
         orphans = [
             p for name in (".build-*", "..build-*", f".{CURRENT}-*") for p in self.folder.glob(name)
         ]
@@ -379,7 +407,9 @@ def _rows_of(file: Path, table: str = "manifest") -> tuple[Any, ...]:
 
 @lru_cache(maxsize=4)
 def _read_once(file: Path, *state: int) -> dict[str, tuple[Any, ...]]:
-    """The rows of the small tables of a published file in this state: a build asks for them ten times."""
+    """The rows of the small tables of a published file in this state: a build asks for them ten
+    times.
+    """
     with _open(file) as connection:
         return {
             t: tuple(connection.execute(f"FROM {t}").fetchall()) for t in ("manifest", "partitions")

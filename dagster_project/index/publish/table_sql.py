@@ -1,14 +1,18 @@
-"""The tables of the published file: retained rows, rows from the lake, and the meaning of each column."""
+"""The tables of the published file: retained rows, rows from the lake, and the meaning of each
+column.
+"""
 
 import pyarrow as pa
 
 from assets.partitions import IN_PARTS
-from dagster_project.extras.registry import declared_tables, published_tables
+from dagster_project.extensions import declared_tables, published_tables
 from dagster_project.index.files.posting_arrays import FREQUENCIES
 from dagster_project.system.sql_files import SqlFile, identifiers
+from transforms.documents.links import URL_PATTERN
 from transforms.operations.reason_codes import CODE, CODED
 from transforms.retrieval import bm25
-from transforms.schemas.chunks import CHUNKS, UNAUTHORED, UNEMBEDDED
+from transforms.schemas.chunks import CHUNKS, UNEMBEDDED
+from transforms.schemas.kinds import UNAUTHORED
 from transforms.schemas.registry import REGISTRY, lake_names
 from transforms.schemas.relations import LINKS
 from transforms.schemas.table import PARTITION, Table
@@ -20,7 +24,9 @@ ADDED = {name: table for name, table in declared_tables().items() if name in pub
 
 
 def _columns(table: str) -> str:
-    """The declared columns: the columns that a view of a table stored by partition adds stay in the lake."""
+    """The declared columns: the columns that a view of a table stored by partition adds stay in the
+    lake.
+    """
     return identifiers((ADDED[table] if table in ADDED else REGISTRY[table].schema).names)
 
 
@@ -67,7 +73,9 @@ PRIMARY_KEYS = {
     "documents": "doc_id",
     "conversation_windows": "doc_id",
 }
-"""The declared keys: of tables that have far fewer rows than mails, since DuckDB keeps an index for each."""
+"""The declared keys: of tables that have far fewer rows than mails, since DuckDB keeps an index for
+each.
+"""
 
 COMPRESSED_COLUMNS = {
     "chunks": (
@@ -76,8 +84,9 @@ COMPRESSED_COLUMNS = {
         *(c for c in terms.COLUMN_OF.values() if c.endswith("_lex")),
     )
 }
-"""Columns that few searches read, though they were half of a file: smaller is worth more there than sooner at hand. The
-arrays have the texts that a hit shows."""
+"""Columns that few searches read, though they were half of a file: smaller is worth more there than
+sooner at hand. The arrays have the texts that a hit shows.
+"""
 
 MADE_HERE = {
     "messages": "person_id VARCHAR",
@@ -127,7 +136,7 @@ _OWN = " + ".join(f"{field}_length" for field in bm25.FIELDS if field not in ("c
 RULES_SQL = SqlFile(
     __file__, "rules.sql", unembedded=UNEMBEDDED, unauthored=UNAUTHORED, own_length=_OWN
 )
-VIEWS = SqlFile(__file__, "views.sql")
+VIEWS = SqlFile(__file__, "views.sql", url=URL_PATTERN)
 
 _ADDED_COLUMNS = {
     "messages": {

@@ -1,4 +1,6 @@
-"""The HNSW index of DuckDB's VSS extension in a published file: made with the file, for SQL, and measured."""
+"""The HNSW index of DuckDB's VSS extension in a published file: made with the file, for SQL, and
+measured.
+"""
 
 import json
 import time
@@ -14,11 +16,15 @@ from dagster_project.index.publish.versions import version_of
 from transforms.embedding.vectors import matrix
 
 DROP = "DROP INDEX IF EXISTS embeddings_hnsw"
-"""The statement before rows of `embeddings` change: deletes spoil the index, so each version has one of its own."""
+"""The statement before rows of `embeddings` change: deletes spoil the index, so each version has
+one of its own.
+"""
 HNSW = "hnsw"
 """The value of `vector_search` in a manifest if the file has the index; `exact` otherwise."""
 IN_VIEW = 256
-"""Vectors that a search keeps in view, its `ef_search`: recall@10 .86, .96, .99, 1.0 at 32, 64 (DuckDB's), 128, 256."""
+"""Vectors that a search keeps in view, its `ef_search`: recall@10 .86, .96, .99, 1.0 at 32, 64
+(DuckDB's), 128, 256.
+"""
 _QUERIES, _K = 30, 10
 _ROWS_AT_ONCE = 10_000
 _EQUAL = 1e-5
@@ -37,13 +43,17 @@ def create_hnsw(connection: duckdb.DuckDBPyConnection) -> float:
 
 
 def use(connection: duckdb.DuckDBPyConnection, in_view: int = IN_VIEW) -> None:
-    """Let statements on a connection use the indexes of the files that it has open, with so many vectors in view."""
+    """Let statements on a connection use the indexes of the files that it has open, with so many
+    vectors in view.
+    """
     load_vss(connection)
     connection.execute(f"SET hnsw_ef_search = {int(in_view)}")
 
 
 def nearest(dimensions: int, columns: str, k: int) -> str:
-    """The statement that selects `columns` of the `k` vectors nearest to its parameter; DuckDB plans it on the index."""
+    """The statement that selects `columns` of the `k` vectors nearest to its parameter; DuckDB
+    plans it on the index.
+    """
     return (
         f"SELECT {columns} FROM embeddings "
         f"ORDER BY array_cosine_distance(vector, ?::FLOAT[{int(dimensions)}]) LIMIT {int(k)}"
@@ -51,10 +61,11 @@ def nearest(dimensions: int, columns: str, k: int) -> str:
 
 
 def measured(file: Path) -> dict[str, Any]:
-    """The facts of the index of a published file: kind (`hnsw` or `none`), vectors, seconds, and how well it finds.
+    """The facts of the index of a published file: kind (`hnsw` or `none`), vectors, seconds, and
+    how well it finds.
 
-    `recall_at_10` is the share of the ten nearest by exact search that the index finds too, a mean over 30 vectors of
-    the file; `used_by_sql` says that DuckDB plans such a statement on the index.
+    `recall_at_10` is the share of the ten nearest by exact search that the index finds too, a mean
+    over 30 vectors of the file; `used_by_sql` says that DuckDB plans such a statement on the index.
     """
     with duckdb.connect(str(file), read_only=True) as connection:
         manifest = dict(connection.execute("FROM manifest").fetchall())

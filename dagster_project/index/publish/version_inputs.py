@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from assets.partitions import IN_PARTS, SOURCE_TYPES
-from dagster_project.extras.registry import published_tables
+from dagster_project.extensions import published_tables
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.sources.seen_partitions import SeenPartitions
 from dagster_project.system.long_work import Phases
@@ -19,7 +19,9 @@ from transforms.settings.operations import IndexSettings
 from transforms.settings.search import SearchSettings, TermSettings
 
 LAKE_WIDE = lake_wide_inputs()
-"""The lake's tables without partitions that each version is built from, beside those that extras add."""
+"""The lake's tables without partitions that each version is built from, beside those that extras
+add.
+"""
 TABLES_OF_TYPE = {source_type.name: source_type.tables for source_type in SOURCE_TYPES}
 """The tables of the partitions of each source type."""
 
@@ -28,7 +30,8 @@ TABLES_OF_TYPE = {source_type.name: source_type.tables for source_type in SOURCE
 class PublishSettings:
     """The settings that a version depends on; `search` gives the SQL macros their defaults.
 
-    `recorded` are the settings that the manifest records, `added` names the tables of extras that are published.
+    `recorded` are the settings that the manifest records, `added` names the tables of extras that
+    are published.
     """
 
     index: IndexSettings
@@ -53,16 +56,20 @@ class Published:
     unusable: str | None = None
     """The part of the previous version that could not be reused, and why."""
     mirrored: Mapping[str, Any] = field(default_factory=dict)
-    """The points sent to the service that ranks, and how far its mean length is from that of the version."""
+    """The points sent to the service that ranks, and how far its mean length is from that of the
+    version.
+    """
 
 
 @dataclass(frozen=True)
 class VersionInputs:
-    """The inputs of a version: the lake, the partitions in it with their source types, hashes and settings.
+    """The inputs of a version: the lake, the partitions in it with their source types, hashes and
+    settings.
 
-    `hashes` has the content hashes of the tables of each partition, and below the key '' those of the other tables.
-    `sightings` knows when the partitions of the lake were first seen. `facts` are the entries of the manifest that the
-    file itself does not give: version, layout, settings as JSON. `phases` gets each phase of the build.
+    `hashes` has the content hashes of the tables of each partition, and below the key '' those of
+    the other tables. `sightings` knows when the partitions of the lake were first seen. `facts` are
+    the entries of the manifest that the file itself does not give: version, layout, settings as
+    JSON. `phases` gets each phase of the build.
     """
 
     lake: ParquetLake
@@ -101,7 +108,9 @@ def _strings(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> pa.Table:
 
 
 class LostTextError(Exception):
-    """The lake lacks a text that an earlier version holds: its rows would stay in the bytes of a file made of that one."""
+    """The lake lacks a text that an earlier version holds: its rows would stay in the bytes of a
+    file made of that one.
+    """
 
 
 class UnfitBaseError(Exception):

@@ -15,8 +15,9 @@ CURRENT = "CURRENT"
 LENSES = "lenses"
 """The folder of the files of lenses, beside that of the published files."""
 LAYOUT = "16"
-"""Version of the meaning of the published rows, to be raised if that changes while the columns do not: rows of a file of
-another layout are not reused, and such a file is not opened."""
+"""Version of the meaning of the published rows, to be raised if that changes while the columns do
+not: rows of a file of another layout are not reused, and such a file is not opened.
+"""
 
 _NEEDED = {"manifest", "chunks", "postings", "terms", "embeddings"}
 _READ_AT_ONCE = 1 << 22
@@ -28,7 +29,8 @@ def version_of(file: Path) -> str:
 
 
 def require_whole(connection: duckdb.DuckDBPyConnection, file: Path) -> None:
-    """duckdb.IOException if the open file is truncated, which DuckDB itself notices only when it reads the missing end.
+    """duckdb.IOException if the open file is truncated, which DuckDB itself notices only when it
+    reads the missing end.
 
     Free blocks do not count: the file need not have those at its end.
     """
@@ -42,14 +44,18 @@ def require_whole(connection: duckdb.DuckDBPyConnection, file: Path) -> None:
 
 
 def attach(connection: duckdb.DuckDBPyConnection, file: Path, name: str) -> None:
-    """Attach a published file read-only as the default database of a connection; as `require_whole` if it is truncated."""
+    """Attach a published file read-only as the default database of a connection; as `require_whole`
+    if it is truncated.
+    """
     connection.execute(f'ATTACH {literal(file)} AS "{name}" (READ_ONLY)')
     connection.execute(f'USE "{name}"')
     require_whole(connection, file)
 
 
 def current_version(folder: Path) -> Path:
-    """The file that `CURRENT` in `folder` names; IndexUnavailableError if nothing is published there."""
+    """The file that `CURRENT` in `folder` names; IndexUnavailableError if nothing is published
+    there.
+    """
     link = folder / CURRENT
     if not link.exists():
         raise IndexUnavailableError(f"nothing is published in {folder}: run `weft build` first")

@@ -74,3 +74,35 @@ SELECT f.series_id, f.version, f.message_id, m.effective_at AS replied_at, t.kin
   coalesce(t.name, t.addr) AS person
 FROM patch_series f JOIN messages m USING (message_id) JOIN trailers t USING (message_id)
 WHERE f.is_reply AND t.kind IN ('reviewed-by', 'acked-by', 'tested-by')
+-- Each text is cut at its addresses, so that the lengths of the parts give the bytes; then the punctuation of the
+-- sentence around an address goes.
+-- name: urls
+SELECT source_kind, doc_id, attachment_id, url, lower(regexp_extract(url, '(?i)^https?://(?:[^/@]*@)?([^/:?#]+)', 1)) AS host,
+  byte_start, byte_start + strlen(url) AS byte_end,
+  concat(doc_id, ' attachment ' || attachment_id, ' bytes ', byte_start, '-', byte_start + strlen(url)) AS place
+FROM (
+  SELECT source_kind, doc_id, attachment_id, byte_start,
+    if(surplus > 0 AND ends_with(raw, repeat(')', surplus)),
+      rtrim(left(raw, length(raw) - surplus), '.,;:!?''*_~]'), raw) AS url
+  FROM (
+    SELECT source_kind, doc_id, attachment_id, raw,
+      length(replace(raw, '(', '')) - length(replace(raw, ')', '')) AS surplus,
+      (sum(strlen(gap) + strlen(raw)) OVER (PARTITION BY doc_id, attachment_id ORDER BY n) - strlen(raw))::BIGINT AS byte_start
+    FROM (
+      SELECT source_kind, doc_id, attachment_id, unnest(found) AS raw, unnest(gaps) AS gap, unnest(range(len(gaps))) AS n
+      FROM (
+        SELECT source_kind, doc_id, attachment_id, regexp_extract_all(text, '{url}') AS found,
+          regexp_split_to_array(text, '{url}') AS gaps
+        FROM (
+          SELECT 'message' AS source_kind, message_id AS doc_id, NULL::VARCHAR AS attachment_id, body AS text FROM messages
+          UNION ALL SELECT 'attachment', message_id, attachment_id, text FROM attachments
+          UNION ALL SELECT 'document', doc_id, NULL, text FROM documents
+          UNION ALL SELECT 'conversation', doc_id, NULL, markdown FROM conversation_windows
+        ) WHERE contains(text, '://')
+      )
+    ) WHERE raw IS NOT NULL
+  )
+)
+-- name: term_chunks
+SELECT t.term, c.chunk_id, c.doc_id, p.* EXCLUDE (term_id, chunk_key)
+FROM postings p JOIN terms t USING (term_id) JOIN chunks c USING (chunk_key)

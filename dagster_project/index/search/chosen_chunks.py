@@ -18,7 +18,9 @@ _MATCHES = 0.5
 _COMPARED = 10
 """Chunks of a mail or document that are compared to be shown, those with the best scores."""
 _AS_GOOD = 0.75
-"""Share of another chunk's score from which the author's words, or the chunk that was ranked, are shown before it."""
+"""Share of another chunk's score from which the author's words, or the chunk that was ranked, are
+shown before it.
+"""
 _SAYS_LITTLE = 80
 """Bytes of its author below which a chunk of a mail says the less the fewer they are."""
 
@@ -36,10 +38,12 @@ def chosen_chunks(
     terms: Sequence[Sequence[str]],
     masks: Sequence[np.ndarray | None],
 ) -> list[Chosen]:
-    """The chunk to show for each hit: by the words of the body, as those of the subject lift all chunks of a mail alike.
+    """The chunk to show for each hit: by the words of the body, as those of the subject lift all
+    chunks of a mail alike.
 
-    A mail shows its author's own words before an attachment that matches no better, and the chunk that was
-    ranked before another that matches little better. A picture that was ranked is shown: few words say what it shows.
+    A mail shows its author's own words before an attachment that matches no better, and the chunk
+    that was ranked before another that matches little better. A picture that was ranked is shown:
+    few words say what it shows.
     """
     places, rows = version.arrays.places, version.arrays.rows
     document = places.document
@@ -87,7 +91,9 @@ def chosen_chunks(
 
 
 def _best(rows: Mapping[int, Mapping[str, Any]], hit: int, score: Mapping[int, float]) -> int:
-    """The chunk that is shown of a mail: the best by words of its author, of whom a few say little; else the hit."""
+    """The chunk that is shown of a mail: the best by words of its author, of whom a few say little;
+    else the hit.
+    """
     if rows[hit]["source_kind"] in ("document", "conversation"):
         return hit
     chars = {n: row["byte_end"] - row["byte_start"] for n, row in rows.items()}
@@ -119,10 +125,11 @@ def _explained(
     openings: Sequence[int | None],
     places: Mapping[int, Mapping[str, Any]],
 ) -> list[int]:
-    """The chunk to show for each hit: in place of a piece of a patch the opening of its mail, where this explains it.
+    """The chunk to show for each hit: in place of a piece of a patch the opening of its mail, where
+    this explains it.
 
-    It does if it says something, and has most of the words of the query that the piece has; those of the subject, which
-    is above, count for both.
+    It does if it says something, and has most of the words of the query that the piece has; those
+    of the subject, which is above, count for both.
     """
     patches = {
         place: opening

@@ -1,4 +1,6 @@
-"""The completeness of an answer: how much was searched, the missing parts and why, and the age of the index."""
+"""The completeness of an answer: how much was searched, the missing parts and why, and the age of
+the index.
+"""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -8,7 +10,8 @@ from typing import Any, Self
 import duckdb
 from pydantic import BaseModel, Field
 
-from dagster_project.system.globs import seen_times
+from dagster_project.index.search.completeness_line import completeness_line
+from dagster_project.ledger.ledger import ledger_in
 
 _TEXTS = """
 SELECT kind, count(*) FILTER (is_searchable), count(*), count(waits_for)
@@ -51,31 +54,7 @@ class Completeness(BaseModel):
 
     def line(self) -> str:
         """The statement in one line, without counts of zero."""
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in self.set_aside.items())
-        counts = {"mails": self.mails, "documents": self.documents, "turns": self.turns}
-        parts = (
-            f"{count:,}{f' of {self.held[name]:,}' if self.held[name] > count else ''} {name}"
-            for name, count in counts.items()
-        )
-        missing = {
-            "without text": self.without_text,
-            "waiting": self.waiting,
-            "without vector": self.without_vector,
-            f"set aside ({reasons})": sum(self.set_aside.values()),
-            f"unread ({', '.join(self.unread)})": sum(self.unread.values()),
-        }
-        lost = ", ".join(f"{count:,} {name}" for name, count in missing.items() if count)
-        times = {
-            "published": self.published_at,
-            "sources changed": self.changed_at,
-            **{f"{source} not seen since": at for source, at in self.not_seen.items()},
-            "sources seen": self.looked_at,
-        }
-        dated = [f"{what} {at:%Y-%m-%d %H:%M} UTC" for what, at in times.items() if at]
-        never = [f"{source} never seen" for source, at in self.not_seen.items() if at is None]
-        head = f"searchable: {', '.join(parts)} of chats"
-        gaps = [*([lost] if lost else []), *(f"without {leg}" for leg in self.missing_legs)]
-        return "; ".join([head, *gaps, *dated, *never])
+        return completeness_line(self.model_dump(mode="json"))
 
     def lacking(self, legs: Iterable[str]) -> Self:
         """The statement of an answer that lacks these legs."""
@@ -85,7 +64,9 @@ class Completeness(BaseModel):
 def completeness(
     connection: duckdb.DuckDBPyConnection, published_at: str, unembedded: int
 ) -> Completeness:
-    """The statement of a published file, as if no source had changed; `unembedded` of its chunks have no vector."""
+    """The statement of a published file, as if no source had changed; `unembedded` of its chunks
+    have no vector.
+    """
     texts = {kind: counts for kind, *counts in connection.execute(_TEXTS).fetchall()}
     (mails, held_mails, _), (documents, held_documents, _) = (
         texts.get(kind, (0, 0, 0)) for kind in ("message", "document")
@@ -105,17 +86,24 @@ def completeness(
 
 
 def of_sources(root: Path, published_at: datetime | None) -> dict[str, Any]:
-    """The fields on the contents of the sources below a root beside the version that was published at that time."""
-    times, looked = (seen_times(root / "cache" / name) for name in ("seen.json", "looked.json"))
-    last = max((at for _, at in looked.values() if at.year > 1), default=None)
+    """The fields on the contents of the sources below a root beside the version that was published
+    at that time.
+    """
+    ledger = ledger_in(root)
+    changes = [_time(at) for _, at in ledger.rows("changes").values()]
+    looked = {
+        str(source): (int(count or 0), _time(at) if at else None)
+        for (source,), (count, at) in ledger.rows("sources").items()
+    }
+    last = max((at for _, at in looked.values() if at), default=None)
     start = published_at or datetime.min.replace(tzinfo=UTC)
     return {
-        "changed_at": min((at for _, at in times.values() if at > start), default=None),
-        "unread": {
-            s: int(count)
-            for s, (count, _) in looked.items()
-            if int(count) and last and last > start
-        },
+        "changed_at": min((at for at in changes if at > start), default=None),
+        "unread": {s: count for s, (count, _) in looked.items() if count and last and last > start},
         "looked_at": last,
-        "not_seen": {s: at if at.year > 1 else None for s, (_, at) in looked.items() if at != last},
+        "not_seen": {s: at for s, (_, at) in looked.items() if at != last},
     }
+
+
+def _time(text: object) -> datetime:
+    return datetime.fromisoformat(str(text))

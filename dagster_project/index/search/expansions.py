@@ -1,4 +1,6 @@
-"""Texts around hits that the query did not find: one step away from each, and no longer than the settings say."""
+"""Texts around hits that the query did not find: one step away from each, and no longer than the
+settings say.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,11 +19,12 @@ _LINKS = 3
 def expansions(
     version: OpenedVersion, hits: Sequence[Mapping[str, Any]], settings: SearchSettings
 ) -> list[list[dict[str, Any]]]:
-    """The expansions of each hit, kinds in the order of `settings.expand`; `text` holds the cited bytes.
+    """The expansions of each hit, kinds in the order of `settings.expand`; `text` holds the cited
+    bytes.
 
-    parent: the mail that is answered, from its first authored byte. previous, next: the chunks beside it.
-    section: the section of a document or the mail around a hit that is a part of it. link: the targets of the mail, the
-    section or the document.
+    parent: the mail that is answered, from its first authored byte. previous, next: the chunks
+    beside it. section: the section of a document or the mail around a hit that is a part of it.
+    link: the targets of the mail, the section or the document.
     """
     by_hit: list[list[dict[str, Any]]] = [[] for _ in hits]
     keys: dict[str, object] = {
@@ -36,7 +39,9 @@ def expansions(
 
 
 def _bounded(expansion: dict[str, Any], chars: int, screen: Screen) -> dict[str, Any]:
-    """An expansion with at most `chars` characters of its stored text, and the bytes that these are."""
+    """An expansion with at most `chars` characters of its stored text, and the bytes that these
+    are.
+    """
     data = expansion.pop("stored").encode()
     start, end = expansion.pop("first"), expansion.pop("last")
     text = data[start:end].decode(errors="replace")[:chars]

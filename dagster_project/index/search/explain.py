@@ -7,12 +7,13 @@ from typing import Any
 
 import polars as pl
 
-from dagster_project.index.search.filters import Filters, Understood
+from dagster_project.index.search.filters import Understood
 from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.index.search.search_index import SearchIndex
 from transforms.errors import QueryError, UnknownIdError, shortened
 from transforms.retrieval.explanation import INDEPENDENT, Moment, StageTable, fate, stage_steps
-from transforms.retrieval.query_language import storable
+from transforms.retrieval.search_filters import Filters
+from transforms.text.storable import storable
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,9 @@ class Fate:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Every stage of the search for one query, with names of its chunks: chunk_id, mail or node, title, by number."""
+    """Every stage of the search for one query, with names of its chunks: chunk_id, mail or node,
+    title, by number.
+    """
 
     query: str
     label: str
@@ -39,7 +42,9 @@ class Explanation:
     fate: Fate | None
 
     def as_json(self, rows: int) -> dict[str, Any]:
-        """The output of `weft search --stages --json`: for each stage the first `rows` that stay and that go."""
+        """The output of `weft search --stages --json`: for each stage the first `rows` that stay
+        and that go.
+        """
         return {
             "query": self.query,
             "label": self.label,
@@ -108,12 +113,13 @@ def explanation(
     limit: int | None = None,
     plain: bool = False,
 ) -> Explanation:
-    """Every stage of the search for `query`; with `ident` also the fate of that chunk, mail, document or node.
+    """Every stage of the search for `query`; with `ident` also the fate of that chunk, mail,
+    document or node.
 
     If `plain`, nothing in the query is syntax.
 
-    The time of the first stage is that of finding and fusing all candidates. UnknownIdError if nothing has that id,
-    QueryError if the thing with that id has no text.
+    The time of the first stage is that of finding and fusing all candidates. UnknownIdError if
+    nothing has that id, QueryError if the thing with that id has no text.
     """
     with faults_translated(index.path):
         chunks = _chunks_of(index, storable(ident)) if ident is not None else []
@@ -125,7 +131,8 @@ def explanation(
         if ident is not None:
             moments = tuple(fate(watch.tables, chunks))
             if resolved[0].listed is not None:
-                # Nothing ranks these hits: those that the query names, or the newest that meet its conditions.
+                # Nothing ranks these hits: those that the query names, or the newest that meet its
+                # conditions.
                 places = ranked.hits.filter(pl.col("chunk_no").is_in(chunks))["rank"].to_list()
                 answer = (
                     f"hit {min(places)}"
@@ -176,7 +183,9 @@ def _answer(index: SearchIndex, last: Moment, tables: Sequence[StageTable]) -> s
 def _no_candidate(
     index: SearchIndex, query: str, filters: Filters, chunks: Sequence[int], plain: bool
 ) -> str:
-    """Why none of these chunks is a candidate: the filters, or its places in the lists of all chunks."""
+    """Why none of these chunks is a candidate: the filters, or its places in the lists of all
+    chunks.
+    """
     count = max(1, index.chunk_count)
     wide = index.settings.model_copy(
         update={"candidates_lexical": count, "candidates_vector": count, "thread_weight": 0.0}
@@ -204,7 +213,9 @@ def _no_candidate(
 
 
 def _chunks_of(index: SearchIndex, ident: str) -> list[int]:
-    """The numbers of the chunks of a chunk, mail, document, window or node; UnknownIdError if there is none."""
+    """The numbers of the chunks of a chunk, mail, document, window or node; UnknownIdError if there
+    is none.
+    """
     rows = index.connection.execute(
         "SELECT chunk_no FROM chunks WHERE $id IN (chunk_id, doc_id, attachment_id) "
         "OR (parent_id = $id AND source_kind = 'document') ORDER BY chunk_no",

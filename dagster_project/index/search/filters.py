@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,12 +21,12 @@ from dagster_project.index.search.conditions.field_values import (
     refused,
 )
 from dagster_project.index.search.conditions.languages import document_languages
-from dagster_project.index.search.conditions.sensitive import sensitive_texts
+from dagster_project.index.search.conditions.sensitive import labelled_texts
 from dagster_project.index.search.conditions.text_conditions import TextConditions
+from dagster_project.index.search.preferences import Preferences
 from transforms.errors import QueryError, shortened
 from transforms.languages import language_names
 from transforms.retrieval import collapse
-from transforms.retrieval.circumstances import Circumstances, circumstances
 from transforms.retrieval.query_fields import LABELLED
 from transforms.retrieval.query_language import (
     MAX_CONDITION_WORDS,
@@ -41,54 +41,27 @@ from transforms.retrieval.query_language import (
     leaves_of,
     parsed_query,
 )
+from transforms.retrieval.search_filters import SEARCH_FILTERS, Filters
+from transforms.retrieval.understanding import Understanding, understood
 from transforms.settings.search import TermSettings
 
+_TIMES = {"d", "newer_than", "older_than"}
+"""Fields of times."""
 _MAX_VALUE = 1_000
 """Characters of a name, an id or a path that is looked for: no header line of a mail has more."""
 
 
-@dataclass(frozen=True)
-class Filters:
-    """Filters that hits must meet, beside the conditions of their query; all that are set must hold.
+def filter_leaves(filters: Filters) -> list[Leaf]:
+    """Filters as conditions of the query language; those on time are not among them.
 
-    `kind` is `message`, `attachment`, `document` or `conversation`, `has` is `patch` or `attachment`.
-    The time of a document is the one its frontmatter gives; one without is in no span of time.
-    `list_id`, `source`, `author`, `path`, `tag` and `series` are understood as the query language
-    understands l:, source:, f:, path:, tag: and series:.
+    QueryError if one is too long.
     """
-
-    list_id: str | None = None
-    source: str | None = None
-    kind: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    author: str | None = None
-    path: str | None = None
-    tag: str | None = None
-    has: str | None = None
-    series: str | None = None
-
-    @property
-    def conditions(self) -> list[Leaf]:
-        """The filters as conditions of the query language; those on time are not among them.
-
-        QueryError if one is too long.
-        """
-        values = {
-            "l": self.list_id,
-            "source": self.source,
-            "kind": self.kind,
-            "f": self.author,
-            "path": self.path,
-            "tag": self.tag,
-            "has": self.has,
-            "series": self.series,
-        }
-        return [
-            Leaf(name, checked_query(v, f"the filter {name}:"))
-            for name, v in values.items()
-            if v is not None
-        ]
+    values = {f.field: getattr(filters, f.name) for f in SEARCH_FILTERS if not f.is_day}
+    return [
+        Leaf(name, checked_query(value, f"the filter {name}:"))
+        for name, value in values.items()
+        if value is not None
+    ]
 
 
 def where_conditions(where: str) -> tuple[Condition, ...]:
@@ -123,11 +96,13 @@ def excluded_leaves(conditions: Iterable[Condition]) -> set[Leaf]:
 
 
 class Understood(NamedTuple):
-    """The reading of a query: the text that ranks, and each condition with the chunks that meet it alone.
+    """The reading of a query: the text that ranks, and each condition with the chunks that meet it
+    alone.
 
-    `order` is score, newest (nothing ranks) or id (the query is one); `note` names an attempt in vain. Where the hits
-    are not shown, as none is near, `nearest` is the title and id of the first, and `meant` are words of the index in place
-    of those that no text holds. Hits that meet one of `lifts` rank higher.
+    `order` is score, newest (nothing ranks) or id (the query is one); `note` names an attempt in
+    vain. Where the hits are not shown, as none is near, `nearest` is the title and id of the first,
+    and `meant` is at most one text with words of the index in place of all that no text holds. Hits that meet one of
+    `lifts` rank higher.
     """
 
     text: str
@@ -140,11 +115,13 @@ class Understood(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """A query on one index: the text that ranks, the chunks that are allowed, how it was understood.
+    """A query on one index: the text that ranks, the chunks that are allowed, how it was
+    understood.
 
-    Without a text the hits are the chunks of `listed`: none if that is null. With one they follow those that rank.
-    Its hits hold a text that the query demands if `demands_text`, and are in one of the sources and lists of `places`.
-    `factors` have the weights of some words of the text, beside 1. `fields` say the same as the mask, if fields can.
+    Without a text the hits are the chunks of `listed`: none if that is null. With one they follow
+    those that rank. Its hits hold a text that the query demands if `demands_text`, and are in one
+    of the sources and lists of `places`. `factors` have the weights of some words of the text,
+    beside 1. `preferences` is what the text asks for beside its words. `fields` say the same as the mask, if fields can.
     """
 
     text: str
@@ -155,6 +132,7 @@ class Resolved(NamedTuple):
     fields: FieldConditions | None = None
     demands_text: bool = False
     places: Mapping[str, set[str]] = {}
+    preferences: Preferences = Preferences()
 
 
 def demands_text(condition: Condition) -> bool:
@@ -170,8 +148,9 @@ def demands_text(condition: Condition) -> bool:
 class Conditions:
     """Conditions evaluated on the tables of one published index.
 
-    A condition on text holds for a mail, a window or a section of a document as a whole: a phrase may stand in any of
-    its chunks, and `-word` leaves out all chunks of a mail that holds the word in one.
+    A condition on text holds for a mail, a window or a section of a document as a whole: a phrase
+    may stand in any of its chunks, and `-word` leaves out all chunks of a mail that holds the word
+    in one.
     """
 
     def __init__(
@@ -186,28 +165,35 @@ class Conditions:
         self.document = arrays.places.document
         """Number of the document of each chunk."""
         self.values = FieldValues(connection)
-        self.vectors, self.labels = arrays.vectors, labels
-        self.texts = TextConditions(connection, term_settings, arrays.postings)
+        self.labels, self.patches = labels, arrays.patches
+        self.texts = TextConditions(connection, term_settings, arrays.postings, arrays.rows.of)
 
     def mask(self, filters: Filters, conditions: Sequence[Condition] = ()) -> np.ndarray | None:
-        """True of chunks that meet all filters and conditions, by chunk number; None without filters and conditions.
+        """True of chunks that meet all filters and conditions, by chunk number; None without
+        filters and conditions.
 
-        A mail or section that meets them allows its chunks that hold the text of a condition; all of them
-        without such a condition, or if none of them does.
+        A mail or section that meets them allows its chunks that hold the text of a condition; all
+        of them without such a condition, or if none of them does.
         """
-        return self._mask(filters, [*filters.conditions, *conditions], {})
+        return self._mask(filters, [*filter_leaves(filters), *conditions], {})
 
     def shown(
         self,
         conditions: Sequence[Condition],
         may_lack: Callable[..., Iterable[Leaf]] = excluded_leaves,
     ) -> ShownCopies:
-        """The copies and chunks that a lens of conditions, none on text, shows; it may exclude a name that nothing has.
+        """The copies and chunks that a lens of conditions, none on text, shows; it may exclude a
+        name that nothing has.
 
-        QueryError if a name that nothing has is in another leaf than `may_lack` gives; its text names known ones.
+        QueryError if a name that nothing has is in another leaf than `may_lack` gives; its text
+        names known ones.
         """
         masks = {leaf: self._nothing for leaf in may_lack(conditions) if self.values.lacks(leaf)}
         self._look_up(conditions, masks)
+        for leaf, chunks in masks.items():
+            if leaf.field == "f":
+                # A turn is stored with those of the others of its chat, whom the lens does not name.
+                masks[leaf] = chunks & self.is_mail
 
         def met(of_leaves: Mapping[Leaf, np.ndarray]) -> np.ndarray:
             parts = [self._mask_of(condition, self._nothing, of_leaves) for condition in conditions]
@@ -237,7 +223,7 @@ class Conditions:
     def resolved(self, query: Query, filters: Filters) -> Resolved:
         """The query on this index, under the filters."""
         masks: dict[Leaf, np.ndarray] = {}
-        conditions = [*filters.conditions, *query.conditions]
+        conditions = [*filter_leaves(filters), *query.conditions]
         mask = self._mask(filters, conditions, masks)
         places = named_places(conditions, self.values)
         identified = self._identified(query.identifier, mask)
@@ -262,14 +248,75 @@ class Conditions:
         fields = self._fields(filters, conditions)
         listed = self._unranked(mask, masks)
         demands = any(map(demands_text, query.conditions))
-        understood = Understood(
-            text, counts, "score", note, lifts=self.circumstances(text).conditions
+        preferences = self.preferences(replace(query, text=text), conditions)
+        wishes = preferences.wishes
+        reading = Understood(wishes.rest, counts, "score", note, lifts=wishes.conditions)
+        return Resolved(
+            wishes.rest, mask, reading, listed, factors, fields, demands, places, preferences
         )
-        return Resolved(text, mask, understood, listed, factors, fields, demands, places)
 
-    def circumstances(self, text: str) -> Circumstances:
-        """The days and authors that a text which ranks names."""
-        return circumstances(text, datetime.now(UTC).date(), self.values.people.by_words)
+    def preferences(self, query: Query, conditions: Sequence[Condition] = ()) -> Preferences:
+        """The preferences of a query beside its words, and the chunks that meet them; nothing that
+        conditions say.
+        """
+        if not query.asks:
+            return Preferences(Understanding(query.text))
+        leaves = [leaf for condition in conditions for leaf in leaves_of(condition)]
+        text, fields, people = query.text, {leaf.field for leaf in leaves}, self.values.people
+        for leaf in leaves:
+            text = text.replace(leaf.value, f'"{leaf.value}"') if leaf.exact else text
+        known = ({}, {}) if "f" in fields else (people.by_words, people.speakers)
+        today = None if fields & _TIMES else datetime.now(UTC).date()
+        wishes = understood(text, today, *known)
+        dated = self._dated(wishes)
+        if wishes.spans and (dated is None or not dated.any()):
+            # Days of no year, and days that no text of the index is of, are words of texts too.
+            wishes = wishes._replace(rest=understood(text, None, *known).rest)
+        return self._meeting(wishes, dated) if wishes.prefers else Preferences(wishes)
+
+    def _meeting(self, wishes: Understanding, dated: np.ndarray | None) -> Preferences:
+        """The preferences with the chunks that meet them."""
+        chunks = partial(self.values.preferred, self._masked)
+        by = "spoken_by" if wishes.is_spoken else "written_by"
+        is_trailer = wishes.act in ("reviewed", "acked", "tested")
+        persons, answered = (
+            chunks(statement, persons=sorted(names)) if names else None
+            for statement, names in ((by, wishes.persons), ("answering", wishes.answered))
+        )
+        return Preferences(
+            wishes=wishes,
+            authored=persons,
+            answering=answered,
+            dated=dated,
+            acting=chunks("with_own_trailer", kind=f"{wishes.act}-by") if is_trailer else None,
+            posted=self._posted(wishes.version),
+            time=self._time if wishes.order else self._nothing[:0],
+        )
+
+    def _posted(self, version: int | None) -> np.ndarray | None:
+        """The chunks of patches of a version, 0 for the latest, replies aside."""
+        if version is None:
+            return None
+        patches = self.patches
+        return (
+            patches.is_latest
+            if version == 0
+            else (patches.number >= 0) & (patches.version == version)
+        )
+
+    def _dated(self, wishes: Understanding) -> np.ndarray | None:
+        """The chunks of the days that a query names with their year."""
+        spans = [span.times for span in wishes.spans if span.first[0]]
+        masks = [self._masked(self.values.dated(*times)) for times in spans]
+        return np.logical_or.reduce(masks) if masks else None
+
+    @cached_property
+    def _time(self) -> np.ndarray:
+        """The place of each chunk in time, the oldest first."""
+        chunks = self.connection.execute(FIELDS_SQL("oldest_first")).fetchnumpy()["chunk_no"]
+        place = np.empty(len(chunks), dtype=np.int64)
+        place[chunks] = np.arange(len(chunks))
+        return place
 
     def _fields(self, filters: Filters, conditions: Sequence[Condition]) -> FieldConditions | None:
         """Filters and conditions by fields; None if fields cannot say all of it."""
@@ -287,7 +334,9 @@ class Conditions:
     def _unranked(
         self, mask: np.ndarray | None, masks: Mapping[Leaf, np.ndarray]
     ) -> np.ndarray | None:
-        """The allowed chunks in no ranking that hold a text that is looked for, newest first; None if there are none."""
+        """The allowed chunks in no ranking that hold a text that is looked for, newest first; None
+        if there are none.
+        """
         if mask is None or self.ranked.all():
             return None
         holding = np.logical_or.reduce(
@@ -306,10 +355,11 @@ class Conditions:
         per_document: int | None,
         before: Mapping[int, int],
     ) -> pl.DataFrame:
-        """The hits of queries that list chunks, `per_document` of a document as in a ranked search: scores are 0.
+        """The hits of queries that list chunks, `per_document` of a document as in a ranked search:
+        scores are 0.
 
-        They stand behind the hits that each query has `before` them.
-        Columns are query, rank, chunk_no and the scores of `pipeline.RANKED` that no hit goes without.
+        They stand behind the hits that each query has `before` them. Columns are query, rank,
+        chunk_no and the scores of `pipeline.RANKED` that no hit goes without.
         """
         columns = {"query": pl.Int32, "rank": pl.Int32, "chunk_no": pl.Int64}
         scores = (
@@ -333,7 +383,9 @@ class Conditions:
         return pl.concat(parts).with_columns(pl.lit(0.0).alias(name) for name in scores)
 
     def _identified(self, identifier: str | None, mask: np.ndarray | None) -> np.ndarray:
-        """The allowed chunks of the thing with this id, in the order of the document; empty without one."""
+        """The allowed chunks of the thing with this id, in the order of the document; empty without
+        one.
+        """
         if identifier is None or not self.ids.may_have(identifier):  # most queries
             return np.empty(0, dtype=np.int64)
         rows = self.connection.execute(
@@ -360,25 +412,27 @@ class Conditions:
         return np.zeros(len(self.document), dtype=bool)
 
     def _look_up(self, conditions: Sequence[Condition], masks: dict[Leaf, np.ndarray]) -> None:
-        """Find the mask of each distinct leaf of some conditions once: chunks that hold its text, or meet its value."""
+        """Find the mask of each distinct leaf of some conditions once: chunks that hold its text,
+        or meet its value.
+        """
         leaves = dict.fromkeys(leaf for condition in conditions for leaf in leaves_of(condition))
         _require_bounded(leaves)
         masks |= self.texts.holding(leaf for leaf in leaves if leaf.field in TEXT_FIELDS)
         for leaf in leaves:
             if leaf.field == "language":
                 masks[leaf] = self._languages[self.document] == language_names()[leaf.value]
-            elif leaf.field == "sensitivity" and leaf.value in LABELLED:
-                of_texts = (self.connection, self.document, self.vectors, self.labels)
-                masks[leaf] = sensitive_texts(*of_texts, are_alike=leaf.value == "alike")[
-                    self.document
-                ]
+            elif leaf.field == "sensitivity" and leaf.value == LABELLED:
+                labelled = labelled_texts(self.connection, self.document, self.labels)
+                masks[leaf] = labelled[self.document]
             elif leaf.field not in TEXT_FIELDS and leaf not in masks:
                 masks[leaf] = self._masked(self.values.chunks(leaf))
 
     def _mask_of(
         self, condition: Condition, holding: np.ndarray, masks: Mapping[Leaf, np.ndarray]
     ) -> np.ndarray:
-        """Which chunks meet a condition by the `masks` of leaves; those with a text it looks for are added to `holding`."""
+        """Which chunks meet a condition by the `masks` of leaves; those with a text it looks for
+        are added to `holding`.
+        """
         if isinstance(condition, Negation):
             return ~self._mask_of(condition.part, self._nothing, masks)
         if isinstance(condition, Both):
@@ -402,7 +456,9 @@ class Conditions:
 
     @cached_property
     def unit(self) -> np.ndarray:
-        """Number of the unit of each chunk to look for texts in: its mail or chat, of documents its section."""
+        """Number of the unit of each chunk to look for texts in: its mail or chat, of documents its
+        section.
+        """
         rows = self.connection.execute(
             "SELECT chunk_no, dense_rank() OVER (ORDER BY parent_id, doc_id) AS section FROM chunks "
             "WHERE source_kind = 'document'"
@@ -419,7 +475,9 @@ class Conditions:
 
 
 def _require_bounded(leaves: Iterable[Leaf]) -> None:
-    """QueryError if the leaves have more than MAX_CONDITION_WORDS together, or the value of a field is too long."""
+    """QueryError if the leaves have more than MAX_CONDITION_WORDS together, or the value of a field
+    is too long.
+    """
     count = 0
     for leaf in leaves:
         count += len(leaf.value.split())

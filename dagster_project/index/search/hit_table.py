@@ -1,9 +1,11 @@
-"""Ranked hits as people and programs read them: the facts of each, why it was found, its place, the texts around it."""
+"""Ranked hits as people and programs read them: the facts of each, why it was found, its place, the
+texts around it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -20,46 +22,59 @@ from dagster_project.index.search.expansions import expansions
 from dagster_project.index.search.filters import Understood
 from dagster_project.index.search.opened_version import OpenedVersion
 from dagster_project.outgoing.screen import Screen
+from transforms.documents.files import document_format
 from transforms.documents.plain_text import plain_text
-from transforms.retrieval import bm25
+from transforms.retrieval import bm25, units
 from transforms.retrieval.citations import citation, page_of_words
+from transforms.retrieval.counts import Count
+from transforms.retrieval.folding import folded_into
+from transforms.retrieval.fusion import Places
 from transforms.retrieval.query_rewriting import Standalone
 from transforms.schemas.chunks import PICTURE
 from transforms.schemas.search import SEARCH_HITS
+from transforms.settings.documents import PLAIN_FORMATS
 from transforms.settings.search import SearchSettings
 from transforms.text import passages, snippets
 
 
 @dataclass(frozen=True)
 class RankedHits:
-    """Hits of a batch of queries (`pipeline.RANKED`), the chunks they replace (`pipeline.constituents`), a label per query.
+    """Hits of a batch of queries (`pipeline.RANKED`), the chunks they replace
+    (`pipeline.merged`), a label per query.
 
-    `vector_path` is how vectors were searched: exact, codes or hnsw; `missing` are the legs that the search lacks.
+    `vector_path` is how vectors were searched: exact, codes or hnsw; `missing` are the legs that
+    the search lacks; `history` are the queries whose words stand in quoted history alone.
     """
 
     hits: pl.DataFrame
-    constituents: pl.DataFrame
+    dropped: pl.DataFrame
     labels: tuple[str, ...]
     vector_path: str
     missing: tuple[str, ...] = ()
+    history: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Hits of a batch of queries (`schemas.SEARCH_HITS`) and how vectors were searched, with the time in seconds.
+    """Hits of a batch of queries (`schemas.SEARCH_HITS`) and how vectors were searched, with the
+    time in seconds.
 
-    Each query has a label and its reading; `completeness` says how much was searched.
+    Each query has a label, its reading, and how many hits there are; `completeness` says how much was
+    searched.
     """
 
     hits: pa.Table
     labels: tuple[str, ...]
     understood: tuple[Understood, ...]
+    counts: tuple[Count, ...]
     vector_path: str
     seconds: float
     completeness: Completeness
 
     def as_json(self, queries: Sequence[Standalone], version: str) -> dict[str, Any]:
-        """The output of `weft search --json`: one entry per query with its hits, and how it was understood."""
+        """The output of `weft search --json`: one entry per query with its hits, and how it was
+        understood.
+        """
         rows = self.hits.to_pylist()
         for row in rows:
             row["effective_at"] = row["effective_at"] and row["effective_at"].isoformat()
@@ -75,11 +90,47 @@ class SearchResult:
                     "label": label,
                     "explain": {"given": q.original, "used": q.used, "rewritten_by": q.by},
                     "understood": self.understood[i]._asdict(),
+                    "count": self.counts[i]._asdict(),
                     "hits": [r for r in rows if r["query"] == i],
                 }
                 for i, (q, label) in enumerate(zip(queries, self.labels, strict=True))
             ],
         }
+
+
+def continued(near: RankedHits, deep: RankedHits, count: int, places: Places) -> RankedHits:
+    """The hits of `near`, and behind them those of `deep` whose mails and chunks they do not show,
+    up to `count` of each query; their scores are at most the last one before.
+    """
+
+    def things(hits: pl.DataFrame) -> pl.DataFrame:
+        chunks = hits.get_column("chunk_no").to_numpy()
+        thing = np.where(places.is_mail[chunks], places.document[chunks], -1 - chunks)
+        return hits.select("query", thing=pl.Series(thing, dtype=pl.Int64))
+
+    shown = pl.concat([things(near.hits), things(near.dropped)]).unique()
+    last = near.hits.group_by("query").agg(before=pl.len(), most=pl.col("score").min())
+    further = (
+        deep.hits.hstack(things(deep.hits).select("thing"))
+        .join(shown, on=["query", "thing"], how="anti", maintain_order="left")
+        .join(last, on="query", how="left", maintain_order="left")
+        .with_columns(
+            rank=(pl.col("before").fill_null(0) + pl.int_range(1, pl.len() + 1).over("query")).cast(
+                pl.Int32
+            ),
+            score=pl.min_horizontal("score", "most"),
+        )
+        .filter(pl.col("rank") <= count)
+        .select(near.hits.columns)
+    )
+    into = further.select("query", into="chunk_no")
+    parts = deep.dropped.join(into, on=["query", "into"], how="semi", maintain_order="left")
+    return replace(
+        near,
+        hits=pl.concat([near.hits, further]).sort("query", "rank"),
+        dropped=pl.concat([near.dropped, parts]).sort("query", "into", "chunk_no"),
+        missing=tuple(dict.fromkeys((*near.missing, *deep.missing))),
+    )
 
 
 def without_hits(
@@ -88,9 +139,11 @@ def without_hits(
     understood: Mapping[int, Understood],
     is_near: Callable[[str], bool],
 ) -> tuple[RankedHits, dict[int, Understood]]:
-    """The hits without those of the queries in `understood`, and the reading of each of these with words in their place.
+    """The hits without those of the queries in `understood`, and the reading of each of these with
+    words in their place.
 
-    Words of the index are named only if with them the query `is_near` to a text.
+    A query is proposed in which words of the index replace all that no text holds, if it `is_near`
+    to a text.
     """
     is_hidden = pl.col("query").is_in(list(understood))
     first = ranked.hits.filter(is_hidden & (pl.col("rank") == 1)).select("query", "chunk_no")
@@ -103,14 +156,12 @@ def without_hits(
     notes = {}
     for n, query in understood.items():
         forms = version.conditions.texts.meant(query.text)
-        words = (
-            list(dict.fromkeys(forms.values()))
-            if forms and is_near(_corrected(query.text, forms))
-            else []
-        )
-        notes[n] = query._replace(nearest=nearest.get(n), meant=screen.words(words))
-    hits, constituents = (table.filter(~is_hidden) for table in (ranked.hits, ranked.constituents))
-    return replace(ranked, hits=hits, constituents=constituents), notes
+        words = list(forms.values())
+        corrected = _corrected(query.text, forms)
+        is_shown = bool(words) and screen.words(words) == words and is_near(corrected)
+        notes[n] = query._replace(nearest=nearest.get(n), meant=[corrected] if is_shown else [])
+    hits, dropped = (table.filter(~is_hidden) for table in (ranked.hits, ranked.dropped))
+    return replace(ranked, hits=hits, dropped=dropped), notes
 
 
 def _corrected(text: str, forms: Mapping[str, str]) -> str:
@@ -126,16 +177,18 @@ def described(
     masks: Sequence[np.ndarray | None] = (),
     select: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list,
 ) -> list[dict[str, Any]]:
-    """The rows of `schemas.SEARCH_HITS` of hits; `terms` has the terms of each query, `masks` the chunks it allows.
+    """The rows of `schemas.SEARCH_HITS` of hits; `terms` has the terms of each query, `masks` the
+    chunks it allows.
 
-    `select` says which stay of the rows with their texts, before their words are looked for where the texts are stored.
+    `select` says which stay of the rows with their texts, before their words are looked for where
+    the texts are stored.
     """
     rows, screen = version.arrays.rows, version.screen
     chosen = chosen_chunks(version, ranked.hits, terms, masks)
-    hits = screen.hits(_with_facts(version.connection, rows, ranked.hits, chosen))
+    hits = screen.hits(_with_facts(version.connection, rows, ranked, chosen))
     texts = rows.texts({hit["text_key"] for hit in hits})
     texts = dict(zip(texts, screen.masked(list(texts.values())), strict=True))
-    parts = [_passage(hit, texts.get(hit["text_key"])) for hit in hits]
+    parts = [_passage(hit, texts.get(hit["text_key"]), ranked.history) for hit in hits]
     compared = chain.from_iterable(
         [hit["subject"] or "", *p.all_texts()] for hit, p in zip(hits, parts, strict=True)
     )
@@ -144,7 +197,7 @@ def described(
     matching = [snippets.matching_words(set(of_query), by_term) for of_query in terms]
     count = version.postings.ranked_count
     weights = {t: round(100 * bm25.idf(version.postings.df(t), count)) for t in all_terms}
-    constituents = _by_hit(rows, ranked.constituents)
+    folded = _by_hit(rows, ranked.dropped, screen)
     excerpts: list[_Excerpt] = []
     with_texts: list[dict[str, Any]] = []
     for place, (hit, passage) in enumerate(zip(hits, parts, strict=True)):
@@ -154,7 +207,7 @@ def described(
         )
         own = {
             "place": place,
-            "constituents": constituents.get((hit["query"], hit["ranked_no"]), []),
+            "folded": folded.get((hit["query"], hit["ranked_no"]), []),
         }
         with_texts.append(hit | own | _texts(hit, excerpts[place], weights, screen))
     return _located(version, select(with_texts), excerpts, settings)
@@ -169,9 +222,10 @@ def _texts(
         "snippet": screen.text(excerpt.snippet.text),
         "highlights": excerpt.snippet.highlights,
         "quoted_text": screen.text(quote.text) or None,
-        "quoted_name": hit["answered_name"] if passage.quote else None,
+        "quoted_name": hit["answered_name"] if passage.quote and not passage.is_history else None,
         "before": screen.text(passage.before) or None,
         "after": screen.text(passage.after) or None,
+        **dict(zip(("byte_start", "byte_end"), passage.stretch or (), strict=False)),
     }
 
 
@@ -214,7 +268,9 @@ def _snippet(
 
 
 class _Passage(NamedTuple):
-    """The texts of a hit: its text, the stored text that it is made of, the quote that it answers, the turns around it."""
+    """The texts of a hit: its text, the stored text that it is made of, the quote that it answers,
+    the turns around it, and the bytes of all of these turns.
+    """
 
     text: str
     stored: list[snippets.StoredText]
@@ -222,6 +278,8 @@ class _Passage(NamedTuple):
     quote: str = ""
     before: str = ""
     after: str = ""
+    stretch: tuple[int, int] | None = None
+    is_history: bool = False
 
     def all_texts(self) -> list[str]:
         """The texts whose words are compared with those of queries."""
@@ -237,8 +295,18 @@ class _Excerpt(NamedTuple):
     snippet: snippets.Snippet
 
 
-def _passage(hit: Mapping[str, Any], stored: str | None) -> _Passage:
-    """The passage of a hit, whose bytes are those of `stored`, None without that text."""
+def _passage(hit: Mapping[str, Any], stored: str | None, history: Collection[int] = ()) -> _Passage:
+    """The passage of a hit, whose bytes are those of `stored`, None without that text; for queries
+    of `history` a mail with all that it quotes, as their words stand there.
+    """
+    passage = _own_passage(hit, stored)
+    if hit["query"] not in history or hit["source_kind"] != "message":
+        return passage
+    return passage._replace(quote=passages.unmarked(stored or ""), is_history=True)
+
+
+def _own_passage(hit: Mapping[str, Any], stored: str | None) -> _Passage:
+    """The passage of a hit by itself."""
     display = hit["text_display"]
     if stored is None:
         return _Passage(display, [])
@@ -247,14 +315,21 @@ def _passage(hit: Mapping[str, Any], stored: str | None) -> _Passage:
         parts = snippets.stored_texts(stored, spans)
         if hit["source_kind"] == "document":
             text = passages.without_headings(display)
-            is_plain = hit["doc_id"].endswith((".txt", ".text"))
+            is_plain = document_format(hit["doc_id"]) in PLAIN_FORMATS
             return _Passage(text if is_plain else plain_text(text), parts)
         if hit["source_kind"] == "attachment":
             return _Passage(display, parts, passages.has_lines(display, hit["content_class"]))
         if hit["chunk_kind"] != "turn":
             return _Passage(passages.turn_lines(display) or display, parts, True)
-        around = passages.neighbour_turns(stored, spans[0][0], spans[-1][1])
-        return _Passage(parts[0].text, parts, True, "", *around)
+        around = passages.around_turn(stored, spans[0][0], spans[-1][1])
+        return _Passage(
+            text=parts[0].text,
+            stored=parts,
+            keeps_lines=True,
+            before=around.before,
+            after=around.after,
+            stretch=(around.start, around.end),
+        )
     own = snippets.stored_texts(
         stored, passages.authored_ranges(hit["spans"], hit["inferred_quotes"] or ())
     )
@@ -269,7 +344,9 @@ def _passage(hit: Mapping[str, Any], stored: str | None) -> _Passage:
 def _sections_of(
     connection: duckdb.DuckDBPyConnection, hits: Sequence[Mapping[str, Any]]
 ) -> dict[int, list[dict[str, Any]]]:
-    """By chunk, the sections of each that lie in it, where small ones share a chunk that is named after the largest."""
+    """By chunk, the sections of each that lie in it, where small ones share a chunk that is named
+    after the largest.
+    """
     several = {
         hit["chunk_no"]: [hit["chunk_no"], hit["doc_id"], hit["byte_start"], hit["byte_end"]]
         for hit in hits
@@ -286,30 +363,39 @@ def _sections_of(
 def _with_facts(
     connection: duckdb.DuckDBPyConnection,
     rows: HitRows,
-    ranked: pl.DataFrame,
+    ranked: RankedHits,
     chosen: Sequence[Chosen],
 ) -> list[dict[str, Any]]:
-    """The hits with facts of the chunk that is shown, its document, section and thread, and other matches there."""
-    found_by = ranked.get_column("chunk_no").to_list()
-    facts = rows.of(
-        {*found_by, *chain.from_iterable((choice.chunk_no, *choice.more) for choice in chosen)}
-    )
+    """The hits with facts of the chunk that is shown, its document, section and thread, and other
+    matches there, the parts of its section first.
+    """
+    found_by = ranked.hits.get_column("chunk_no").to_list()
+    parts: dict[tuple[int, int], list[int]] = {}
+    merged = ranked.dropped.filter(reason=units.PART)
+    for query, into, chunk in merged.select("query", "into", "chunk_no").iter_rows():
+        parts.setdefault((query, into), []).append(chunk)
+    more = [
+        dict.fromkeys([*parts.get((query, hit), ()), *choice.more])
+        for query, hit, choice in zip(
+            ranked.hits.get_column("query").to_list(), found_by, chosen, strict=True
+        )
+    ]
+    shown = (choice.chunk_no for choice in chosen)
+    facts = rows.of({*found_by, *shown, *chain.from_iterable(more)})
     hits: list[dict[str, Any]] = [
         {**facts[choice.chunk_no], **hit, "chunk_no": choice.chunk_no, "ranked_no": hit["chunk_no"]}
         | {
             "found_by": facts[hit["chunk_no"]]["chunk_id"],
-            "more": [_also(facts[n]) for n in choice.more],
+            "more": [_also(facts[n]) for n in others if n != choice.chunk_no],
         }
-        for hit, choice in zip(ranked.iter_rows(named=True), chosen, strict=True)
+        for hit, choice, others in zip(ranked.hits.iter_rows(named=True), chosen, more, strict=True)
     ]
     ids = sorted({hit["stands_for"] for hit in hits if hit["stands_for"]})
     rows_of_sections = connection.execute(_SECTIONS, {"ids": ids}).fetchall() if ids else []
     sections = {name: span for name, *span in rows_of_sections}
     for hit in hits:
         hit["node_id"] = _node(hit)
-        if hit["chunk_kind"] == "turn":
-            speaker, at = passages.turn_facts(hit["text_display"])
-            hit |= {"from_name": speaker or None, "effective_at": at or hit["effective_at"]}
+        hit |= _of_turn(hit)
         if hit["stands_for"]:
             hit["node_id"] = hit["stands_for"]
             names = ("breadcrumb", "byte_start", "byte_end", "page", "page_breaks")
@@ -332,20 +418,25 @@ def _also(fact: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _of_turn(fact: Mapping[str, Any]) -> dict[str, Any]:
+    """The speaker and time of a turn of a chat; nothing for other texts."""
+    if fact["chunk_kind"] != "turn":
+        return {}
+    speaker, at = passages.turn_facts(fact["text_display"])
+    return {"from_name": speaker or None, "effective_at": at or fact["effective_at"]}
+
+
 def _by_hit(
-    rows: HitRows, constituents: pl.DataFrame
-) -> dict[tuple[int, int], list[dict[str, str]]]:
-    """The constituents of hits by query and chunk, in order of their chunks."""
-    facts = rows.of(constituents.get_column("chunk_no"))
-    by_hit: dict[tuple[int, int], list[dict[str, str]]] = {}
-    for row in constituents.iter_rows(named=True):
-        fact = facts[row["chunk_no"]]
-        constituent = {
-            "chunk_id": fact["chunk_id"],
-            "doc_id": fact["doc_id"],
-            "reason": row["reason"],
-        }
-        by_hit.setdefault((row["query"], row["into"]), []).append(constituent)
+    rows: HitRows, dropped: pl.DataFrame, screen: Screen
+) -> dict[tuple[int, int], list[dict[str, Any]]]:
+    """The hits folded into others (`folding.folded_into`), by query and chunk, in order of their chunks."""
+    facts = rows.of(dropped.get_column("chunk_no"))
+    shown = screen.hits([fact | _of_turn(fact) | {"more": []} for fact in facts.values()])
+    facts = dict(zip(facts, shown, strict=True))
+    by_hit: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for row in dropped.iter_rows(named=True):
+        record = folded_into(facts[row["chunk_no"]], row["reason"])
+        by_hit.setdefault((row["query"], row["into"]), []).append(record)
     return by_hit
 
 

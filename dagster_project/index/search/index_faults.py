@@ -1,4 +1,6 @@
-"""Faults of DuckDB while it reads a published file, by type: of the query, of memory, of the file, of the disk."""
+"""Faults of DuckDB while it reads a published file, by type: of the query, of memory, of the file,
+of the disk.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +25,9 @@ _OF_TABLES = (duckdb.CatalogException, duckdb.BinderException)
 
 @contextmanager
 def faults_translated(path: Path, *, own: bool = True) -> Iterator[None]:
-    """Faults of DuckDB while it reads the published file `path`, as faults of Weft; `own` if the statements are Weft's."""
+    """Faults of DuckDB while it reads the published file `path`, as faults of Weft; `own` if the
+    statements are Weft's.
+    """
     try:
         yield
     except duckdb.Error as error:

@@ -1,4 +1,6 @@
-"""A few threads that ask the published index side by side, so that one slow question holds no other."""
+"""A few threads that ask the published index side by side, so that one slow question holds no
+other.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,16 @@ from dagster_project.index.search.opened_index import LOOKED_EVERY, FollowedInde
 from dagster_project.index.search.search_index import SearchIndex
 
 _MOST = 8
-"""Questions at once, each with the file open for itself; arrays and pages are shared, so that each takes little memory."""
+"""Questions at once, each with the file open for itself; arrays and pages are shared, so that each
+takes little memory.
+"""
 _INTERRUPTED_EVERY = 0.05
-"""Seconds between two interruptions of a question that was abandoned, which may query the database many times."""
+"""Seconds between two interruptions of a question that was abandoned, which may query the database
+many times.
+"""
 _PATIENCE, _LOOKED_EVERY = 1.0, 0.05
-"""Seconds that a question waits for one of those that were given up to end, and how often it looks."""
+"""Seconds that a question waits for one of those that were given up to end, and how often it looks.
+"""
 _Answer = TypeVar("_Answer")
 
 
@@ -39,10 +46,11 @@ class IndexPool:
         self._given_up: set[Future[Any]] = set()
 
     async def ask(self, work: Callable[[SearchIndex], _Answer], seconds: float) -> _Answer:
-        """The answer of `work`; TimeoutError if it takes longer, which also ends its statement of the database.
+        """The answer of `work`; TimeoutError if it takes longer, which also ends its statement of
+        the database.
 
-        AllBusyError if no thread was free for as long, or if every thread still works on a question that took too long:
-        nothing ends work of Python or NumPy.
+        AllBusyError if no thread was free for as long, or if every thread still works on a question
+        that took too long: nothing ends work of Python or NumPy.
         """
         patience = time.monotonic() + min(_PATIENCE, seconds)
         while len(self._given_up) >= _MOST:

@@ -1,4 +1,6 @@
-"""The text that an id or a citation names in the published file, exactly, and its facts for a reader."""
+"""The text that an id or a citation names in the published file, exactly, and its facts for a
+reader.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +12,7 @@ import duckdb
 from dagster_project.outgoing.screen import Ask
 from transforms.context.passages import render_thread
 from transforms.errors import QueryError, UnknownIdError, shortened
-from transforms.retrieval.query_language import storable
+from transforms.text.storable import storable
 
 # As hits print it: a place, perhaps the attachment or block in it, the page, and bytes.
 _CITATION = re.compile(
@@ -18,7 +20,9 @@ _CITATION = re.compile(
 )
 _NEAREST_COUNT = 3
 COMPARED_CHARS = 200
-"""Characters of an unknown id that are compared with the known ones, which takes the product of both lengths."""
+"""Characters of an unknown id that are compared with the known ones, which takes the product of
+both lengths.
+"""
 
 _MEANT = """
 WITH meant AS (
@@ -36,7 +40,8 @@ WITH meant AS (
 SELECT kind, id FROM meant WHERE place = (SELECT min(place) FROM meant) ORDER BY kind, id LIMIT 6
 """
 
-# The names that ids of people's making are compared with; those that are hashes are compared by their beginning.
+# The names that ids of people's making are compared with; those that are hashes are compared by
+# their beginning.
 _NEAREST = """
 WITH named AS (
   SELECT message_id AS id, message_id AS name FROM messages UNION ALL SELECT doc_id, doc_id FROM conversation_windows
@@ -58,7 +63,10 @@ SELECT id FROM near WHERE likeness >= 0.7 GROUP BY id ORDER BY max(likeness) DES
 _TEXTS = {
     "message": """
 SELECT m.message_id AS doc_id, m.subject AS title, m.from_name, m.from_addr, m.effective_at, m.list_id, m.source,
-  t.thread_id, t.position AS thread_position, m.body AS text
+  t.thread_id, m.body AS text, (
+    SELECT count(*) FROM thread_tree o
+    WHERE o.thread_id = t.thread_id AND NOT o.is_ghost AND o.position <= t.position
+  ) AS thread_position
 FROM messages m LEFT JOIN thread_tree t USING (message_id) WHERE m.message_id = $id
 """,
     "attachment": """
@@ -110,7 +118,9 @@ SELECT attachment_id FROM attachments WHERE message_id = $id AND starts_with(att
 
 
 def document_bytes(ask: Ask, ids: Sequence[str]) -> dict[str, int]:
-    """The bytes of the texts of mails with their attachments, documents and windows of chats, by id."""
+    """The bytes of the texts of mails with their attachments, documents and windows of chats, by
+    id.
+    """
     rows = ask(_BYTES, {"ids": list(ids)}).to_pylist()
     return {row["doc_id"]: int(row["bytes"]) for row in rows}
 
@@ -119,10 +129,10 @@ def document_bytes(ask: Ask, ids: Sequence[str]) -> dict[str, int]:
 class Reading:
     """The mail, document, chunk or thread that an id names.
 
-    `kind` is message, attachment, document, node, conversation, chunk or thread; `id` its full id. `text` is
-    stored text, cut to a citation's bytes if there is one, then with `byte_start` and `byte_end` in the text
-    of `doc_id` or the attachment. The text of a thread is that of its mails, quoted, below their headers. `facts` are
-    further columns of the published file.
+    `kind` is message, attachment, document, node, conversation, chunk or thread; `id` its full id.
+    `text` is stored text, cut to a citation's bytes if there is one, then with `byte_start` and
+    `byte_end` in the text of `doc_id` or the attachment. The text of a thread is that of its mails,
+    quoted, below their headers. `facts` are further columns of the published file.
     """
 
     kind: str
@@ -158,10 +168,10 @@ def storable_values(values: Mapping[str, object]) -> dict[str, object]:
 def reading(ask: Ask, text: str) -> Reading:
     """The reading of the one thing that `text` names in the published file.
 
-    It is a Message-ID with or without angle brackets, the id of a chunk, attachment, thread or conversation, the id
-    or the path of a document or its end, perhaps with `#slug`, or a citation as hits print it. UnknownIdError with
-    the nearest ids if nothing has that name, QueryError if several things have it, if it lacks a text, or if the
-    bytes are outside of it.
+    It is a Message-ID with or without angle brackets, the id of a chunk, attachment, thread or
+    conversation, the id or the path of a document or its end, perhaps with `#slug`, or a citation
+    as hits print it. UnknownIdError with the nearest ids if nothing has that name, QueryError if
+    several things have it, if it lacks a text, or if the bytes are outside of it.
     """
     name = text.strip().strip("\u27e8\u27e9").strip()
     if thing := _named_thing(ask, name):
@@ -184,7 +194,9 @@ def reading(ask: Ask, text: str) -> Reading:
 
 
 def resolved_name(ask: Ask, name: str) -> tuple[str, str]:
-    """Kind and full id of the one thing that a name means; UnknownIdError or QueryError as `reading`."""
+    """Kind and full id of the one thing that a name means; UnknownIdError or QueryError as
+    `reading`.
+    """
     if thing := _named_thing(ask, name):
         return thing
     raise _unknown(ask, name)

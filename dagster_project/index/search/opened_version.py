@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from dagster_project.index.search.lookup import Ask, asking
 from dagster_project.lake.lake_texts import show, show_stored
 from dagster_project.models.embedders import serving
 from dagster_project.outgoing.screen import Screen
+from dagster_project.system.unasked_pandas import keep_out_if_missing
 from transforms.conversations.pseudonyms import is_pseudonym
 from transforms.embedding.sign_codes import CodedVectors
 from transforms.errors import IndexUnavailableError
@@ -35,15 +37,20 @@ from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
 _SAMPLE = 1000
+_REST = 0.3
+"""Weight of words that stand in quoted history alone."""
 _OTHERS, _USUAL, _REACHED = 300, 0.1, 0.92
-"""Texts of other matter that are thought beside the index's own, since of few of these a tenth is one that answers; the
-cosine that such texts have; and the share of both above which a cosine is unusual, .9 of a large index alone."""
+"""Texts of other matter that are thought beside the index's own, since of few of these a tenth is
+one that answers; the cosine that such texts have; and the share of both above which a cosine is
+unusual, .9 of a large index alone.
+"""
 
 
 class OpenedVersion:
     """One published version, opened read-only; arrays that are often read stay in memory.
 
-    IndexUnavailableError if the file is corrupt or of another layout, ModelMismatchError as `serving` says.
+    IndexUnavailableError if the file is corrupt or of another layout, ModelMismatchError as
+    `serving` says.
     """
 
     def __init__(self, path: Path, embedder: Embedder, term_settings: TermSettings):
@@ -51,7 +58,10 @@ class OpenedVersion:
         self.published = path
         """The published file that this one is, or was narrowed from."""
         self.further: list[Callable[[], None]] = []
-        """Functions that end the work of a question beside `connection`, called if that is interrupted."""
+        """Functions that end the work of a question beside `connection`, called if that is
+        interrupted.
+        """
+        keep_out_if_missing()
         with faults_translated(path):
             self.connection = duckdb.connect(str(path), read_only=True)
             try:
@@ -88,9 +98,16 @@ class OpenedVersion:
         ) = None
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file and let go of the arrays: as long as a process holds them, deleted files
+        take room, and their texts can be read.
+        """
         self.threads.shutdown()
         self.connection.close()
+        if "arrays" in self.__dict__:
+            self.arrays.rows.close()
+        for name in ("arrays", "conditions", "body_weights", "history_weights"):
+            self.__dict__.pop(name, None)
+        self._weights = self._whole_weights = self._query_terms = None
 
     @property
     def version(self) -> str:
@@ -186,7 +203,8 @@ class OpenedVersion:
         return any(is_pseudonym(speaker or "") for (speaker,) in rows)
 
     def cosines(self, queries: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a vector.
+        """Cosine of each query with each chunk, float32 of shape (queries, chunks); -inf without a
+        vector.
 
         Written to `out` unless it is None.
         """
@@ -204,7 +222,9 @@ class OpenedVersion:
         return self.vectors.of(self.sampled)
 
     def usual_cosines(self, queries: np.ndarray) -> np.ndarray:
-        """The cosine with each query that a tenth of the chunks reach; of few chunks nearly that of other matter."""
+        """The cosine with each query that a tenth of the chunks reach; of few chunks nearly that of
+        other matter.
+        """
         cosines = np.full((len(queries), _OTHERS + len(self.vector_sample)), _USUAL)
         cosines[:, _OTHERS:] = np.vecdot(queries[:, np.newaxis], self.vector_sample)
         place = int(_REACHED * cosines.shape[1])
@@ -228,8 +248,15 @@ class OpenedVersion:
 
     @cached_property
     def body_weights(self) -> bm25.Weighed:
-        """The inverted index with weights by which words of the subject count nothing, and those of a quote little."""
+        """The inverted index with weights by which words of the subject count nothing, and those of
+        a quote little.
+        """
         return bm25.weighed(self.postings, SearchSettings(title_weight=0.0, quote_weight=0.05))
+
+    @cached_property
+    def history_weights(self) -> bm25.Weighed:
+        """The inverted index with weights by which quoted history counts little and not nothing."""
+        return bm25.weighed(self.postings, SearchSettings(), rest=_REST)
 
     def query_terms(self, queries: Sequence[str], stopwords: Sequence[str]) -> list[list[str]]:
         """The terms of each query in this index; the last result is kept."""
@@ -242,7 +269,9 @@ class OpenedVersion:
     def hnsw_scores(
         self, query: np.ndarray, k: int, in_view: int = vector_index.IN_VIEW
     ) -> HnswScores:
-        """The `k` nearest chunks of a query by the HNSW index, which the file must have, with so many vectors in view."""
+        """The `k` nearest chunks of a query by the HNSW index, which the file must have, with so
+        many vectors in view.
+        """
         if self._in_view != in_view:
             vector_index.use(self.connection, in_view)  # takes as long as many a search
             self._in_view = in_view
@@ -251,9 +280,13 @@ class OpenedVersion:
         nearest = np.asarray(rows["chunk_no"], dtype=np.int64)
         return HnswScores(query, nearest, self.arrays.vectors, self.vector_sample)
 
-    def frame(self, statement: str, ids: Sequence[str] | None = None) -> pl.DataFrame:
-        """The rows of a statement; `ids` is its parameter `$ids`."""
-        parameters = {} if ids is None else {"ids": list(ids)}
+    def frame(
+        self, statement: str, ids: Sequence[str] | Sequence[int] | None = None
+    ) -> pl.DataFrame:
+        """The rows of a statement; `ids` is its parameter `$ids`, a list in JSON: DuckDB would look
+        for pandas at each value of a list.
+        """
+        parameters = {} if ids is None else {"ids": json.dumps([*ids])}
         return pl.DataFrame(self.connection.execute(statement, parameters).to_arrow_table())
 
 

@@ -8,20 +8,24 @@ import numpy as np
 import polars as pl
 
 from dagster_project.index.search.opened_version import HnswScores, OpenedVersion
+from dagster_project.index.search.preferences import MORE, Preferences
 from transforms.embedding.sign_codes import CodeScores
 from transforms.errors import RefusedTextError
-from transforms.retrieval import bm25, circumstances, fusion, labels
+from transforms.retrieval import bm25, fusion, labels
+from transforms.retrieval.understanding import given_names
 from transforms.settings.search import SearchSettings
 from transforms.text.terms import stems
 
 CODE_CANDIDATES = 15_000
-"""Vectors with the most signs in common with a query, which are looked at twice; of a million they hold .983 of the ten
-nearest, 10,000 hold .980."""
+"""Vectors with the most signs in common with a query, which are looked at twice; of a million they
+hold .983 of the ten nearest, 10,000 hold .980.
+"""
 CODE_RESCORED = 2_000
 """The best of these, whose cosines are computed."""
 _SURE = 1.5
-"""Factor on the share that a thread gives, if the words of the query stand together in some chunk: then the thread is hardly
-the wrong one."""
+"""Factor on the share that a thread gives, if the words of the query stand together in some chunk:
+then the thread is hardly the wrong one.
+"""
 
 Allow = np.ndarray | None
 
@@ -29,8 +33,9 @@ Allow = np.ndarray | None
 class QueryBatch:
     """Queries numbered from `first`; the common work of several settings is done once.
 
-    `masks` say which chunks each query may find, None for all; `factors` the weights of words of each, where that is not 1.
-    `vector_path` is how vectors were searched last, `seconds` the time of each kind of candidates.
+    `masks` say which chunks each query may find, None for all; `factors` the weights of words of
+    each, where that is not 1. `vector_path` is how vectors were searched last, `seconds` the time
+    of each kind of candidates.
     """
 
     def __init__(
@@ -49,7 +54,11 @@ class QueryBatch:
             list(masks),
         )
         self.numbers = range(first, first + len(self.queries))
-        self.vector_path, self.asks = "exact", True
+        self.vector_path = "exact"
+        self.preferences: Sequence[Preferences] = ()
+        """Those of each query beside its words; empty without any."""
+        self.history: set[int] = set()
+        """The queries whose words stand in quoted history alone."""
         self.seconds = {"lexical": 0.0, "vector": 0.0}
         self._lexical: tuple[str, list[bm25.TermScores]] | None = None
         self._terms: dict[tuple[str, ...], list[list[str]]] = {}
@@ -61,14 +70,17 @@ class QueryBatch:
     def knows(
         self, vectors: np.ndarray, terms: Sequence[list[str]], settings: SearchSettings
     ) -> None:
-        """Take these vectors and terms for those of the queries, which are parts of a text and no questions."""
-        self.asks = False
+        """Take these vectors and terms for those of the queries, which are parts of a text and no
+        questions.
+        """
         self.__dict__["vectors"] = vectors
         self._terms[settings.stopwords] = list(terms)
 
     @cached_property
     def vectors(self) -> np.ndarray:
-        """The vectors of the queries; zeros for one that the model refuses, which its words alone find."""
+        """The vectors of the queries; zeros for one that the model refuses, which its words alone
+        find.
+        """
         try:
             return self.version.embedder.embed_queries(
                 [q if q.strip() else "?" for q in self.queries]
@@ -131,9 +143,28 @@ class QueryBatch:
             run = map if len(scores) == 1 else self.version.threads.map
             for _ in run(lambda score: score.best(settings.candidates_lexical), scores):
                 pass
+            if self.preferences:
+                scores = [self._with_history(n, own, settings) for n, own in enumerate(scores)]
             self._lexical = (key, scores)
             self.seconds["lexical"] = time.perf_counter() - start
         return self._lexical[1]
+
+    def _with_history(
+        self, position: int, scores: bm25.TermScores, settings: SearchSettings
+    ) -> bm25.TermScores:
+        """The scores of a query; those with quoted history if its words find nothing else and a
+        history has them, which `history` notes.
+        """
+        best = scores.best(settings.candidates_lexical)
+        is_found = scores.support(best).max(initial=0.0) >= settings.label_weak
+        if is_found or not scores.lists:
+            return scores
+        words, weights = self._counted(settings)[position], self.version.history_weights
+        old = bm25.TermScores(words, self.version.postings, weights, self.masks[position])
+        if old.support(old.best(1)).max(initial=0.0) < settings.label_pass:
+            return scores
+        self.history.add(self.first + position)
+        return old
 
     def candidates(self, settings: SearchSettings) -> pl.DataFrame:
         """The candidates (`fusion.FUSED`) of each query that has terms, one query after the other."""
@@ -147,7 +178,8 @@ class QueryBatch:
             logs = None if fusion.is_diagnostic(self.queries[position]) else arrays.logs
             whole, mask = self._wholes(scores[position], settings), self.masks[position]
             weights = settings if scores[position].is_scattered else sure
-            of_query = fusion.Fusion(scores[position], vector, weights, logs, whole)
+            more = self._more(position, settings)
+            of_query = fusion.Fusion(scores[position], vector, weights, logs, whole, more)
             return fusion.fused_candidates(self.first + position, of_query, mask, places)
 
         # A query that is nothing but signs and blanks has no candidates.
@@ -156,11 +188,30 @@ class QueryBatch:
         parts = list(run(lambda pair: fused(*pair), pairs))
         return pl.concat(parts) if parts else pl.DataFrame(schema=fusion.FUSED)
 
-    def evidence(self, hits: pl.DataFrame, settings: SearchSettings) -> dict[str, np.ndarray]:
-        """For each hit the share of the words of its query that it holds (`support`), and its `evidence`.
+    def _more(self, position: int, settings: SearchSettings) -> np.ndarray | None:
+        """Chunks that are candidates as they meet what a query asks for beside its words."""
+        if not self.preferences or not self.preferences[position].wishes.prefers:
+            return None
+        preferences, allowed = self.preferences[position], self.masks[position]
+        met = preferences.mask
+        if met is not None and allowed is not None:
+            met = met & allowed
+        scores = self.lexical(settings)[position]
+        if met is not None:
+            weights = self.version.weighed(settings)
+            counted = self._counted(settings)[position]
+            scores = bm25.TermScores(counted, self.version.postings, weights, met)
+        if preferences.wishes.order:
+            return preferences.more(scores)
+        return None if met is None else scores.best(MORE)
 
-        Hits are in the order of their queries. For a query that names nothing the evidence is at most `label_weak`; names of
-        people that pseudonyms replaced take nothing from it up to that.
+    def evidence(self, hits: pl.DataFrame, settings: SearchSettings) -> dict[str, np.ndarray]:
+        """For each hit the share of the words of its query that it holds (`support`), and its
+        `evidence`.
+
+        Hits are in the order of their queries. For a query that names nothing the evidence is at
+        most `label_weak`, and less for one without a word of any text; names of people that
+        pseudonyms replaced take nothing from it up to that.
         """
         queries, chunks, cosine = (
             hits.get_column(name).to_numpy() for name in ("query", "chunk_no", "vector_score")
@@ -185,15 +236,21 @@ class QueryBatch:
                 values[a:b] = np.maximum(
                     values[a:b], np.minimum(without, settings.label_weak) * is_chat[a:b]
                 )
-        for terms, a, b in zip(self.terms(settings), edges[:-1], edges[1:], strict=True):
+        for terms, own, a, b in zip(
+            self.terms(settings), scores, edges[:-1], edges[1:], strict=True
+        ):
             if labels.names_nothing(terms, stop):
                 values[a:b] = np.minimum(values[a:b], settings.label_weak)
+            if not own.lists:
+                values[a:b] *= labels.UNKNOWN
         return {"support": support, "evidence": values}
 
     def _pseudonymous(self, query: str) -> float:
-        """The weight of names of people in a query that no text holds, where the speakers of chats have pseudonyms."""
+        """The weight of names of people in a query that no text holds, where the speakers of chats
+        have pseudonyms.
+        """
         postings = self.version.postings
-        words = {*stems(circumstances.given_names(query), self.version.term_settings)}
+        words = {*stems(given_names(query), self.version.term_settings)}
         unknown = sum(not postings.df(word) for word in words)
         return (
             unknown * bm25.idf(0, postings.ranked_count)
@@ -204,7 +261,9 @@ class QueryBatch:
     def _wholes(
         self, lexical: bm25.TermScores, settings: SearchSettings
     ) -> Callable[[np.ndarray], tuple[fusion.WholeScores, fusion.WholeScores]] | None:
-        """A function that scores the mails and the pages around some chunks as a whole; None where that does not count."""
+        """A function that scores the mails and the pages around some chunks as a whole; None where
+        that does not count.
+        """
         counts = settings.mail_weight or settings.page_weight
         if settings.fusion != "blend" or not counts or not lexical.is_scattered:
             return None
@@ -248,7 +307,9 @@ class QueryBatch:
         )
 
     def _by_hnsw(self, settings: SearchSettings) -> list[HnswScores] | None:
-        """Scores by the HNSW index; None if it is not to be used, a query is filtered or one finds too few."""
+        """Scores by the HNSW index; None if it is not to be used, a query is filtered or one finds
+        too few.
+        """
         path = settings.vector_path(
             self.version.chunk_count, has_index=self.version.has_vector_index
         )

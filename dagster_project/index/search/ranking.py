@@ -1,4 +1,6 @@
-"""The protocol of ranking: the chunks of a published version get scores from its own arrays or the service of an extra."""
+"""The protocol of ranking: the chunks of a published version get scores from its own arrays or the
+service of an extra.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -6,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dagster_project.extras.registry import load, ranking_at
+from dagster_project.extensions import load, ranking_at
 from dagster_project.index.search.conditions.field_values import FieldConditions
 from dagster_project.index.search.opened_version import OpenedVersion
 from dagster_project.index.search.query_batch import Allow, QueryBatch
@@ -16,12 +18,17 @@ from transforms.settings.operations import IndexSettings
 _CELLS_AT_ONCE = 1 << 25
 _QUERIES_AT_ONCE = 64
 
+_MOST_HIDDEN = 2000
+"""Chunks that a mask hides up to which the HNSW index is asked for as many more: the turns of a chat
+and no more, since it takes longer with each.
+"""
+
 
 class Near(NamedTuple):
     """How many chunks near to a vector are to be found, and how they are searched.
 
-    With `in_view` vectors in view by the HNSW index, if there is one, which is asked for `overfetch` times as many; with 0
-    all vectors are compared.
+    With `in_view` vectors in view by the HNSW index, if there is one, which is asked for
+    `overfetch` times as many; with 0 all vectors are compared.
     """
 
     limit: int
@@ -33,7 +40,9 @@ class Ranking(Protocol):
     """Scores the chunks of a version; equal scores come in the order of the chunks' numbers."""
 
     vectors: Callable[[np.ndarray], np.ndarray] | None
-    """The vectors of chunks by number, float32, zeros for a chunk without one; None if the arrays have them."""
+    """The vectors of chunks by number, float32, zeros for a chunk without one; None if the arrays
+    have them.
+    """
 
     def batch(
         self,
@@ -44,12 +53,16 @@ class Ranking(Protocol):
         factors: Sequence[Mapping[str, float]],
         conditions: Sequence[FieldConditions | None],
     ) -> QueryBatch:
-        """The batch of queries numbered from `first`; `conditions` say the same as masks, where fields say all of it."""
+        """The batch of queries numbered from `first`; `conditions` say the same as masks, where
+        fields say all of it.
+        """
 
     def nearest(
         self, version: OpenedVersion, vectors: np.ndarray, masks: Sequence[Allow], near: Near
     ) -> Iterator[fusion.QueryScores]:
-        """The cosines of each vector with the chunks that its mask allows, each valid until the next is computed."""
+        """The cosines of each vector with the chunks that its mask allows, each valid until the
+        next is computed.
+        """
 
 
 class FileRanking:
@@ -72,10 +85,11 @@ class FileRanking:
     def nearest(
         self, version: OpenedVersion, vectors: np.ndarray, masks: Sequence[Allow], near: Near
     ) -> Iterator[fusion.QueryScores]:
-        """The cosines of each vector: by the HNSW index if that is wanted, there and finds enough, else by all vectors.
+        """The cosines of each vector: by the HNSW index if that is wanted, there and finds enough,
+        else by all vectors.
 
-        Vectors are multiplied a block at a time into the same memory: new memory for every block would cost as much as the
-        product.
+        Vectors are multiplied a block at a time into the same memory: new memory for every block
+        would cost as much as the product.
         """
         approximate = near.in_view > 0 and version.has_vector_index
         block = np.empty(
@@ -97,9 +111,12 @@ class FileRanking:
     ) -> fusion.QueryScores | None:
         """The nearest chunks by the HNSW index; None if it returns fewer than there must be."""
         embedded = version.chunk_count - len(version.unembedded)
-        scores = version.hnsw_scores(
-            vector, min(near.limit * near.overfetch, embedded), near.in_view
-        )
+        hidden = 0 if mask is None else version.chunk_count - int(mask.sum())
+        if hidden > _MOST_HIDDEN:
+            return None
+        # Past the asker's own turns, which are nearest to what it asks with.
+        most = near.limit * near.overfetch + hidden
+        scores = version.hnsw_scores(vector, min(most, embedded), near.in_view)
         if mask is not None:
             scores.nearest = scores.nearest[mask[scores.nearest]]
             embedded = int(mask.sum()) - int(mask[version.unembedded].sum())
@@ -110,7 +127,8 @@ BY_FILE = FileRanking()
 
 
 def ranking_of(published: Path, settings: IndexSettings) -> Ranking:
-    """The ranking of a published file: the service that `index.target` names if it has the file, else the file itself.
+    """The ranking of a published file: the service that `index.target` names if it has the file,
+    else the file itself.
 
     SettingsError if the packages of that extra are missing.
     """

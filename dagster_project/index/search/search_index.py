@@ -18,26 +18,33 @@ import pyarrow as pa
 from assets.protocols.models import Embedder
 from dagster_project.index.files.arrays import SearchArrays
 from dagster_project.index.search.conditions.copies import at_named_places
-from dagster_project.index.search.filters import Filters, Resolved
-from dagster_project.index.search.hit_table import RankedHits, SearchResult, described, without_hits
+from dagster_project.index.search.filters import Resolved
+from dagster_project.index.search.hit_table import (
+    RankedHits,
+    SearchResult,
+    continued,
+    described,
+    without_hits,
+)
 from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.index.search.opened_version import OpenedVersion
 from dagster_project.index.search.query_batch import QueryBatch
 from dagster_project.index.search.ranking import BY_FILE, Ranking, row_batches
-from dagster_project.index.search.repeats import enough, said_once
+from dagster_project.index.search.repeats import Asks, enough, said_once
 from dagster_project.index.search.second_look import SecondLook
 from dagster_project.models.language_models import Reranker
 from transforms.errors import QueryError
-from transforms.retrieval import bm25, cutoffs, labels, pipeline
-from transforms.retrieval.hits import FACTS, ORIGIN, REVISION, Report, nothing_dropped, places
+from transforms.retrieval import bm25, collapse, cutoffs, labels, pipeline
+from transforms.retrieval.counts import Count
+from transforms.retrieval.cutoffs import near_or_first
+from transforms.retrieval.hits import FACTS, REVISION, Report, nothing_dropped, places
 from transforms.retrieval.query_language import Query, parsed_query, plain_query
+from transforms.retrieval.search_filters import Filters
 from transforms.retrieval.small_tables import arrow_series, rows_at, with_values
 from transforms.schemas.search import SEARCH_HITS
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import synonyms
 
-_SPARE = 2
-"""Hits that are ranked for each one that is returned, as some repeat a higher one."""
 _GROUPED = 10
 """Documents that are looked at for each thread or document that is shown once."""
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -82,18 +89,20 @@ class SearchIndex(OpenedVersion):
         plain: bool = False,
         settings: SearchSettings | None = None,
     ) -> SearchResult:
-        """The best messages and documents for each query, best first, described: `schemas.SEARCH_HITS`.
+        """The best messages and documents for each query, best first, described:
+        `schemas.SEARCH_HITS`.
 
-        Queries are read by `transforms.retrieval.query_language`; if `plain`, nothing in them is syntax. One that is
-        the id of a mail, document or chunk finds that alone; one with conditions and no text finds the texts
-        that meet them, the newest first; these hits have no scores. A query without conditions that is labelled NO_RESULTS
-        has no hits, unless `weak` is set. QueryError if one is empty and there are no filters. `settings` replace those
-        of the index.
+        Queries are read by `transforms.retrieval.query_language`; if `plain`, nothing in them is
+        syntax. One that is the id of a mail, document or chunk finds that alone; one with
+        conditions and no text finds the texts that meet them, the newest first; these hits have no
+        scores. A query without conditions that is labelled NO_RESULTS has no hits, unless `weak` is
+        set. QueryError if one is empty and there are no filters. `settings` replace those of the
+        index.
         """
         start, settings = time.perf_counter(), settings or self.settings
         resolved = self.resolved(queries, filters, plain)
         limit = limit or settings.limit
-        ranked = self.ranked(resolved, filters, limit, settings=settings, spare=_SPARE)
+        ranked = self.ranked(resolved, filters, limit, settings=settings, folds=True)
         return self.shown(resolved, ranked, limit, settings, start)
 
     @_translating_faults
@@ -105,22 +114,20 @@ class SearchIndex(OpenedVersion):
         settings: SearchSettings,
         start: float,
     ) -> SearchResult:
-        """The result of `search` from queries and their `ranked` hits: the first `limit` hits of each, described.
+        """The result of `search` from queries and their `ranked` hits: the first `limit` hits of
+        each, described, those that say the same as another one folded into it.
 
-        With `settings.weak` also the hits of a query without a near one; `start` is when the search began.
+        With `settings.weak` also the hits of a query without a near one; `start` is when the search
+        began.
         """
-        is_near = ranked.hits.get_column("rank").to_numpy() <= limit * _SPARE
-        ranked = replace(ranked, hits=rows_at(ranked.hits, np.flatnonzero(is_near)))
-        complete = {
-            n for n, query in enumerate(resolved) if query.understood.conditions or query.text == ""
-        }
+        asks = _asks(resolved, settings)
         understood = {number: query.understood for number, query in enumerate(resolved)}
         hidden = {
             n
             for n, label in enumerate(ranked.labels)
             if label == labels.NOTHING and not settings.weak
         }
-        if far := {n: understood[n] for n in hidden - complete}:
+        if far := {n: understood[n] for n in hidden - asks.complete}:
             ranked, notes = without_hits(
                 self,
                 ranked,
@@ -129,7 +136,16 @@ class SearchIndex(OpenedVersion):
             )
             understood |= notes
         terms = self.query_terms([query.text for query in resolved], settings.stopwords)
-        select = partial(said_once, limit=limit, complete=complete)
+        folded_in: Counter[int] = Counter()
+
+        def select(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            described_rows = {(row["query"], row["chunk_id"]) for row in rows}
+            once = said_once(rows, limit, asks)
+            for row in once:
+                ids = {(row["query"], part["chunk_id"]) for part in row["folded"]}
+                folded_in[row["query"]] += len(ids & described_rows)
+            return once
+
         queries, rank = (ranked.hits.get_column(name).to_numpy() for name in ("query", "rank"))
 
         def rows_of(is_near: np.ndarray) -> list[dict[str, Any]]:
@@ -140,12 +156,47 @@ class SearchIndex(OpenedVersion):
 
         rows = enough(rows_of, queries, rank, limit)
         at_named_places(self.connection, rows, [query.places for query in resolved])
+        for number, query in enumerate(resolved):
+            shown = [row for row in rows if row["query"] == number]
+            if unmet := query.preferences.unmet(shown):
+                understood[number] = understood[number]._replace(note=unmet)
         hits = SEARCH_HITS.from_rows(rows)
         seconds = time.perf_counter() - start
         stated = self.completeness.lacking(map(self.screen.text, ranked.missing))
+        all_counts = self._counts(resolved, near_or_first(ranked.hits, settings.label_weak, limit))
+        counts = (count.without(folded_in[number]) for number, count in enumerate(all_counts))
         return SearchResult(
-            hits, ranked.labels, (*understood.values(),), ranked.vector_path, seconds, stated
+            hits=hits,
+            labels=ranked.labels,
+            understood=(*understood.values(),),
+            counts=tuple(counts),
+            vector_path=ranked.vector_path,
+            seconds=seconds,
+            completeness=stated,
         )
+
+    def _versions_once(self, ranked: RankedHits, asks: Asks) -> RankedHits:
+        """The hits with one version of each patch, but for queries that list what they find."""
+        is_listing = np.isin(ranked.hits.get_column("query").to_numpy(), list(asks.listing))
+        listing = rows_at(ranked.hits, np.flatnonzero(is_listing))
+        others = rows_at(ranked.hits, np.flatnonzero(~is_listing))
+        hits, dropped = collapse.versions_once(others, self.arrays.patches, asks.as_ranked)
+        hits = with_values(hits, rank=places(hits))
+        hits = pl.concat([hits, listing]).sort("query", "rank") if len(listing) else hits
+        return replace(ranked, hits=hits, dropped=pipeline.merged(hits, [ranked.dropped, dropped]))
+
+    def _counts(self, resolved: Sequence[Resolved], near: pl.DataFrame) -> list[Count]:
+        """How many hits each query has: all of a list, else those that are `near`."""
+        queries, chunks = (near.get_column(name).to_numpy() for name in ("query", "chunk_no"))
+        places, counts = self.arrays.places, []
+        for number, query in enumerate(resolved):
+            own = chunks[queries == number]
+            if is_listing := query.listed is not None and not query.text:
+                documents = places.document[query.listed]
+                stays = collapse.stays(None, documents, places.is_mail[query.listed])
+                own = query.listed[stays]
+            counts.append(Count(len(own), len(np.unique(places.thread[own])), is_listing))
+        return counts
 
     @_translating_faults
     def resolved(
@@ -156,11 +207,11 @@ class SearchIndex(OpenedVersion):
             raise QueryError(
                 "the query is empty: name words to look for, or a field such as from:ann"
             )
-        parse = plain_query if plain else parsed_query
-        return [
-            self.conditions.resolved(self._with_synonyms(parse(query)), filters)
+        read = [
+            replace(plain_query(query), asks=False) if plain else parsed_query(query)
             for query in queries
         ]
+        return [self.conditions.resolved(self._with_synonyms(query), filters) for query in read]
 
     def _with_synonyms(self, query: Query) -> Query:
         """The query with synonyms of its words, which count half."""
@@ -178,12 +229,14 @@ class SearchIndex(OpenedVersion):
         limit: int | None = None,
         report: Report | None = None,
         settings: SearchSettings | None = None,
-        spare: int = 1,
+        folds: bool = False,
     ) -> RankedHits:
-        """The hits of `search`, not described; plain text is under these filters, resolved queries have theirs.
+        """The hits of `search`, not described; plain text is under these filters, resolved queries
+        have theirs.
 
-        `report` gets the list of each stage. `settings` replace those of the index. Ranked are `spare` hits for each one
-        of the limit, to which labels keep.
+        `report` gets the list of each stage. `settings` replace those of the index. With `folds` each
+        patch is there in one version, and all hits come that the stages look at; labels keep to the
+        limit.
         """
         settings = settings or self.settings
         if limit:
@@ -194,33 +247,36 @@ class SearchIndex(OpenedVersion):
             else query
             for query in queries
         ]
-        parts = [
-            self.of_batch(batch, settings, report, spare)
-            for batch in row_batches(
-                self.ranking,
-                self,
-                [q.text for q in resolved],
-                [q.mask for q in resolved],
-                [q.factors for q in resolved],
-                [q.fields for q in resolved],
-            )
-        ]
+        parts = []
+        for batch in row_batches(
+            self.ranking,
+            self,
+            [q.text for q in resolved],
+            [q.mask for q in resolved],
+            [q.factors for q in resolved],
+            [q.fields for q in resolved],
+        ):
+            batch.preferences = [resolved[number].preferences for number in batch.numbers]
+            parts.append(self._to_limit(batch, settings, report, folds))
         hits = pl.concat([p.hits for p in parts] or [pl.DataFrame(schema=pipeline.RANKED)])
-        constituents = pl.concat([p.constituents for p in parts] or [nothing_dropped()])
+        dropped = pl.concat([p.dropped for p in parts] or [nothing_dropped()])
         by_query = [label for p in parts for label in p.labels]
         for number in {*hits.get_column("query").to_list()}:
             if resolved[number].demands_text:
                 by_query[number] = "PASS"
         if any(query.listed is not None for query in resolved):
             counts = Counter(hits.get_column("query").to_list())
-            listed = self.conditions.listed(resolved, settings.limit, settings.per_document, counts)
+            most = max(settings.limit, settings.pool) if folds else settings.limit
+            listed = self.conditions.listed(resolved, most, settings.per_document, counts)
             for number in listed.get_column("query").unique():
                 if number not in counts:
                     by_query[number] = "PASS"
             hits = pl.concat([hits, listed], how="diagonal").sort("query", "rank")
         vector_path = parts[-1].vector_path if parts else "exact"
         missing = tuple(leg for part in parts for leg in part.missing)
-        return RankedHits(hits, constituents, tuple(by_query), vector_path, missing)
+        history = frozenset(number for part in parts for number in part.history)
+        ranked = RankedHits(hits, dropped, tuple(by_query), vector_path, missing, history)
+        return self._versions_once(ranked, _asks(resolved, settings)) if folds else ranked
 
     @_translating_faults
     def rank_each(
@@ -231,13 +287,14 @@ class SearchIndex(OpenedVersion):
         report: Callable[[str, str, pl.DataFrame, pl.DataFrame], None],
         done: Callable[[str], None] = lambda profile: None,
     ) -> tuple[pl.DataFrame, dict[str, float]]:
-        """Rank the queries with every profile; `report` gets the profile and the arguments of a `hits.Report`.
+        """Rank the queries with every profile; `report` gets the profile and the arguments of a
+        `hits.Report`.
 
-        The common work of profiles is done once: it takes profiles in the order of the settings that their
-        lexical scores depend on, those that need a model last.
+        The common work of profiles is done once: it takes profiles in the order of the settings
+        that their lexical scores depend on, those that need a model last.
 
-        Returns the hits (`profile`, `label` and the columns of `pipeline.RANKED`), and the seconds each
-        profile would take alone; `done` gets each profile that is through with a batch.
+        Returns the hits (`profile`, `label` and the columns of `pipeline.RANKED`), and the seconds
+        each profile would take alone; `done` gets each profile that is through with a batch.
         """
         has_model = self.reranker is not None and self.reranker.scorer is not None
         costs = {n: has_model and settings.rerank == "as_set" for n, settings in profiles.items()}
@@ -247,13 +304,15 @@ class SearchIndex(OpenedVersion):
         _ = self.arrays, self.embedder.embed_queries(["?"])
         columns = {"profile": pl.String, "label": pl.String, **pipeline.RANKED}
         parts = [pl.DataFrame(schema=columns)]
-        texts = [plain_query(query).text for query in queries]
+        preferences = [self.conditions.preferences(plain_query(query)) for query in queries]
+        texts = [of_query.wishes.rest for of_query in preferences]
         for batch in row_batches(self.ranking, self, texts, [None] * len(texts)):
+            batch.preferences = [preferences[number] for number in batch.numbers]
             for name in order:
                 batch.lexical(profiles[name])
                 before, start = batch.seconds["vector"], time.perf_counter()
                 settings = profiles[name].model_copy(update={"limit": limit})
-                ranked = self.of_batch(batch, settings, partial(report, name))
+                ranked = self._to_limit(batch, settings, partial(report, name))
                 by_query = pl.Series(ranked.labels, dtype=pl.String)
                 label = by_query.gather(ranked.hits["query"] - batch.first)
                 parts.append(
@@ -264,16 +323,44 @@ class SearchIndex(OpenedVersion):
                 done(name)
         return pl.concat(parts), seconds
 
+    def _to_limit(
+        self,
+        batch: QueryBatch,
+        settings: SearchSettings,
+        report: Report | None,
+        is_whole: bool = False,
+    ) -> RankedHits:
+        """The hits of a batch, as many as the limit or, if `is_whole`, as the stages look at; a longer
+        list begins with the hits of a shorter one, so that neither the first hits nor the label
+        depend on how many are shown.
+
+        A limit above `labels.JUDGED` looks deeper if the depth of that one gives too few.
+        """
+        count = max(settings.limit, settings.pool) if is_whole else settings.limit
+        depth = settings.model_copy(update={"limit": labels.JUDGED})
+        is_deep = settings.limit > labels.JUDGED and self.chunk_count > depth.candidates_vector
+        pool = max(settings.pool, labels.JUDGED)
+        near = self.of_batch(batch, depth, None if is_deep else report, min(count, pool))
+        counts = Counter(near.hits.get_column("query").to_list())
+        is_short = any(counts[number] < min(count, 2 * settings.limit) for number in batch.numbers)
+        if not is_deep or (report is None and not is_short):
+            return near
+        deep = self.of_batch(batch, settings, report, count)
+        return continued(near, deep, count, self.arrays.places)
+
     def of_batch(
         self,
         batch: QueryBatch,
         settings: SearchSettings,
         report: Report | None = None,
-        spare: int = 1,
+        count: int | None = None,
     ) -> RankedHits:
-        """The hits of the queries of a batch, as `ranked` has them."""
-        limit = settings.limit
-        settings = settings.model_copy(update={"limit": limit * spare, **_depths(settings)})
+        """The hits of the queries of a batch, as `ranked` has them, with the depth of the limit;
+        `count` of each, that many by default.
+        """
+        count = count or settings.limit
+        depths = _depths(settings)
+        settings = settings.model_copy(update={"limit": count, **depths})
         look = SecondLook(self.reranker, batch, settings)
         progress = pipeline.started(batch.candidates(settings), report)
         pooling = pipeline.pooling(settings)
@@ -291,22 +378,60 @@ class SearchIndex(OpenedVersion):
             stages.append(pipeline.SearchStage("lifted", lambda hits, _: look.lifted(hits)))
         if look.reranker is not None:
             stages.append(pipeline.SearchStage("reranked", lambda hits, _: look.step(hits)))
+            if look.lifts:
+                stages.append(pipeline.SearchStage("preferred", lambda hits, _: look.lifted(hits)))
         if settings.per_document is None and settings.aggregation == "off":
             stages.append(pipeline.SearchStage("units", lambda hits, _: look.once(hits)))
         stages += pipeline.finishing(settings)
-        hits, dropped = pipeline.through(progress, stages, settings, report)
+        progress = pipeline.through(progress, stages[:-1], settings, report)
+        first = rows_at(progress.hits, np.flatnonzero(places(progress.hits) <= labels.JUDGED))
+        first = with_values(first, rank=places(first), **batch.evidence(first, settings))
+        hits, dropped = pipeline.through(progress, stages[-1:], settings, report)
         table = with_values(hits, rank=places(hits), **batch.evidence(hits, settings))
+        by_query = self._labels(batch, first, settings)
         ranked = table[:, [*pipeline.RANKED]]
-        first = rows_at(ranked, np.flatnonzero(table.get_column("rank").to_numpy() <= limit))
-        by_query = labels.runtime_labels(first, batch.numbers, settings)
         missing = (*batch.missing, *look.missing)
-        return RankedHits(
-            ranked, pipeline.constituents(hits, dropped), by_query, batch.vector_path, missing
+        merged, history = pipeline.merged(hits, dropped), frozenset(batch.history)
+        return RankedHits(ranked, merged, by_query, batch.vector_path, missing, history)
+
+    def _labels(
+        self, batch: QueryBatch, hits: pl.DataFrame, settings: SearchSettings
+    ) -> tuple[str, ...]:
+        """The label of each query of a batch by its first hits."""
+        chunk, is_mail, rank, query = (
+            hits.get_column(name).to_numpy() for name in ("chunk_no", "is_mail", "rank", "query")
         )
+        judged = with_values(hits, is_turn=~is_mail & ~self.arrays.places.is_page[chunk])
+        of_first = dict(zip(query[rank == 1].tolist(), chunk[rank == 1].tolist(), strict=True))
+        unmet = {
+            number
+            for number, preferences in zip(batch.numbers, batch.preferences, strict=False)
+            if number in of_first and not preferences.are_met(of_first[number], self.arrays.rows)
+        }
+        return labels.runtime_labels(judged, batch.numbers, settings, unmet)
+
+
+def _asks(resolved: Sequence[Resolved], settings: SearchSettings) -> Asks:
+    """The queries that fold less than others."""
+    return Asks(
+        listing=frozenset(
+            n for n, query in enumerate(resolved) if not query.text and query.listed is not None
+        ),
+        complete=frozenset(
+            n for n, query in enumerate(resolved) if query.understood.conditions or not query.text
+        ),
+        as_ranked=frozenset(
+            n
+            for n, query in enumerate(resolved)
+            if query.preferences.wishes.names_a_time or not settings.latest_first
+        ),
+    )
 
 
 def _depths(settings: SearchSettings) -> dict[str, int]:
-    """The settings that say how deep a search looks: deep enough for its limit, and for one that is off not at all."""
+    """The settings that say how deep a search looks: deep enough for its limit, and for one that is
+    off not at all.
+    """
     limit = settings.limit * (_GROUPED if settings.collapse_threads or settings.per_document else 1)
     pool = limit * (_GROUPED if settings.collapse_threads else 1)
     depths = {"candidates_lexical": 5 * limit, "candidates_vector": 3 * limit, "pool": pool}
@@ -321,7 +446,9 @@ def with_facts(
     hits: pl.DataFrame,
     names: Sequence[str],
 ) -> pl.DataFrame:
-    """Hits with the named columns of FACTS: those that each search needs from `arrays`, the others in one statement."""
+    """Hits with the named columns of FACTS: those that each search needs from `arrays`, the others
+    in one statement.
+    """
     chunks = hits.get_column("chunk_no").to_numpy()
     if {*names} & {*REVISION}:
         patches = arrays.patches
@@ -347,7 +474,9 @@ def with_facts(
 
 
 class _Group(NamedTuple):
-    """Facts that are read together: their names, their columns and tables, and the SQL before the statement."""
+    """Facts that are read together: their names, their columns and tables, and the SQL before the
+    statement.
+    """
 
     names: tuple[str, ...]
     columns: str
@@ -363,7 +492,7 @@ def _statement(names: Sequence[str]) -> str:
     tables = "\n".join(group.tables for group in groups)
     return (
         "WITH RECURSIVE pool AS (\n"
-        "  SELECT chunk_no, chunk_id, doc_id, source, parent_id, checksum FROM chunks\n"
+        "  SELECT chunk_no, source, doc_id, parent_id FROM chunks\n"
         f"  WHERE chunk_no IN (SELECT unnest($chunks::INTEGER[]))\n){queries}\n"
         f"SELECT c.chunk_no::BIGINT AS chunk_no, {columns} FROM pool c\n{tables}"
     )
@@ -384,13 +513,5 @@ _GROUPS = (
 ), paths AS (
   SELECT chunk_no, list(node ORDER BY node.depth DESC) AS path FROM above GROUP BY chunk_no
 )""",
-    ),
-    _Group(
-        tuple(ORIGIN),
-        """c.doc_id, coalesce(x.checksum, c.checksum) AS checksum,
-  CASE WHEN x.context_kind = 'quote' THEN q.parent_id END AS quoted_from""",
-        """LEFT JOIN chunk_context x USING (chunk_id)
-LEFT JOIN (SELECT message_id, min(parent_id) AS parent_id FROM inferred_quotes GROUP BY message_id) q
-  ON q.message_id = c.doc_id""",
     ),
 )

@@ -1,26 +1,23 @@
 """The reranker of a batch of queries: a table of hits in, the same hits in their new order out."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from dagster_project.index.search import preferences
+from dagster_project.index.search.preferences import Preferences
 from dagster_project.index.search.query_batch import QueryBatch
 from dagster_project.models.language_models import Reranker
 from transforms.mail.headers import is_reply
-from transforms.retrieval import bm25, circumstances, fusion, reranking, units
-from transforms.retrieval.circumstances import Circumstances
+from transforms.retrieval import bm25, reranking, units
 from transforms.retrieval.hits import Step, places, unchanged
 from transforms.retrieval.reranking import Candidate
 from transforms.retrieval.small_tables import rows_at, with_values
 from transforms.settings.search import RerankSettings, SearchSettings
-from transforms.text import passages, terms
-
-_UNITS = 20
-"""The stage `units` looks at so many hits of a query, at more if `limit` is higher."""
+from transforms.text import terms
 
 
 class SecondLook:
@@ -36,31 +33,29 @@ class SecondLook:
             self.reranker = Reranker(reranker.settings if reranker else RerankSettings())
 
     @cached_property
-    def lifts(self) -> dict[int, Circumstances]:
-        """The circumstances that queries name, by their number; parts of a text have none."""
-        if not self.batch.asks:
+    def lifts(self) -> dict[int, Preferences]:
+        """The preferences of queries beside their words, by their number; parts of a text have none."""
+        if not self.batch.preferences:
             return {}
-        conditions = self.batch.version.conditions
-        pairs = zip(
-            self.batch.numbers, map(conditions.circumstances, self.batch.queries), strict=True
-        )
-        return {number: lift for number, lift in pairs if any(lift)}
+        pairs = zip(self.batch.numbers, self.batch.preferences, strict=True)
+        return {number: of_query for number, of_query in pairs if of_query.wishes.prefers}
 
     def lifted(self, hits: pl.DataFrame) -> Step:
-        """Hits in the order of their scores with the gain for circumstances; windows of conversations meet none."""
-        queries, chunks = (hits.get_column(name).to_list() for name in ("query", "chunk_no"))
-        pairs = zip(queries, chunks, strict=True)
-        rows = self.batch.version.arrays.rows.of(
-            {chunk for query, chunk in pairs if query in self.lifts}
-        )
-        met = [
-            self.lifts[query].met(*_author_and_time(rows[chunk])) if query in self.lifts else 0
-            for query, chunk in zip(queries, chunks, strict=True)
-        ]
-        return circumstances.lifted(hits, np.array(met))
+        """Hits in the order of their scores with the gain for what their query asks for; windows of
+        conversations have no speaker and time.
+        """
+        queries, chunks = (hits.get_column(name).to_numpy() for name in ("query", "chunk_no"))
+        gain, scores = np.zeros(len(hits)), self.batch.lexical(self.settings)
+        for number, of_query in self.lifts.items():
+            own = np.flatnonzero(queries == number)
+            rows = self.batch.version.arrays.rows.of(chunks[own].tolist())
+            support = scores[number - self.batch.first].support(chunks[own])
+            gain[own] = of_query.lift(chunks[own], rows, support)
+        return preferences.lifted(hits, gain)
 
     def step(self, hits: pl.DataFrame) -> Step:
-        """Hits in the order of the reranker, `score` made one scale of its scores and those of the hits behind.
+        """Hits in the order of the reranker, `score` made one scale of its scores and those of the
+        hits behind.
 
         Only the texts of the hits that the reranker scores are read.
         """
@@ -69,9 +64,8 @@ class SecondLook:
         is_top = rank <= self.reranker.settings.top
         candidates = self._candidates(rows_at(hits, np.flatnonzero(is_top)), rank[is_top].tolist())
         queries = dict(zip(self.batch.numbers, self.batch.queries, strict=True))
-        diagnostic = {number for number, query in queries.items() if fusion.is_diagnostic(query)}
         ranked = with_values(hits, rank=rank)
-        reranked = self.reranker.reranked(ranked, candidates, queries, diagnostic, len(hits))
+        reranked = self.reranker.reranked(ranked, candidates, queries, len(hits))
         by = {*reranked.get_column("reranker").to_list()} - {None, self.reranker.name}
         self.missing = [f"the second look as set: {name}" for name in sorted(by)]
         return unchanged(reranking.on_one_scale(reranked)[:, hits.columns])
@@ -88,7 +82,7 @@ class SecondLook:
             person_of.get(row["from_addr"], row["from_addr"] or row["from_name"] or "")
             for row in rows
         ]
-        texts = [reranking.asked_text(row["text_display"], _is_mail(row)) for row in rows]
+        texts = ["" if _is_found_alone(row) else row["text_display"] for row in rows]
         return [
             Candidate(
                 query,
@@ -117,10 +111,10 @@ class SecondLook:
             )
         ]
 
-    def _shares(self, queries: Sequence[int], texts: Sequence[str]) -> list[float]:
-        """The share of the words of its query that is in each text."""
+    def _shares(self, queries: Sequence[int], texts: Sequence[str]) -> list[float | None]:
+        """The share of the words of its query that is in each text, None of an empty one."""
         if not any(texts):
-            return [0.0] * len(texts)
+            return [None] * len(texts)
         version = self.batch.version
         df, count = version.postings.df, version.postings.ranked_count
         weights = [
@@ -130,41 +124,32 @@ class SecondLook:
         parts = [text for text in texts if text]
         words = iter(terms.query_terms(parts, version.term_settings))
         return [
-            reranking.own_share(weights[query - self.batch.first], set(next(words)))
-            if text
-            else 0.0
+            self._share(weights[query - self.batch.first], set(next(words)), text) if text else None
             for query, text in zip(queries, texts, strict=True)
         ]
 
+    def _share(self, weights: Mapping[str, float], words: set[str], text: str) -> float:
+        share = reranking.own_share(weights, words)
+        by_length = self.settings.length_counts
+        return reranking.for_its_length(share, len(text)) if by_length else share
+
     def once(self, hits: pl.DataFrame) -> Step:
-        """The hits of pages and chats, each section, question and window once (`units.once`)."""
+        """The hits of pages and chats, each section and stretch once (`units.once`)."""
         rank, is_mail = places(hits), hits.get_column("is_mail").to_numpy()
-        top = np.flatnonzero(~is_mail & (rank <= max(_UNITS, self.settings.limit)))
+        top = np.flatnonzero(~is_mail & (rank <= max(units.LOOKED_AT, self.settings.limit)))
         if not len(top):
             return unchanged(hits)
         queries, chunks = (
             hits.get_column(name).gather(top).to_list() for name in ("query", "chunk_no")
         )
         facts = self.batch.version.arrays.rows.of(chunks)
-        rows = [facts[n] for n in chunks]
-        turns = [row for row in rows if row["chunk_kind"] == "turn"]
-        texts = [
-            row["text_display"]
-            if row["chunk_kind"] == "turn" and any(units.follows(t, row) for t in turns)
-            else ""
-            for row in rows
-        ]
-        parts = [part for text in texts for part in units.asked_and_said(text)]
-        shares = self._shares([query for query in queries for _ in range(2)], parts)
-        asks = (question > rest for question, rest in zip(shares[::2], shares[1::2], strict=True))
-        return units.once(hits, list(map(units.Unit, queries, rows, asks)))
+        rows = (facts[n] for n in chunks)
+        return units.once(hits, list(map(units.Unit, queries, rows, rank[top].tolist())))
 
 
-def _author_and_time(row: Mapping[str, Any]) -> tuple[str | None, datetime | None]:
-    """The author of a mail, and the time of a mail, document or turn: the speaker is one of the words of a turn."""
-    if row["source_kind"] != "conversation":
-        return row["from_name"], row["effective_at"]
-    return None, passages.turn_facts(row["text_display"])[1]
+def _is_found_alone(row: Mapping[str, Any]) -> bool:
+    """True of mail and code, which no text around them finds."""
+    return _is_mail(row) or row["content_class"] == "code"
 
 
 def _is_mail(row: Mapping[str, Any]) -> bool:

@@ -5,20 +5,21 @@ import time
 import numpy as np
 import polars as pl
 
-from dagster_project.index.search.filters import Understood
-from dagster_project.index.search.hit_table import RankedHits, SearchResult, described
+from dagster_project.index.search.filters import Resolved, Understood
+from dagster_project.index.search.hit_table import RankedHits, SearchResult
 from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.index.search.lookup import asking, resolved_name
 from dagster_project.index.search.ranking import Near
 from dagster_project.index.search.search_index import SearchIndex
 from transforms.errors import QueryError
 from transforms.retrieval import labels
-from transforms.retrieval.hits import DROPPED
+from transforms.retrieval.hits import nothing_dropped
 from transforms.retrieval.pipeline import RANKED
-from transforms.schemas.search import SEARCH_HITS
 
 _AT_FIRST = 4
-"""Chunks that are looked for at first for each document that is needed; further rounds look for as many times more."""
+"""Chunks that are looked for at first for each document that is needed; further rounds look for as
+many times more.
+"""
 _OF_DOCUMENT = "SELECT chunk_no, doc_id FROM chunks WHERE doc_id = $id"
 _CHUNKS_OF = {
     "chunk": "SELECT chunk_no, doc_id FROM chunks WHERE chunk_id = $id",
@@ -33,10 +34,12 @@ WHERE n.node_id = $id AND list_bool_or([s.byte_start < n.byte_end AND s.byte_end
 
 
 def similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
-    """The `limit` nearest mails, documents and windows to the thing that a name means, each by its best chunk.
+    """The `limit` nearest mails, documents and windows to the thing that a name means, each by its
+    best chunk.
 
-    Compared is the mean of the vectors of its chunks, by cosine with all others; the document that it is in (for a
-    thread all its mails) is left out. UnknownIdError or QueryError as `lookup.resolved_name`; QueryError if it has no chunk.
+    Compared is the mean of the vectors of its chunks, by cosine with all others; the document that
+    it is in (for a thread all its mails) is left out. UnknownIdError or QueryError as
+    `lookup.resolved_name`; QueryError if it has no chunk.
     """
     with faults_translated(index.path):
         start = time.perf_counter()
@@ -46,19 +49,18 @@ def similar(index: SearchIndex, name: str, limit: int) -> SearchResult:
             raise QueryError(
                 f"the {kind} {id_} has no chunk to compare; the view `readiness` says why"
             )
-        rows = _nearest(index, np.array([number for number, _ in own]), limit)
+        rows = _nearest(index, np.array([number for number, _ in own]), 2 * limit)
         label = "PASS" if rows else labels.NOTHING
         lacking = () if rows else (f"vectors (of the {kind})",)
-        ranked = RankedHits(_ranked(rows), pl.DataFrame(schema=DROPPED), (label,), "exact")
-        hits = SEARCH_HITS.from_rows(described(index, ranked, [[]], index.settings))
-        understood = (Understood(name, [], "score", None),)
-        seconds = time.perf_counter() - start
-        complete = index.completeness.lacking(lacking)
-        return SearchResult(hits, ranked.labels, understood, ranked.vector_path, seconds, complete)
+        ranked = RankedHits(_ranked(rows), nothing_dropped(), (label,), "exact", lacking)
+        resolved = [Resolved("", None, Understood(name, [], "score", None))]
+        return index.shown(resolved, ranked, limit, index.settings, start)
 
 
 def _nearest(index: SearchIndex, chunks: np.ndarray, limit: int) -> list[tuple[int, float]]:
-    """Number and cosine of the nearest chunk of each of the `limit` documents nearest to the mean of some chunks."""
+    """Number and cosine of the nearest chunk of each of the `limit` documents nearest to the mean
+    of some chunks.
+    """
     document = index.arrays.places.document
     embedded = np.setdiff1d(chunks, index.unembedded)
     if not len(embedded):

@@ -1,22 +1,23 @@
-"""The schedules that refresh every hour and measure the index every day, and the sensors: one goes on when a run ends, one
-requests one run when edits in vaults and document trees have settled, not one per edit.
+"""The schedules that measure the index every day, and the sensors: one begins a refresh in every
+hour, one goes on when a run ends, one requests one run when edits in vaults and document trees have
+settled, not one per edit.
 
-The sensor of edits keeps no cursor. Its process remembers a fingerprint of names, sizes and times for which Dagster has a
-run, or nothing was left to do; one that it does not know is an edit. A new process asks once in vain.
+The sensor of edits keeps no cursor. Its process remembers a fingerprint of names, sizes and times
+for which Dagster has a run, or nothing was left to do; one that it does not know is an edit. A new
+process asks once in vain.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import dagster as dg
 
-from assets.partitions import SOURCE_TYPES
-from dagster_project.composition.objects import make_lake, make_publisher, require_served_models
+from dagster_project.composition.objects import make_lake, make_publisher
 from dagster_project.config.settings import DocumentSourceSettings, Settings
 from dagster_project.orchestration.alerts import alert_interrupted
-from dagster_project.orchestration.asset_jobs import refresh_without_remotes
 from dagster_project.orchestration.freshness import report_freshness
 from dagster_project.orchestration.names import (
     COMMAND_TAG,
@@ -26,14 +27,12 @@ from dagster_project.orchestration.names import (
     REFRESH_TAG,
     REPORT,
 )
-from dagster_project.orchestration.partitions import planned
-from dagster_project.orchestration.reconcile import UNCHANGED, Runs, next_requests
+from dagster_project.orchestration.reconcile import Runs, next_requests
 from dagster_project.orchestration.runs import (
     FINISHED,
     close_dead_runs,
     prune_runs,
     refresh_of,
-    run_job_here,
     run_partitions,
     under_way,
 )
@@ -42,13 +41,9 @@ from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms.errors import SourceError
 from transforms.hashing import parts_hash
 
-_SCHEDULE, _TIME, _KEY = (
-    "dagster/schedule_name",
-    ".dagster/scheduled_execution_time",
-    "dagster/run_key",
-)
-"""The tags by which Dagster knows that it made a run for a tick already."""
-CRON = "0 * * * *"
+PERIOD_SECONDS = 3600
+"""Seconds from one refresh to the next."""
+HAS_BEGUN = "the refresh of this hour has begun"
 INTERVAL_SECONDS = 30
 """Seconds between two looks at which runs ended."""
 _PRUNED_AT_ONCE = 20
@@ -58,66 +53,58 @@ _LOOKED_BACK = 50
 Asked = Sequence[dg.RunRequest] | dg.SkipReason
 
 
-def hourly_schedule(settings: Settings) -> dg.ScheduleDefinition:
-    """The schedule: at every full hour it begins a refresh, unless nothing changed and no source has a remote.
+def hourly_sensor(
+    settings: Settings, jobs: Sequence[Any], clock: Callable[[], float] = time.time
+) -> dg.SensorDefinition:
+    """The sensor `refresh_every_hour`, off until it is switched on: begins a refresh once in each
+    hour.
 
-    Where none has, the run that begins it is made here, in the process of the code.
+    It requests the fetch if a source has a remote, else the first runs of the plan. It keeps no
+    cursor: the hour for which Dagster has a run, or nothing was left to do, is in the memory of its
+    process, and a new process asks once in vain.
     """
     remotes = any(source.remote for source in settings.sources)
+    begun = ""
 
-    @dg.schedule(
-        cron_schedule=CRON,
-        job_name=REFRESH_NOW,
+    @dg.sensor(
         name=f"{REFRESH}_every_hour",
-        description="Begins a refresh at every full hour, if anything changed or can be fetched.",
+        jobs=list(jobs),
+        minimum_interval_seconds=INTERVAL_SECONDS,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description="Begins a refresh in every hour, if anything changed or can be fetched.",
     )
-    def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+    def sensor(context: dg.SensorEvaluationContext) -> Asked:
+        nonlocal begun
         instance = context.instance
+        period = clock() // PERIOD_SECONDS * PERIOD_SECONDS
+        refresh = f"{datetime.fromtimestamp(period, UTC):%Y-%m-%dT%H:%M}"
+        of_refresh = dg.RunsFilter(tags={REFRESH_TAG: refresh})
+        if refresh == begun or instance.get_run_ids(of_refresh, limit=1):
+            begun = refresh
+            return dg.SkipReason(HAS_BEGUN)
         if is_held(settings.root / BUILD_LOCK):
             return dg.SkipReason(f"a build of {settings.root} from the command line is running")
         alert_interrupted(settings.alerts, settings.root, close_dead_runs(instance, settings.root))
         prune_runs(instance, _PRUNED_AT_ONCE)
-        if runs := [run for run in under_way(instance) if run.job_name == REFRESH_NOW]:
-            return dg.SkipReason(f"run {runs[0].run_id[:8]} is under way")
-        if not remotes and not _is_due(settings, instance):
-            return dg.SkipReason(UNCHANGED)
-        time = context.scheduled_execution_time.astimezone(UTC)
-        refresh = f"{time:%Y-%m-%dT%H:%M}"
-        if not remotes:
-            # Dagster finds the run of a request by these tags, and starts no process that would end at once.
-            known = {_SCHEDULE: schedule.name, _TIME: time.isoformat(), _KEY: refresh}
-            run_job_here(refresh_without_remotes, instance, {REFRESH_TAG: refresh, **known})
-        return dg.RunRequest(run_key=refresh, tags={REFRESH_TAG: refresh})
+        if awaited := Runs(tuple(under_way(instance))).awaited:
+            return dg.SkipReason(f"run {awaited.run_id[:8]} is under way")
+        if remotes:
+            return [dg.RunRequest(job_name=REFRESH_NOW, tags={REFRESH_TAG: refresh})]
+        report = partial(report_freshness, settings, instance)
+        answer, is_settled = next_requests(settings, instance, refresh, on_plan=report)
+        begun = refresh if is_settled else begun
+        return answer
 
-    return schedule
-
-
-def _is_due(settings: Settings, instance: dg.DagsterInstance) -> bool:
-    """True if the index does not show the sources as they are, or a source cannot be read.
-
-    SourceError without a partition whose run could say so, ServiceError if a model of the settings is not served.
-    """
-    try:
-        plan = planned(settings, instance)
-    except SourceError:
-        if any(
-            instance.get_dynamic_partitions(source_type.partitions) for source_type in SOURCE_TYPES
-        ):
-            return True
-        raise
-    report_freshness(settings, instance, plan)
-    if plan.is_empty and not plan.broken:
-        return False
-    require_served_models(settings)
-    return True
+    return sensor
 
 
 def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefinition:
     """The sensor `refresh_goes_on`: whenever a run ended it asks for the next ones.
 
-    It keeps no cursor. The runs that had ended when nothing was left to ask for are in the memory of its process, not the
-    last of them, since a clock may be set back; a new process looks once in vain. After a run that a person launched, other
-    partitions wait for the next refresh; those of that run are completed and published.
+    It keeps no cursor. The runs that had ended when nothing was left to ask for are in the memory
+    of its process, not the last of them, since a clock may be set back; a new process looks once in
+    vain. After a run that a person launched, other partitions wait for the next refresh; those of
+    that run are completed and published.
     """
     old_ids: set[str] = set()
 
@@ -155,7 +142,9 @@ def following_sensor(settings: Settings, jobs: Sequence[Any]) -> dg.SensorDefini
 
 
 def daily_schedules(settings: Settings) -> list[dg.ScheduleDefinition]:
-    """The schedules of the report on how the system does, and of the evaluation if queries are configured."""
+    """The schedules of the report on how the system does, and of the evaluation if queries are
+    configured.
+    """
     days = [
         (REPORT, 3, "operations_report", "Draws each day how fast, late and large everything is.")
     ]
@@ -169,7 +158,9 @@ def daily_schedules(settings: Settings) -> list[dg.ScheduleDefinition]:
 def _every_day(
     settings: Settings, job: str, hour: int, asset: str, does: str
 ) -> dg.ScheduleDefinition:
-    """The schedule that makes `asset` at an hour of the day, unless it is of the version that is published."""
+    """The schedule that makes `asset` at an hour of the day, unless it is of the version that is
+    published.
+    """
 
     @dg.schedule(
         cron_schedule=f"0 {hour} * * *",
@@ -196,7 +187,9 @@ _INTERVAL_SECONDS = 10
 _QUIET_SECONDS = 10.0
 """Seconds without another edit before a run is asked for."""
 _LONGEST_WAIT_SECONDS = 40.0
-"""Seconds after the first edit at which a run is asked for though edits go on: with the build it stays under a minute."""
+"""Seconds after the first edit at which a run is asked for though edits go on: with the build it
+stays under a minute.
+"""
 
 
 def documents_fingerprint(settings: Settings) -> str:

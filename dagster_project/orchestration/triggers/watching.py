@@ -1,4 +1,6 @@
-"""Builds after edits of vaults and document trees, for `weft build --watch`, which needs no daemon of Dagster."""
+"""Builds after edits of vaults and document trees, for `weft build --watch`, which needs no daemon
+of Dagster.
+"""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -24,7 +26,9 @@ _NAMED = 3
 
 
 def watched_folders(settings: Settings) -> list[Path]:
-    """The folders of the document sources, of a pattern the one above it; SettingsError without such a source."""
+    """The folders of the document sources, of a pattern the one above it; SettingsError without
+    such a source.
+    """
     folders = []
     for source in settings.sources:
         if isinstance(source, DocumentSourceSettings):
@@ -53,7 +57,8 @@ def coalesced_edits(folders: Iterable[Path]) -> Iterator[Changes]:
 def builds_after_edits(
     settings: Settings, instance: dg.DagsterInstance, edits: Iterable[Changes]
 ) -> Iterator[str]:
-    """Build at first and after each of `edits` that changes a document; yields a line for each build.
+    """Build at first and after each of `edits` that changes a document; yields a line for each
+    build.
 
     A build that fails is a line, too; its edits are built with the next.
     """

@@ -27,7 +27,7 @@ from dagster_project.composition.objects import (
     make_sentence_writer,
 )
 from dagster_project.config.settings import Settings
-from dagster_project.extras.registry import extra_parts
+from dagster_project.extensions import extra_parts
 from dagster_project.index.publish.versions import first_line
 from dagster_project.lake.io_manager import LakeIOManager
 from dagster_project.models.embedders import make_embedder
@@ -79,13 +79,17 @@ def _context_tables(settings: Settings) -> ContextTables:
 
 
 def _table(manager: LakeIOManager, name: str) -> ibis.Table:
-    """A table of the lake, of all partitions that are finished; LakeDamageError if a file is missing."""
+    """A table of the lake, of all partitions that are finished; LakeDamageError if a file is
+    missing.
+    """
     first = next((s.tables[0] for s in SOURCE_TYPES if name in s.tables), None)
     return manager.table(name, manager.lake.partitions(first) if first else [None])
 
 
 def holdings(settings: Settings) -> list[dict[str, int | str]]:
-    """The contents of the caches, one row per kind, model, width and task: how many, in how many bytes."""
+    """The contents of the caches, one row per kind, model, width and task: how many, in how many
+    bytes.
+    """
     vectors, answers = make_embedding_cache(settings), make_answer_cache(settings)
     stored = [{"kind": "vectors", **asdict(holding)} for holding in vectors.stats()]
     refusals = [
@@ -100,7 +104,8 @@ def holdings(settings: Settings) -> list[dict[str, int | str]]:
 
 
 def prune(settings: Settings, other_models: bool, refused: bool) -> dict[str, int]:
-    """Drop vectors of texts and answers about chunks that the lake does not hold; with `other_models` all of others.
+    """Drop vectors of texts and answers about chunks that the lake does not hold; with
+    `other_models` all of others.
 
     With `refused`, refused texts are forgotten instead, so that the next build asks for them again.
     Returns how many were dropped, by kind. BusyError while a build runs.
@@ -122,7 +127,9 @@ def prune(settings: Settings, other_models: bool, refused: bool) -> dict[str, in
 
 
 def prune_answers(settings: Settings, other_models: bool = False) -> int:
-    """Drop the sentences of chunks that the lake does not hold; those of sources that want none now stay."""
+    """Drop the sentences of chunks that the lake does not hold; those of sources that want none now
+    stay.
+    """
     answers = make_answer_cache(settings)
     keys = answers.all_keys()
     if not keys:
@@ -150,7 +157,8 @@ def used_hashes(settings: Settings) -> set[str]:
     tables = [_table(manager, name) for name in (*CHUNKS_OF.values(), "chunk_context")]
     texts = ibis.union(*(t.select(text_hash="checksum", text="text_embed") for t in tables))
     hashes = set(texts.select("text_hash").distinct().to_pyarrow().column(0).to_pylist())
-    # Vectors of a service may be stored beside those of the model in use: they go by the hash of the sent text.
+    # Vectors of a service may be stored beside those of the model in use: they go by the hash of
+    # the sent text.
     hashes |= set(texts_sent(texts, settings.safety).renamed.values())
     windows, cuts = (
         _table(manager, f"conversation_{n}").to_polars() for n in ("markdown", "query_chunks")
@@ -159,15 +167,18 @@ def used_hashes(settings: Settings) -> set[str]:
     queries += [
         text for texts_of in extra_parts("queries") for text in texts_of(partial(_table, manager))
     ]
-    # As it is for texts: by the sent text, or by the text itself where a model of this machine has it.
+    # As it is for texts: by the sent text, or by the text itself where a model of this machine has
+    # it.
     hashes |= {text_hash(text) for text in (*queries, *screened(queries, settings.safety).texts)}
     return hashes
 
 
 def import_vectors(index: Path, cache: SQLiteEmbeddingCache) -> tuple[str, int, int]:
-    """Take the vectors of a published index into the cache: its model, vectors in it, vectors that were new.
+    """Take the vectors of a published index into the cache: its model, vectors in it, vectors that
+    were new.
 
-    IndexUnavailableError if the file is not a published index; EmbeddingError if it holds a bad vector.
+    IndexUnavailableError if the file is not a published index; EmbeddingError if it holds a bad
+    vector.
     """
     if not index.is_file():
         raise IndexUnavailableError(
@@ -197,7 +208,9 @@ def import_vectors(index: Path, cache: SQLiteEmbeddingCache) -> tuple[str, int, 
 
 
 def _sent_hashes(batch: pa.RecordBatch, screening: dict[str, str] | None) -> list[str]:
-    """Hashes of the texts (text_hash, text) as they were sent under the settings of [safety] of their index."""
+    """Hashes of the texts (text_hash, text) as they were sent under the settings of [safety] of
+    their index.
+    """
     hashes: list[str] = batch.column("text_hash").to_pylist()
     if screening is None:
         return hashes

@@ -1,7 +1,9 @@
-"""Erasure of forgotten texts: a build begins and finishes it, whichever process was asked to and however often it is killed.
+"""Erasure of forgotten texts: a build begins and finishes it, whichever process was asked to and
+however often it is killed.
 
-Text stays in files that nobody reads any more: free blocks of databases, earlier versions, caches, previews of rows. So
-every file that may hold it is written again or deleted, whether or not it does; nothing searches files for the text itself.
+Text stays in files that nobody reads any more: free blocks of databases, earlier versions, caches,
+previews of rows. So every file that may hold it is written again or deleted, whether or not it
+does; nothing searches files for the text itself.
 """
 
 import json
@@ -18,12 +20,13 @@ from sqlalchemy import Column, Connection, Table, or_, select, update
 from dagster_project.composition.objects import (
     make_embedding_cache,
     make_lake,
+    make_ledger,
     make_publisher,
     make_sources,
 )
 from dagster_project.config.settings import Settings
 from dagster_project.evaluation.evaluator import html_page
-from dagster_project.extras.registry import declared_tables, enabled, extras
+from dagster_project.extensions import declared_tables, enabled, extras
 from dagster_project.index.publish.versions import LENSES
 from dagster_project.lake.forgotten import FORGOTTEN, Forgotten, partitions_with
 from dagster_project.orchestration.asset_jobs import whole_assets
@@ -46,11 +49,15 @@ _TEXTS = ("preview", "latest_context")
 """Metadata of materializations that show rows and blocks."""
 _PARTITION = re.compile(r"[^\s\"'`|/\\]+/[^\s\"'`|/\\]+")
 STAYS = "headers and quotes of others, ids in eval/, receipts and PostgreSQL's history, quarantine, settings with sources"
-"""The places where names stay: others wrote them, a changed proof proves nothing, or a source still holds the text."""
+"""The places where names stay: others wrote them, a changed proof proves nothing, or a source still
+holds the text.
+"""
 
 
 def begin(settings: Settings) -> None:
-    """Take texts to forget out of fetched files: a fetch may bring them again, a build leaves them out then."""
+    """Take texts to forget out of fetched files: a fetch may bring them again, a build leaves them
+    out then.
+    """
     lake = make_lake(settings)
     forgotten = Forgotten(lake.base)
     if not forgotten.unfinished:
@@ -65,7 +72,8 @@ def begin(settings: Settings) -> None:
 
 
 def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
-    """After a publish: erase the remains of texts to forget; counts by kind, empty if nothing was to be erased.
+    """After a publish: erase the remains of texts to forget; counts by kind, empty if nothing was
+    to be erased.
 
     Nothing is finished while the lake still holds it, as it does where a source cannot be read.
     """
@@ -86,17 +94,21 @@ def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
         "names": sum(_erase_names(file, forgotten) for file in history),
         "reports": _erase_reports(settings.root / "eval"),
     }
-    # The next build or search writes readings of documents, copies of remote files and narrowed versions.
+    # The next build or search writes readings of documents, copies of remote files and narrowed
+    # versions.
     rest = (
         "cache/documents",
         "cache/lake",
         "cache/backup",
-        "cache/chats.json",
-        "cache/files.json",
         LENSES,
     )
     remove(settings.root / name for name in rest)
-    for file in (*(settings.root / "cache").rglob("*.sqlite"), *history):
+    make_ledger(settings).erase()
+    for file in (
+        make_ledger(settings).file,
+        *(settings.root / "cache").rglob("*.sqlite"),
+        *history,
+    ):
         with closing(sqlite3.connect(file, timeout=_BUSY_SECONDS)) as connection:
             connection.execute("VACUUM")  # free pages keep their text
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -105,7 +117,9 @@ def finish(settings: Settings, instance: dg.DagsterInstance) -> dict[str, int]:
 
 
 def left_out(settings: Settings) -> dict[str, int]:
-    """By source, how many mails and documents it still holds that were forgotten, as the published version says."""
+    """By source, how many mails and documents it still holds that were forgotten, as the published
+    version says.
+    """
     current = make_publisher(settings, make_lake(settings)).current()
     if current is None or not Forgotten(make_lake(settings).base).hashes:
         return {}
@@ -119,7 +133,9 @@ SELECT source, count(*) FROM quarantine WHERE starts_with(reason, $reason || ':'
 
 
 def _erase_reports(folder: Path) -> int:
-    """Take titles and words of hits out of the reports of evaluations and their pages; how many were changed."""
+    """Take titles and words of hits out of the reports of evaluations and their pages; how many
+    were changed.
+    """
     count = 0
     for place in sorted(folder.glob("*.json")):
         report = json.loads(place.read_text(encoding="utf-8"))
@@ -134,7 +150,9 @@ def _erase_reports(folder: Path) -> int:
 
 
 def _erase_previews(instance: dg.DagsterInstance) -> int:
-    """Take rows and blocks out of all materializations that Dagster remembers; how many events were changed."""
+    """Take rows and blocks out of all materializations that Dagster remembers; how many events were
+    changed.
+    """
     log = instance.event_log_storage
     with log.index_connection() as connection:  # type: ignore[attr-defined]
         count = _erase(connection, SqlEventLogStorageTable, SqlEventLogStorageTable.c.event)
@@ -149,7 +167,9 @@ def _erase_previews(instance: dg.DagsterInstance) -> int:
 
 
 def _erase_names(file: Path, forgotten: Forgotten) -> int:
-    """Put hashes in the place of forgotten partitions' keys in a file of Dagster; how many values were changed."""
+    """Put hashes in the place of forgotten partitions' keys in a file of Dagster; how many values
+    were changed.
+    """
 
     def hashed(match: re.Match[str]) -> str:
         is_gone = forgotten.has("partition", match[0]) or forgotten.has(

@@ -1,4 +1,6 @@
-"""Forgetting a mail, a person's mails, a document, a chat or a source: the work behind `weft forget`."""
+"""Forgetting a mail, a person's mails, a document, a chat or a source: the work behind `weft
+forget`.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,7 +19,9 @@ from dagster_project.system.locks import only_build
 from transforms.errors import SourceError, UnknownIdError, shortened
 
 PIECE_BYTES = 20
-"""A line of a forgotten mail that is as long, with a mark of quotes before it in another mail, is reported."""
+"""A line of a forgotten mail that is as long, with a mark of quotes before it in another mail, is
+reported.
+"""
 _LINE_START = 40
 """Characters of a line that are compared: programs break their quotes."""
 _MOST_LINES = 5_000
@@ -26,9 +30,11 @@ _MESSAGES = ("message_id", "header_message_id", "from_addr", "body")
 
 @dataclass(frozen=True)
 class Target:
-    """The target of `weft forget`: names by kind, the rows of the lake that they name, their partitions, their lines.
+    """The target of `weft forget`: names by kind, the rows of the lake that they name, their
+    partitions, their lines.
 
-    A person is named by all their addresses. `quoted_by` are the Message-IDs of mails of others that quote a line.
+    A person is named by all their addresses. `quoted_by` are the Message-IDs of mails of others
+    that quote a line.
     """
 
     names: tuple[tuple[Kind, str], ...]
@@ -45,10 +51,11 @@ class Target:
 
 
 def find(settings: Settings, names: Sequence[str]) -> Target:
-    """The rows of the lake that the names mean: Message-IDs, addresses, documents, chats or their windows, sources.
+    """The rows of the lake that the names mean: Message-IDs, addresses, documents, chats or their
+    windows, sources.
 
-    UnknownIdError for a name that means nothing; SourceError if a source that holds a part of it cannot be read:
-    without it no build can make its partitions.
+    UnknownIdError for a name that means nothing; SourceError if a source that holds a part of it
+    cannot be read: without it no build can make its partitions.
     """
     lake = make_lake(settings)
     targets = [_target(settings, lake, name) for name in names]
@@ -78,17 +85,29 @@ def forget(
     target: Target,
     tell: Tell = lambda stage, partition, rows: None,
 ) -> BuildResult:
-    """Note the target, and build without it; `erased` of the result counts erasures beside the rows.
+    """Note the target, and build without it; `erased` of the result counts erasures beside the
+    rows.
 
-    Whatever ends this before it is done, the next build or `forget` finishes it. Raises as `build` does.
+    Whatever ends this before it is done, the next build or `forget` finishes it. Raises as `build`
+    does.
     """
     with only_build(settings.root, settings.lake_uri):
         Forgotten(make_lake(settings).base).begin(target.names)
     return build(settings, instance, fetch=False, tell=tell)
 
 
+def _partition_of_document(lake: ParquetLake, name: str) -> str | None:
+    for partition in lake.partitions("documents"):
+        rows = lake.intact("documents", ["doc_id"], partition)
+        if rows and name in rows.column("doc_id").to_pylist():
+            return partition
+    return None
+
+
 def _target(settings: Settings, lake: ParquetLake, name: str) -> Target:
-    """The target that one name means; a source before a mail, a mail before a document, and an address last."""
+    """The target that one name means; a source before a mail, a mail before a document, and an
+    address last.
+    """
     partitions = {
         p for table in ("messages", "documents", "conversations") for p in lake.partitions(table)
     }
@@ -97,14 +116,9 @@ def _target(settings: Settings, lake: ParquetLake, name: str) -> Target:
         return _of_source(lake, name, sorted(own))
     ident = name.strip("<>")
     if mails := _mails(lake, pl.any_horizontal(pl.col("message_id", "header_message_id") == ident)):
-        names = {
-            row["header_message_id"] or row["message_id"] for rows in mails.values() for row in rows
-        }
-        return _of_mails(mails, [("mail", ident) for ident in sorted(names)])
-    for partition in lake.partitions("documents"):
-        rows = lake.intact("documents", ["doc_id"], partition)
-        if rows and name in rows.column("doc_id").to_pylist():
-            return Target((("document", name),), documents=1, partitions=(partition,))
+        return _of_mails(mails, [("mail", ident) for ident in _ids(mails)])
+    if partition := _partition_of_document(lake, name):
+        return Target((("document", name),), documents=1, partitions=(partition,))
     if windows := list(_windows(lake, name)):
         return Target(
             tuple(("partition", p) for p in windows), windows=len(windows), partitions=(*windows,)
@@ -116,6 +130,12 @@ def _target(settings: Settings, lake: ParquetLake, name: str) -> Target:
         f"the lake holds no mail, author, document, chat or source called {shortened(name)!r}. `weft forget` "
         "without a name erases texts that sources no longer hold from older versions, caches and history"
     )
+
+
+def _ids(mails: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """The ids of mails as their headers have them, or as the lake names those without."""
+    rows = (row for own in mails.values() for row in own)
+    return sorted({row["header_message_id"] or row["message_id"] for row in rows})
 
 
 def _of_source(lake: ParquetLake, name: str, partitions: list[str]) -> Target:

@@ -1,4 +1,6 @@
-"""The copies of mails under a lens, and relations of its mails and documents, as an index of them alone has them."""
+"""The copies of mails under a lens, and relations of its mails and documents, as an index of them
+alone has them.
+"""
 
 import duckdb
 import polars as pl
@@ -37,10 +39,11 @@ OTHER = {
 
 
 def judge(connection: duckdb.DuckDBPyConnection, copies: pl.DataFrame, lake: ParquetLake) -> None:
-    """Make `lens_memberships`; `others`, the copies whose rows are not those of `src`, and their rows, `other_<table>`;
-    and `unshown`, the mails of `src` whose rows are not those of the lens.
+    """Make `lens_memberships`; `others`, the copies whose rows are not those of `src`, and their
+    rows, `other_<table>`; and `unshown`, the mails of `src` whose rows are not those of the lens.
 
-    `copies` are those that the lens shows (`ShownCopies`). LakeDamageError if the lake lacks a copy.
+    `copies` are those that the lens shows (`ShownCopies`). LakeDamageError if the lake lacks a
+    copy.
     """
     run = connection.execute
     connection.register("shown_copies", copies.to_arrow())
@@ -68,8 +71,9 @@ def judge(connection: duckdb.DuckDBPyConnection, copies: pl.DataFrame, lake: Par
 def relate(
     connection: duckdb.DuckDBPyConnection, settings: ThreadSettings, terms: TermSettings
 ) -> None:
-    """Create the tables `lake_<table>` of the relations that the lens shows, from `messages` and the tables beside it;
-    `counted`, the chunks whose words are not those of `src` then, and their terms.
+    """Create the tables `lake_<table>` of the relations that the lens shows, from `messages` and
+    the tables beside it; `counted`, the chunks whose words are not those of `src` then, and their
+    terms.
     """
     run = connection.execute
     run(_SQL("unled"))
@@ -95,7 +99,9 @@ def relate(
 
 
 def _people(connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    """The table `people` by shown mails; an alias of the settings may name an address that none of them has."""
+    """The table `people` by shown mails; an alias of the settings may name an address that none of
+    them has.
+    """
     trailers = connection.execute("SELECT message_id, name, addr FROM trailers").to_arrow_table()
     columns = f"{', '.join(COLUMNS)}, source, partition, body"
     mails = connection.execute(f"SELECT {columns} FROM messages").to_arrow_reader(_MAILS_AT_ONCE)
@@ -104,7 +110,9 @@ def _people(connection: duckdb.DuckDBPyConnection) -> pa.Table:
 
 
 def _quote(connection: duckdb.DuckDBPyConnection, settings: TermSettings) -> None:
-    """Rebuild quotes and context of mails whose parent under the lens is another mail or copy than in `src`."""
+    """Rebuild quotes and context of mails whose parent under the lens is another mail or copy than
+    in `src`.
+    """
     run = connection.execute
     run(_SQL("answering"))
     tree = run("FROM answering ORDER BY message_id").to_arrow_table()
@@ -133,7 +141,9 @@ def _create(
     new_rows: pa.Table,
     rows: str = "FROM new_rows",
 ) -> None:
-    """Create a table of `rows`; the bucket of a mail, which depends on all that it hangs together with, is left empty."""
+    """Create a table of `rows`; the bucket of a mail, which depends on all that it hangs together
+    with, is left empty.
+    """
     part = ", '' AS part" if table.removeprefix("lake_") in IN_PARTS else ""
     connection.register("new_rows", new_rows)
     connection.execute(f"CREATE TEMP TABLE {table} AS SELECT *{part} FROM ({rows})")

@@ -53,7 +53,8 @@ WHERE t.message_id IN (SELECT message_id FROM messages) AND (
   OR t.parent_id IS DISTINCT FROM s.parent_id
   OR t.parent_id IN (SELECT message_id FROM src.messages) AND t.parent_id NOT IN (SELECT message_id FROM messages));
 CREATE TEMP TABLE counted AS
-SELECT chunk_id, chunk_key, partition FROM chunks WHERE doc_id IN (SELECT message_id FROM answering)
+SELECT chunk_id, chunk_key, partition FROM chunks
+WHERE doc_id IN (SELECT message_id FROM answering) OR doc_id IN (FROM masked_ids)
 -- name: compared
 SELECT * FROM "{table}" WHERE "{id}" IN (SELECT message_id FROM answering UNION SELECT parent_id FROM answering)
 ORDER BY "{order}"

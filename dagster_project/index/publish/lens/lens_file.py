@@ -1,7 +1,9 @@
-"""A published version narrowed by a lens: a file of its own, so that nothing else can be found, counted or named.
+"""A published version narrowed by a lens: a file of its own, so that nothing else can be found,
+counted or named.
 
-Whatever reads it, a ranking, a suggestion, an id or SQL, reads the mails, documents and windows of the lens alone, and the
-dictionary, the frequencies and the threads that these make. A table that is not named here has no rows.
+Whatever reads it, a ranking, a suggestion, an id or SQL, reads the mails, documents and windows of
+the lens alone, and the dictionary, the frequencies and the threads that these make. A table that is
+not named here has no rows.
 """
 
 import json
@@ -19,12 +21,13 @@ import pyarrow as pa
 
 from assets.partitions import IN_PARTS
 from dagster_project.config.settings import Settings
-from dagster_project.extras.registry import published_tables
+from dagster_project.extensions import published_tables
 from dagster_project.index.files.arrays import damage_of_arrays, folder_of
 from dagster_project.index.files.posting_arrays import VECTORS_IN
 from dagster_project.index.publish import table_sql
 from dagster_project.index.publish.full_build import IndexBuild
 from dagster_project.index.publish.lens.copies import OTHER, judge, relate
+from dagster_project.index.publish.lens.masked_chats import Masks, mask_chats, masks_of
 from dagster_project.index.publish.lens.words import Embed, count_words, view_vectors
 from dagster_project.index.publish.table_sql import BUILD
 from dagster_project.index.publish.version_inputs import PublishSettings, VersionInputs
@@ -40,7 +43,7 @@ from transforms.embedding.sign_codes import CodedVectors
 from transforms.hashing import text_hash
 from transforms.schemas.registry import lake_tables
 
-VERSION = "4"
+_FORMAT = "4"
 _VERSION_LETTERS = 16
 _SQL = SqlFile(__file__, "lens_file.sql")
 _SHOWN = {
@@ -54,24 +57,34 @@ _SHOWN = {
 
 
 class Lens(NamedTuple):
-    """A view of the index: a name, and the conditions of the query language that a mail, document or window meets.
+    """A view of the index: a name, and the conditions of the query language that a mail, document
+    or window meets.
 
-    `labels` is a hash of the file of labels that they ask.
+    `labels` is a hash of the file of labels that they ask, `masks` replace names in chats.
     """
 
     name: str
     where: str
     labels: str = ""
+    masks: Masks | None = None
+
+
+def lens_of(settings: Settings, name: str, labels: str) -> Lens:
+    """The lens of a name in the settings."""
+    return Lens(name, settings.lenses[name].where, labels, masks_of(settings, name))
 
 
 def lens_file(root: Path, published: Path, lens: Lens) -> Path:
     """Where the version that is published in a file is under a lens."""
-    digest = text_hash(f"{VERSION}\x00{lens.where}{lens.labels and chr(0)}{lens.labels}")[:12]
+    parts = (lens.labels, lens.masks.digest if lens.masks else "")
+    further = "".join(f"\0{part}" for part in parts if part)
+    digest = text_hash(f"{_FORMAT}\0{lens.where}{further}")[:12]
     return root / LENSES / text_hash(lens.name)[:12] / f"{published.stem}-{digest}.duckdb"
 
 
 def damaged_files(root: Path) -> Iterator[tuple[Path, str]]:
-    """Each file of a lens that differs in a byte, or in an array beside it, from what was written, with the fault.
+    """Each file of a lens that differs in a byte, or in an array beside it, from what was written,
+    with the fault.
 
     All are read. OSError if the system refuses to give one.
     """
@@ -85,7 +98,9 @@ def damaged_files(root: Path) -> Iterator[tuple[Path, str]]:
 
 
 class Narrowing(NamedTuple):
-    """The part of the version in `published` that a lens shows: numbers of chunks, copies of mails, and all `vectors`."""
+    """The part of the version in `published` that a lens shows: numbers of chunks, copies of mails,
+    and all `vectors`.
+    """
 
     published: Path
     chunks: np.ndarray
@@ -94,7 +109,8 @@ class Narrowing(NamedTuple):
 
 
 class LensBuild(IndexBuild):
-    """Builds the file of a lens as a full rebuild does, from the part of a published version that the lens shows.
+    """Builds the file of a lens as a full rebuild does, from the part of a published version that
+    the lens shows.
 
     From the lake itself it reads the copies of mails that the version lacks.
     """
@@ -102,11 +118,20 @@ class LensBuild(IndexBuild):
     _threads = 0  # somebody waits for it
     _memory_limit = "3GB"
 
-    def __init__(self, texts: Narrowing, settings: Settings, place: Path, embed: Embed | None):
-        """A text that the version does not embed, as a short reply to a hidden mail, is embedded by `embed`.
+    def __init__(
+        self,
+        texts: Narrowing,
+        settings: Settings,
+        place: Path,
+        embed: Embed | None,
+        masks: Masks | None = None,
+    ):
+        """A text that the version does not embed, as a short reply to a hidden mail, is embedded by
+        `embed`.
 
-        Without it, the text is found by its words.
+        Without it, the text is found by its words. `masks` replace names in chats.
         """
+        self.masks, self.masked_tables = masks, tuple[str, ...]()
         self.shown, self.place, self.embed, self.threads = texts, place, embed, settings.threads
         with duckdb.connect(str(texts.published), read_only=True) as connection:
             self.before = dict(connection.execute("FROM manifest").fetchall())
@@ -151,6 +176,7 @@ class LensBuild(IndexBuild):
         with self._registered("shown_chunks", shown_chunks):
             judge(self.connection, self.shown.copies, self.lake)
             run(_SQL("shown"))
+        self.masked_tables = tuple(mask_chats(self.connection, self._published_rows, self.masks))
         for table, rows in (published_tables() | {"corpus_measures": "false"}).items():
             part = ", bucket AS part" if table in IN_PARTS else ""
             run(f"CREATE TEMP VIEW lake_{table} AS SELECT *{part} FROM src.{table} WHERE {rows}")
@@ -178,12 +204,20 @@ class LensBuild(IndexBuild):
         return []
 
     def _rows(self, table: str) -> str:
-        """The rows of a table that the lens shows. A reference would name a partition, which a lens may not show."""
+        """The rows of a table that the lens shows."""
+        rows = self._published_rows(table)
+        rows += f" UNION ALL BY NAME FROM other_{table}" if table in OTHER else ""
+        masked = f" UNION ALL BY NAME FROM masked_{table}" if table in self.masked_tables else ""
+        return rows + masked
+
+    def _published_rows(self, table: str) -> str:
+        """Those that it shows as they are published. A reference would name a partition, which a
+        lens may not show.
+        """
         own = f" EXCLUDE ({', '.join(names)})" if (names := table_sql.own_columns(table)) else ""
         texts = TEXTS[table][1] if table in TEXTS and PLACE in self.before else ()
         shown = ", ".join(f"lake_text({name}) AS {name}" for name in texts)
-        rows = f"SELECT *{own}{f' REPLACE ({shown})' if shown else ''} FROM src.{table} WHERE {_SQL(_SHOWN[table])}"
-        return f"{rows} UNION ALL BY NAME FROM other_{table}" if table in OTHER else rows
+        return f"SELECT *{own}{f' REPLACE ({shown})' if shown else ''} FROM src.{table} WHERE {_SQL(_SHOWN[table])}"
 
     def _stored_readiness(self) -> None:
         self.connection.execute("CREATE TEMP VIEW lake_readiness AS FROM src.readiness")

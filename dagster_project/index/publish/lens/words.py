@@ -1,4 +1,6 @@
-"""The words and vectors of a lens: as they are published, but for the texts that the lens shows otherwise."""
+"""The words and vectors of a lens: as they are published, but for the texts that the lens shows
+otherwise.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +25,9 @@ _BATCH = 5_000
 
 
 def count_words(connection: duckdb.DuckDBPyConnection, folder: Path | None) -> None:
-    """Create the inverted index: of `counted` chunks from their terms, of the others as in `src` or in `folder`."""
+    """Create the inverted index: of `counted` chunks from their terms, of the others as in `src` or
+    in `folder`.
+    """
     run = connection.execute
     if folder is None:
         run(_SQL("postings_in_file"))
@@ -42,8 +46,9 @@ def view_vectors(
     vectors: CodedVectors | None,
     embed: Embed | None,
 ) -> None:
-    """Create `lake_embeddings` and `lake_embedding_refusals` of `embedded_texts`: from `src`, or `vectors` if these are
-    elsewhere; those of other texts are made by `embed`, without which these have none.
+    """Create `lake_embeddings` and `lake_embedding_refusals` of `embedded_texts`: from `src`, or
+    `vectors` if these are elsewhere; those of other texts are made by `embed`, without which these
+    have none.
     """
     run = connection.execute
     run(_SQL("vector_of", dimensions=str(settings.dimensions)))

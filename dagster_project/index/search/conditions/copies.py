@@ -1,4 +1,6 @@
-"""Which copies of mails meet conditions: a mail that several sources or lists hold is judged once for each copy."""
+"""Which copies of mails meet conditions: a mail that several sources or lists hold is judged once
+for each copy.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -33,9 +35,11 @@ _Masks = Mapping[Leaf, np.ndarray]
 
 
 class ShownCopies(NamedTuple):
-    """The numbers of chunks as they are published, and the copies (message_id, source, partition, is_whole).
+    """The numbers of chunks as they are published, and the copies (message_id, source, partition,
+    is_whole).
 
-    `is_whole` is true if all chunks of the published copy met the conditions, not only some of its body.
+    `is_whole` is true if all chunks of the published copy met the conditions, not only some of its
+    body.
     """
 
     chunks: np.ndarray
@@ -43,7 +47,9 @@ class ShownCopies(NamedTuple):
 
 
 def narrowing(conditions: Sequence[Condition]) -> list[Condition]:
-    """The parts of conditions on places, if other parts depend on the copies and mails that these hold; else empty."""
+    """The parts of conditions on places, if other parts depend on the copies and mails that these
+    hold; else empty.
+    """
     fields = {leaf.field for condition in conditions for leaf in leaves_of(condition)}
     if fields.isdisjoint(_OF_COPY) or fields <= _OF_PLACE:
         return []
@@ -51,7 +57,9 @@ def narrowing(conditions: Sequence[Condition]) -> list[Condition]:
 
 
 def _of_places(condition: Condition, is_met: bool = True) -> Condition:
-    """The part of a condition on places: all other parts count as met, or as not met where that excludes."""
+    """The part of a condition on places: all other parts count as met, or as not met where that
+    excludes.
+    """
     if isinstance(condition, Leaf):
         other: Condition = Negation(_NOTHING) if is_met else _NOTHING
         return condition if condition.field in _OF_PLACE else other
@@ -63,7 +71,9 @@ def _of_places(condition: Condition, is_met: bool = True) -> Condition:
 def as_published(
     scope: ShownCopies, narrowed: duckdb.DuckDBPyConnection, published: duckdb.DuckDBPyConnection
 ) -> ShownCopies:
-    """The shown copies of a narrowed version, by the numbers of chunks and the ids of mails of the published one."""
+    """The shown copies of a narrowed version, by the numbers of chunks and the ids of mails of the
+    published one.
+    """
     chunks = narrowed.execute("SELECT chunk_id, chunk_no FROM chunks ORDER BY chunk_no").pl()[
         scope.chunks
     ]
@@ -87,7 +97,8 @@ def shown_copies(
 ) -> ShownCopies:
     """The copies and chunks that meet conditions, each copy of a mail by its own source and lists.
 
-    `by_leaf` has the leaves by the published copies, and `met` gives the chunks that meet the conditions then.
+    `by_leaf` has the leaves by the published copies, and `met` gives the chunks that meet the
+    conditions then.
     """
     leaves = list(
         dict.fromkeys(leaf for c in conditions for leaf in leaves_of(c) if leaf.field in _OF_COPY)
@@ -126,7 +137,9 @@ def shown_copies(
 
 
 def named_places(conditions: Iterable[Condition], values: FieldValues) -> dict[str, set[str]]:
-    """The sources (`source`) and lists (`list_id`) that conditions name; if these all hold, each hit is in one of these."""
+    """The sources (`source`) and lists (`list_id`) that conditions name; if these all hold, each
+    hit is in one of these.
+    """
     places: dict[str, set[str]] = {}
     for condition in conditions:
         if isinstance(condition, Leaf) and condition.field in _OF_COPY:
@@ -141,7 +154,9 @@ def at_named_places(
     rows: Sequence[dict[str, Any]],
     places: Sequence[Mapping[str, set[str]]],
 ) -> None:
-    """Let rows of hits name the source and list of a copy that is where their query (column `query`) looked for it."""
+    """Let rows of hits name the source and list of a copy that is where their query (column
+    `query`) looked for it.
+    """
 
     def is_there(copy: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
         return all(copy[column] in names for column, names in places[row["query"]].items())

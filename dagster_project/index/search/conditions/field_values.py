@@ -1,7 +1,9 @@
-"""Which chunks of a published index have the value of a field, and whom a value names: their addresses or a domain's."""
+"""Which chunks of a published index have the value of a field, and whom a value names: their
+addresses or a domain's.
+"""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -12,9 +14,9 @@ import polars as pl
 
 from dagster_project.system.sql_files import SqlFile
 from transforms.errors import QueryError, QuerySyntaxError, shortened
-from transforms.retrieval.circumstances import keys
 from transforms.retrieval.query_fields import age, size, time_span
 from transforms.retrieval.query_language import META, Leaf
+from transforms.retrieval.understanding import keys
 from transforms.text import phrases
 from transforms.text.properties import documents_with
 
@@ -49,7 +51,9 @@ _NAMES = {
 
 
 class FieldConditions(NamedTuple):
-    """A mask in words: one of the values of each field (`source`, `kind`, `l`, `tag`), and a time within a span."""
+    """A mask in words: one of the values of each field (`source`, `kind`, `l`, `tag`), and a time
+    within a span.
+    """
 
     values: Mapping[str, Sequence[str]]
     since: datetime | None = None
@@ -87,10 +91,14 @@ class FieldValues:
             return self._numbers(FIELDS_SQL(f"{leaf.field} {leaf.value}"))
         if leaf.field in MAILS:
             statement = FIELDS_SQL("of_documents", ids=MAILS[leaf.field])
-            return self._numbers(statement, **self.people.named(leaf.value)._asdict())
+            mails = self._numbers(statement, **self.people.named(leaf.value)._asdict())
+            speakers = self.people.speaking(leaf.value) if leaf.field == "f" else []
+            if not speakers:
+                return mails
+            return np.append(mails, self._numbers(FIELDS_SQL("spoken_by"), persons=speakers))
         if leaf.field == "path":
-            # As whole components, the last with or without its ending. A pattern, unlike GLOB, takes no longer for more
-            # wildcards.
+            # As whole components, the last with or without its ending. A pattern, unlike GLOB,
+            # takes no longer for more wildcards.
             path = _wildcards(leaf.value.strip("/"))
             return self._numbers(FIELDS_SQL("path"), path=rf"(?s)^(?:.*/)?{path}(?:[/.].*)?$")
         if leaf.field == "larger":
@@ -105,7 +113,9 @@ class FieldValues:
         return self._numbers(FIELDS_SQL(leaf.field), value=bare)
 
     def lacks(self, leaf: Leaf) -> bool:
-        """True if a leaf names a list, source, tag, type, keyword or key of frontmatter that the index does not hold."""
+        """True if a leaf names a list, source, tag, type, keyword or key of frontmatter that the
+        index does not hold.
+        """
         is_listed = leaf.field in _NAMES or leaf.field.startswith(META)
         if not is_listed or (leaf.field == "keyword" and not self.has_keywords):
             return False
@@ -116,7 +126,9 @@ class FieldValues:
         return False
 
     def named(self, leaf: Leaf) -> list[str] | None:
-        """The values of a field of FieldConditions that meet this leaf: a chunk has one of them; None for other leaves."""
+        """The values of a field of FieldConditions that meet this leaf: a chunk has one of them;
+        None for other leaves.
+        """
         if leaf.field == "kind":
             return [leaf.value]
         return self._names(leaf) if leaf.field in _OF_ROWS else None
@@ -130,9 +142,16 @@ class FieldValues:
         """The chunks of texts from between two times."""
         return self._numbers(FIELDS_SQL("d"), since=since, until=until)
 
+    def preferred(
+        self, masked: Callable[[np.ndarray], np.ndarray], statement: str, **values: Any
+    ) -> np.ndarray:
+        """The mask of the chunks that a statement finds."""
+        return masked(self._numbers(FIELDS_SQL(statement), **values))
+
     @cached_property
     def _sensitivity(self) -> pl.DataFrame:
-        """Columns chunk_no and sensitivity of all chunks: public, personal or secret; secret if their text is not there.
+        """Columns chunk_no and sensitivity of all chunks: public, personal or secret; secret if
+        their text is not there.
 
         All stored texts are read, once for each version that is opened and asked for it.
         """
@@ -154,7 +173,9 @@ class FieldValues:
         return np.asarray(numbers, dtype=np.int64)
 
     def _with_metadata(self, leaf: Leaf) -> list[str]:
-        """The documents whose frontmatter has a value; a fault names the known keys if none has the key."""
+        """The documents whose frontmatter has a value; a fault names the known keys if none has the
+        key.
+        """
         rows = self.connection.execute(
             "SELECT doc_id, frontmatter FROM documents WHERE frontmatter <> ''"
         ).fetchall()
@@ -166,7 +187,8 @@ class FieldValues:
             raise refused(leaf, fault.args[0]) from None
 
     def _names(self, leaf: Leaf) -> list[str]:
-        """The known lists, sources or tags that a value names; a fault names the known ones if it names none.
+        """The known lists, sources or tags that a value names; a fault names the known ones if it
+        names none.
 
         Case is ignored, * and ? are wildcards, a tag names those below it, too.
         """
@@ -222,7 +244,22 @@ MAILS = {
     "cc": _NAMED_BY.format("cc"),
     **{word: _OF_TRAILER.format(word) for word in ("reviewed", "acked", "tested", "reported")},
 }
-"""The mails that name some people, by the field that asks for it; `reviewed:` and the like look in trailers of that name."""
+"""The mails that name some people, by the field that asks for it; `reviewed:` and the like look in
+trailers of that name.
+"""
+
+
+_WRITERS = """
+SELECT DISTINCT person_id, name FROM (
+  SELECT person_id, from_name AS name FROM messages
+  UNION ALL SELECT person_id, unnest(names) FROM people WHERE mail_count > 0 AND NOT is_shared
+) WHERE person_id IS NOT NULL AND name IS NOT NULL AND NOT contains(name, '@') ORDER BY ALL
+"""
+_SPEAKERS = r"""
+SELECT DISTINCT name, name FROM (
+  SELECT regexp_extract(text_display, '^(.+), [^,\n]*\n', 1) AS name FROM chunks WHERE chunk_kind = 'turn'
+) WHERE name <> '' ORDER BY ALL
+"""
 
 
 class Named(NamedTuple):
@@ -241,8 +278,8 @@ class People:
     def named(self, value: str) -> Named:
         """All addresses of the people whose name or address holds the words of `value`.
 
-        A domain, such as example.org, names the addresses in it and below it alone. An address that several people
-        share is found by itself, and by a name only with that name.
+        A domain, such as example.org, names the addresses in it and below it alone. An address that
+        several people share is found by itself, and by a name only with that name.
         """
         addresses = self._addresses["addr"]
         if domain := _DOMAIN.fullmatch(value):
@@ -259,17 +296,27 @@ class People:
             sorted({*rows["addr"], *by_address["addr"]}), names["name"].unique().sort().to_list()
         )
 
+    def speaking(self, value: str) -> list[str]:
+        """The speakers of chats whose name holds the words of `value`."""
+        names = pl.Series(sorted(frozenset[str]().union(*self.speakers.values())), dtype=pl.String)
+        return names.filter(phrases.holding(names, value)).to_list()
+
     @cached_property
     def by_words(self) -> dict[str, frozenset[str]]:
-        """Names of authors of mails by the words that a question names them with."""
+        """Writers of mails, as `messages.person_id`, by the words that a question names them with."""
+        return self._by_words(_WRITERS)
+
+    @cached_property
+    def speakers(self) -> dict[str, frozenset[str]]:
+        """Speakers of chats by the words that a question names them with."""
+        return self._by_words(_SPEAKERS)
+
+    def _by_words(self, statement: str) -> dict[str, frozenset[str]]:
         result: dict[str, set[str]] = {}
-        rows = self.connection.execute(
-            "SELECT DISTINCT from_name FROM messages WHERE NOT contains(from_name, '@')"
-        )
-        for (name,) in rows.fetchall():
+        for person, name in self.connection.execute(statement).fetchall():
             for words in keys(name):
-                result.setdefault(words, set()).add(name)
-        return {words: frozenset(names) for words, names in result.items()}
+                result.setdefault(words, set()).add(person)
+        return {words: frozenset(persons) for words, persons in result.items()}
 
     @cached_property
     def person_of(self) -> dict[str, str]:

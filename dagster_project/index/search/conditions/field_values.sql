@@ -30,6 +30,10 @@ WHERE ($since IS NULL OR ended_at >= $since) AND ($until IS NULL OR dated_at < $
 -- name: newest_first
 SELECT chunk_no FROM chunks LEFT JOIN ({dated}) USING (doc_id)
 ORDER BY dated_at DESC NULLS LAST, doc_id, attachment_id IS NOT NULL, attachment_id, chunk_index, chunk_no
+-- Turns of a chat are in the order of their window.
+-- name: oldest_first
+SELECT chunk_no FROM chunks LEFT JOIN ({dated}) USING (doc_id)
+ORDER BY dated_at NULLS FIRST, doc_id, chunk_index, chunk_no
 -- name: larger
 SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT message_id FROM messages WHERE raw_bytes > $size
   UNION ALL SELECT doc_id FROM documents WHERE strlen(text) > $size)
@@ -61,3 +65,17 @@ SELECT chunk_no FROM chunks WHERE doc_id IN (
 SELECT chunk_no FROM chunks LEFT JOIN chunk_classes c USING (chunk_id) WHERE coalesce(c.is_code, chunks.is_code) = $value::BOOLEAN
 -- name: is_code_without_classes
 SELECT chunk_no FROM chunks WHERE is_code = $value::BOOLEAN
+-- name: written_by
+SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT message_id FROM messages WHERE person_id IN (SELECT unnest($persons)))
+-- name: answering
+SELECT chunk_no FROM chunks WHERE doc_id IN (
+  SELECT t.message_id FROM thread_tree t JOIN messages p ON p.message_id = t.parent_id
+  WHERE p.person_id IN (SELECT unnest($persons))
+)
+-- name: spoken_by
+SELECT chunk_no FROM chunks
+WHERE chunk_kind = 'turn' AND regexp_extract(text_display, '^(.+), [^,\n]*\n', 1) IN (SELECT unnest($persons))
+-- name: with_own_trailer
+SELECT chunk_no FROM chunks WHERE doc_id IN (
+  SELECT message_id FROM trailers t JOIN messages m USING (message_id) WHERE t.kind = $kind AND t.person_id = m.person_id
+) AND NOT has_patch_markers

@@ -1,4 +1,6 @@
-"""The language of each mail, window and document of an index, by the function words in its postings."""
+"""The language of each mail, window and document of an index, by the function words in its
+postings.
+"""
 
 import numpy as np
 
@@ -12,10 +14,12 @@ from transforms.text.terms import stems
 def document_languages(
     postings: Postings, document: np.ndarray, settings: TermSettings
 ) -> np.ndarray:
-    """The language of each document, by number, as Snowball names it; empty where its own words do not tell.
+    """The language of each document, by number, as Snowball names it; empty where its own words do
+    not tell.
 
-    `document` has the number of the document of each chunk. As `transforms.languages.language_of` finds it, but that
-    of words which stemming makes one, one counts. Some thousand terms are looked up: a second for a million chunks.
+    `document` has the number of the document of each chunk. As `transforms.languages.language_of`
+    finds it, but that of words which stemming makes one, one counts. Some thousand terms are looked
+    up: a second for a million chunks.
     """
     names = sorted({*language_names().values()})
     count = int(document.max(initial=-1)) + 1

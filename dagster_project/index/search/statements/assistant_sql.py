@@ -1,6 +1,8 @@
-"""SQL of an assistant on a published file: one SELECT, in a process of its own that is bounded in memory and can be ended.
+"""SQL of an assistant on a published file: one SELECT, in a process of its own that is bounded in
+memory and can be ended.
 
-DuckDB counts the memory of tables and joins, but not of strings from functions, and nothing interrupts such a function.
+DuckDB counts the memory of tables and joins, but not of strings from functions, and nothing
+interrupts such a function.
 """
 
 import json
@@ -17,7 +19,7 @@ import pyarrow as pa
 from dagster_project.index.search.index_faults import OF_QUERY, faults_translated
 from dagster_project.index.search.statements.closed_off import open_closed_off, type_of
 from transforms.errors import MemoryLimitError, QueryError, QueryInterruptedError, WeftError
-from transforms.retrieval.query_language import storable
+from transforms.text.storable import storable
 
 _COUNTED = "1GB"
 """Memory that tables and joins of a statement may take."""
@@ -42,7 +44,9 @@ _OF_MACHINE = {
     "query_table",
     "json_execute_serialized_sql",
 }
-"""Functions that name paths and settings of the machine, or run a statement that another has put together."""
+"""Functions that name paths and settings of the machine, or run a statement that another has put
+together.
+"""
 _AS_THEY_ARE = {
     "BOOLEAN",
     "TINYINT",
@@ -74,7 +78,9 @@ class Apart:
         self._process.kill()
 
     def answer(self, request: dict[str, Any]) -> bytes:
-        """The answer of the process; QueryInterruptedError if it was ended, MemoryLimitError if it ended by itself."""
+        """The answer of the process; QueryInterruptedError if it was ended, MemoryLimitError if it
+        ended by itself.
+        """
         answer, _ = self._process.communicate(json.dumps(request).encode())
         if self._is_ended:
             raise QueryInterruptedError("the query was interrupted before it had an answer")
@@ -92,10 +98,12 @@ def bounded_rows(
     most_characters: int,
     on_start: Callable[[Callable[[], None]], None] = lambda end: None,
 ) -> pa.Table:
-    """`most` rows of one SELECT on a published file, which takes a bounded memory; QueryError for another statement.
+    """`most` rows of one SELECT on a published file, which takes a bounded memory; QueryError for
+    another statement.
 
-    All but numbers and truth values are text, of `most_characters` + 1 characters at most. QueryError, too, if it asks for
-    paths or settings of the machine. No fault quotes a value of a row. `on_start` gets the function that ends its process.
+    All but numbers and truth values are text, of `most_characters` + 1 characters at most.
+    QueryError, too, if it asks for paths or settings of the machine. No fault quotes a value of a
+    row. `on_start` gets the function that ends its process.
     """
     apart = Apart()
     on_start(apart.interrupt)

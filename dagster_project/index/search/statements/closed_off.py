@@ -1,4 +1,6 @@
-"""Connections on which somebody's SQL is asked: to a published file, and to no other file, with options that stay."""
+"""Connections on which somebody's SQL is asked: to a published file, and to no other file, with
+options that stay.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,14 +13,15 @@ from dagster_project.index.publish.versions import attach
 from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.lake.lake_texts import show, show_stored
 from transforms.errors import QueryError
-from transforms.retrieval.query_language import storable
+from transforms.text.storable import storable
 
 
 @contextmanager
 def open_closed_off(
     file: Path, statement: str, name: str, prepare: Callable[[duckdb.DuckDBPyConnection], None]
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection to a published file, as the database `name`, with the access that a statement needs and no other.
+    """A connection to a published file, as the database `name`, with the access that a statement
+    needs and no other.
 
     `prepare` gets it before it is closed off.
     """

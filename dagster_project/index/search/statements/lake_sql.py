@@ -1,4 +1,6 @@
-"""SQL on the lake; a search does without it, whose modules take a fifth of the time in which a search begins."""
+"""SQL on the lake; a search does without it, whose modules take a fifth of the time in which a
+search begins.
+"""
 
 from pathlib import Path
 
@@ -11,11 +13,12 @@ from dagster_project.index.search.statements.closed_off import close_off, type_o
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.system.sql_files import literal
 from transforms.errors import QueryError
-from transforms.retrieval.query_language import storable
+from transforms.text.storable import storable
 
 
 def query_lake(lake: ParquetLake, folder: Path, statement: str) -> pa.Table:
-    """The rows of one SQL statement on the tables of the lake as it is now, read through the file of views in `folder`.
+    """The rows of one SQL statement on the tables of the lake as it is now, read through the file
+    of views in `folder`.
 
     QueryError if the statement is wrong, or if a build replaced a file while it was read.
     """

@@ -1,6 +1,7 @@
 """SQL on the current published version."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -14,7 +15,8 @@ from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.index.search.lookup import storable_values
 from dagster_project.index.search.statements.closed_off import open_closed_off, type_of
 from dagster_project.models.embedders import serving
-from transforms.retrieval.query_language import storable
+from transforms.errors import QueryError
+from transforms.text.storable import storable
 
 _SEMANTIC = """
 CREATE TEMP MACRO search_semantic(words, k := 10) AS TABLE
@@ -35,10 +37,11 @@ def query_current(
     values: Mapping[str, object] | None = None,
     embedder: Callable[[], Embedder] | None = None,
 ) -> pa.Table:
-    """The rows of one SQL statement on the current version, opened read-only with no access beside it.
+    """The rows of one SQL statement on the current version, opened read-only with no access beside
+    it.
 
-    `values` are those of the statement's named parameters. With an `embedder` the statement may call
-    `search_semantic(words, k)`. IndexUnavailableError if nothing is published.
+    `values` are those of the statement's named parameters. With an `embedder` the statement may
+    call `search_semantic(words, k)`. IndexUnavailableError if nothing is published.
     """
     file = current_version(folder)
 
@@ -56,8 +59,38 @@ def query_current(
         ).to_arrow_table()
 
 
+@contextmanager
+def opened_for_sql(file: Path, embedder: Embedder) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection for many statements on a published file, with all that one may call."""
+    with open_closed_off(
+        file,
+        _ALL_NAMES,
+        file.stem,
+        lambda connection: _add_semantic(connection, embedder, file.stem),
+    ) as connection:
+        yield connection
+
+
+def relation_of(
+    connection: duckdb.DuckDBPyConnection, file: Path, statement: str, values: Mapping[str, object]
+) -> duckdb.DuckDBPyRelation:
+    """The rows of one SELECT on a published file, which are read when the relation is; QueryError
+    for another statement.
+    """
+    with faults_translated(file, own=False):
+        if type_of(connection, statement) != duckdb.StatementType.SELECT:
+            raise QueryError("the index is read-only: only SELECT, FROM, SHOW and DESCRIBE answer")
+        return connection.sql(storable(statement), params=storable_values(values))
+
+
+_ALL_NAMES = "stored_ array_cosine_distance"
+"""The names by which `open_closed_off` knows what a statement needs."""
+
+
 def _add_semantic(connection: duckdb.DuckDBPyConnection, embedder: Embedder, name: str) -> None:
-    """Add the macro `search_semantic` to a connection with the database `name`; ModelMismatchError as `serving` says."""
+    """Add the macro `search_semantic` to a connection with the database `name`; ModelMismatchError
+    as `serving` says.
+    """
     manifest = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
     embedder = serving(embedder, manifest, name)
     connection.create_function(
