@@ -1,1 +1,3 @@
-"""Extras: additions to the core, one folder each; only `registry.py` finds and names those that are there."""
+"""Extras: additions to the core, one folder each; only `extensions.py` finds those that
+are there.
+"""

@@ -1,6 +1,8 @@
-"""Backups of what no build can make again, in a folder or on an object store: stored, verified and restored."""
+"""Backups of what no build can make again, in a folder or on an object store: stored, verified and
+restored.
+"""
 
-from dagster_project.extras.registry import Command, Extra
+from dagster_project.extensions import Command, Extra
 
 EXTRA = Extra(
     commands={

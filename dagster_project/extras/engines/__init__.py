@@ -1,6 +1,8 @@
-"""Spark and Ray: partitions are made, and texts embedded, by other processes and machines, which import no Dagster."""
+"""Spark and Ray: partitions are made, and texts embedded, by other processes and machines, which
+import no Dagster.
+"""
 
-from dagster_project.extras.registry import EngineOffer, Extra
+from dagster_project.extensions import EngineOffer, Extra
 
 _ENGINES = "dagster_project.extras.engines.task_engine"
 EXTRA = Extra(

@@ -1,4 +1,6 @@
-"""Ray: tasks, at most so many at once, and texts embedded by actors that hold the model, on GPUs where there are any."""
+"""Ray: tasks, at most so many at once, and texts embedded by actors that hold the model, on GPUs
+where there are any.
+"""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -76,7 +78,9 @@ _RESTARTS = 3
 
 
 class RayEmbedder:
-    """Has documents embedded on Ray, a batch of `batch_texts` at a time; the rest is asked of `local`, which is equal."""
+    """Has documents embedded on Ray, a batch of `batch_texts` at a time; the rest is asked of
+    `local`, which is equal.
+    """
 
     def __init__(self, local: Embedder, settings: EmbeddingSettings, engine: EngineSettings):
         self.local, self.settings, self.engine = local, settings, engine
@@ -98,7 +102,9 @@ class RayEmbedder:
         return self if is_much else self.local.for_texts(count)
 
     def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
-        """The batches as they are done, in any order; EngineError if Ray cannot be reached, or loses an actor too often."""
+        """The batches as they are done, in any order; EngineError if Ray cannot be reached, or
+        loses an actor too often.
+        """
         try:
             connect(self.engine)
             count, options = actors(ray.cluster_resources(), self.engine.tasks)
@@ -117,7 +123,8 @@ class RayEmbedder:
 
 
 def actors(resources: Mapping[str, float], tasks: int | None) -> tuple[int, dict[str, int]]:
-    """How many actors a cluster with these resources takes, `tasks` at most, and the resources of each.
+    """How many actors a cluster with these resources takes, `tasks` at most, and the resources of
+    each.
 
     >>> actors({"CPU": 64.0, "GPU": 4.0}, None)
     (4, {'num_gpus': 1})

@@ -1,4 +1,6 @@
-"""Tasks on Spark: a row of a frame for each, which Arrow brings to a Python process beside an executor."""
+"""Tasks on Spark: a row of a frame for each, which Arrow brings to a Python process beside an
+executor.
+"""
 
 import os
 import pickle
@@ -24,7 +26,9 @@ _ON_THIS_MACHINE: dict[str, Any] = {
     "spark.driver.extraJavaOptions": _LIGHT,
     "spark.executor.extraJavaOptions": _LIGHT,
 }
-"""Options of a session on this machine: its JVM only hands out tasks, and would compile itself half of the time."""
+"""Options of a session on this machine: its JVM only hands out tasks, and would compile itself half
+of the time.
+"""
 
 
 class SparkCluster:
@@ -35,7 +39,8 @@ class SparkCluster:
         self._session: SparkSession | None = None
 
     def run(self, place: str, count: int) -> list[Outcome]:
-        """The outcomes of the tasks 0 to `count` of the file at `place`; Spark repeats those of a lost executor.
+        """The outcomes of the tasks 0 to `count` of the file at `place`; Spark repeats those of a
+        lost executor.
 
         EngineError if Spark cannot be reached or gives up.
         """
@@ -47,7 +52,8 @@ class SparkCluster:
                     "ignore", "PySpark does not yet fully support pandas", FutureWarning
                 )
                 self._session = self._session or self._new_session()
-                # A partition of the frame is a task of Spark: as many as may run at once, else one for each of ours.
+                # A partition of the frame is a task of Spark: as many as may run at once, else one
+                # for each of ours.
                 numbers = self._session.range(0, count, 1, at_once)
                 rows = numbers.mapInArrow(partial(_outcomes, place), f"{_COLUMN} binary").collect()
         except (PySparkException, OSError) as error:
@@ -57,8 +63,11 @@ class SparkCluster:
         return [pickle.loads(row[_COLUMN]) for row in rows]
 
     def _new_session(self) -> SparkSession:
-        """The session of this process if it has one, else a new one at the master of the environment."""
-        # Workers of this machine run the same Python; a cluster's image says by itself which it has.
+        """The session of this process if it has one, else a new one at the master of the
+        environment.
+        """
+        # Workers of this machine run the same Python; a cluster's image says by itself which it
+        # has.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         builder = SparkSession.builder.appName("weft")
@@ -88,7 +97,9 @@ def _outcomes(place: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 
 
 def _reason(error: Any) -> str:
-    """The reason in an error of Spark without its traces: the last line of a worker's, or the details of Connect."""
+    """The reason in an error of Spark without its traces: the last line of a worker's, or the
+    details of Connect.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if "EngineError: " in line]
     if ours:

@@ -1,7 +1,7 @@
 """A task: one partition, whose tables it makes and writes to the lake. Imports no Dagster.
 
-A file of the lake has the contents of the tasks. So an engine gets only the place of this file and a number, and
-returns names, hashes and counts; a machine that does not see the lake finds no file.
+A file of the lake has the contents of the tasks. So an engine gets only the place of this file and
+a number, and returns names, hashes and counts; a machine that does not see the lake finds no file.
 """
 
 import contextlib
@@ -12,20 +12,20 @@ import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from upath import UPath
 
 from assets.protocols.engine import MadeTable, Outcome
-from assets.protocols.lake import Partitions
 from assets.stages.declaration import Stage
-from assets.stages.stage_run import StageRun
-from dagster_project.composition.stores import make_lake, make_sources, source_stages
+from assets.stages.stage_run import made_of_partition
+from dagster_project.composition.stage_code import with_code
+from dagster_project.composition.stores import make_lake, make_sources, stages_of_sources
 from dagster_project.config.settings import Settings
 from dagster_project.lake.parquet_files import is_local
-from dagster_project.sources.file_sources import FileSources
+from dagster_project.sources.remembered_sources import RememberedSources
 from transforms.errors import (
     DiskFullError,
     EngineError,
@@ -46,12 +46,14 @@ _KINDS = (SourceError, LakeDamageError, SchemaError, DiskFullError)
 
 @dataclass(frozen=True)
 class _World:
-    """The objects that a process opens once for the tasks of a run; `stages` make tables of the run, in order."""
+    """The objects that a process opens once for the tasks of a run; `stages` make tables of the
+    run, in order.
+    """
 
     tables: frozenset[str]
     partitions: Sequence[str]
     lake: Any
-    sources: FileSources
+    sources: RememberedSources
     stages: Sequence[Stage] = field(repr=False)
 
 
@@ -77,10 +79,12 @@ def written_tasks(
 
 
 def run_task(place: str, number: int) -> Outcome:
-    """Make the stale tables of a partition, stage by stage, and commit each; a repetition writes the same bytes.
+    """Make the stale tables of a partition, stage by stage, and commit each; a repetition writes
+    the same bytes.
 
-    `place` is that of the file of the tasks. A failure is the fault of the outcome, with partition, stage, reason and
-    machine, so that the engine repeats only lost tasks; EngineError where the machine does not see the lake.
+    `place` is that of the file of the tasks. A failure is the fault of the outcome, with partition,
+    stage, reason and machine, so that the engine repeats only lost tasks; EngineError where the
+    machine does not see the lake.
     """
     world = _world(place)
     partition = world.partitions[number]
@@ -88,23 +92,10 @@ def run_task(place: str, number: int) -> Outcome:
     for stage in world.stages:
         if not world.tables.isdisjoint(stage.outputs):
             try:
-                tables |= _tables(world, stage, partition)
+                tables |= made_of_partition(stage, world.lake, world.sources, partition)
             except Exception as reason:  # noqa: BLE001 - a stage may raise anything, which is not a reason to repeat it
                 return Outcome(partition, tables, _fault(partition, stage, reason))
     return Outcome(partition, tables)
-
-
-def _tables(world: _World, stage: Stage, partition: str) -> dict[str, MadeTable]:
-    """The tables that one stage makes of a partition, committed when all of them are written."""
-    run = StageRun(stage, stage.settings, world.lake, sources=world.sources)
-    readers = [Partitions(table, partial(world.lake.read, table)) for table in stage.inputs]
-    staged = [
-        (table, file)
-        for table, file, _ in run.stage_partition(partition, readers, run.stage.outputs)
-    ]
-    for _, file in staged:
-        file.commit()
-    return {table.name: table for table, _ in staged}
 
 
 def _fault(partition: str, stage: Stage, reason: Exception) -> WeftError:
@@ -133,5 +124,5 @@ def _world(place: str) -> _World:
         content["partitions"],
         make_lake(settings, cache),
         make_sources(settings, cache),
-        source_stages(settings),
+        with_code(stages_of_sources(settings)),
     )

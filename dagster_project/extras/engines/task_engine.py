@@ -1,4 +1,6 @@
-"""The engine that makes partitions by tasks of a cluster: all tables of a run when its first stage asks."""
+"""The engine that makes partitions by tasks of a cluster: all tables of a run when its first stage
+asks.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module
@@ -50,7 +52,9 @@ class TaskEngine:
 
 
 def _packaged(extra: str, name: str) -> Any:
-    """A class of the module of an extra, whose imports come with that; SettingsError without its packages."""
+    """A class of the module of an extra, whose imports come with that; SettingsError without its
+    packages.
+    """
     unasked_pandas.let_in()
     try:
         return getattr(import_module(f"{__package__}.{extra}"), name)
@@ -69,7 +73,9 @@ def ray_engine(settings: Settings) -> TaskEngine:
 
 
 def ray_embedder(settings: Settings, embedder: Embedder) -> Embedder:
-    """The embedder, or one by which actors of Ray embed, where a model is large enough to be worth it."""
+    """The embedder, or one by which actors of Ray embed, where a model is large enough to be worth
+    it.
+    """
     if settings.embedding.model != "transformer":
         return embedder
     return _packaged("ray", "RayEmbedder")(embedder, settings.embedding, settings.engine)

@@ -1,6 +1,8 @@
-"""The document graph: how chunks represent documents, keywords, questions, and its files for people and programs."""
+"""The document graph: how chunks represent documents, keywords, questions, and its files for people
+and programs.
+"""
 
-from dagster_project.extras.registry import Command, Extra
+from dagster_project.extensions import Command, Extra
 
 _HERE = "dagster_project.extras.graph"
 EXTRA = Extra(
@@ -9,10 +11,11 @@ EXTRA = Extra(
             f"{_HERE}.command:graph",
             "Search and read",
             "Read and serve the document graph: the chunks of a document, stored questions, its files.",
-            former={"ask": "graph ask", "stripe": "graph stripe", "serve-graph": "graph serve"},
+            former={"stripe": "graph stripe", "serve-graph": "graph serve"},
         )
     },
     settings={"graph": f"{_HERE}.transforms.settings:GraphSettings"},
+    designs={"information-graph": {"graph": {"enabled": True, "prompts": "threshold"}}},
     tables=f"{_HERE}.transforms.schema:TABLES",
     published=f"{_HERE}.published:PUBLISHED",
     macros=f"{_HERE}.published:GRAPH_MACROS",

@@ -1,4 +1,6 @@
-"""The stages of the document graph: keywords, questions, classes and stripes of chunks, and the export of files."""
+"""The stages of the document graph: keywords, questions, classes and stripes of chunks, and the
+export of files.
+"""
 
 from typing import Any
 
@@ -24,12 +26,13 @@ _EMBEDDED = ("document_chunks", "chunk_context", "embeddings")
 
 
 def graph_stages(settings: GraphSettings, term_settings: TermSettings) -> list[Stage]:
-    """The stages in order, each over the whole lake: a term has authority in all of a tree, a question any chunk of it."""
+    """The stages in order, each over the whole lake: a term has authority in all of a tree, a
+    question any chunk of it.
+    """
     return [
         Stage(
             "keywords",
             _keywords,
-            keyword_transforms.VERSION,
             Display(
                 "Finds the keywords of each tree: a term has authority in all of a tree.",
                 group=GROUP,
@@ -42,9 +45,9 @@ def graph_stages(settings: GraphSettings, term_settings: TermSettings) -> list[S
         Stage(
             "prompt_hashes",
             _prompt_hashes,
-            prompt_transforms.VERSION,
             Display(
                 "Gives each question of `qa-pairs.md` to the nearest chunks of its folder; new questions are embedded.",
+                kinds=("numpy", "polars"),
                 group=GROUP,
                 code=prompt_transforms.prompt_hashes,
                 lineage={"question": ("documents.text",), "similarity": ("embeddings.vector",)},
@@ -58,11 +61,10 @@ def graph_stages(settings: GraphSettings, term_settings: TermSettings) -> list[S
         Stage(
             "document_graph",
             _document_graph,
-            hal_export.VERSION,
             Display(
                 "Writes the files of the graph, after the index is published.",
                 group=GROUP,
-                kinds=("json",),
+                kinds=("json", "numpy"),
                 code=hal_export.graph_folders,
             ),
             inputs=(
@@ -81,9 +83,9 @@ def _chunk_stages(settings: GraphSettings, term_settings: TermSettings) -> list[
         Stage(
             "classify_chunks",
             _chunk_classes,
-            classes_transforms.VERSION,
             Display(
                 "Says of each chunk of documents whether it is code.",
+                kinds=("numpy", "polars"),
                 group=GROUP,
                 code=classes_transforms.chunk_classes,
                 lineage={
@@ -99,9 +101,9 @@ def _chunk_stages(settings: GraphSettings, term_settings: TermSettings) -> list[
         Stage(
             "build_stripes",
             _stripes,
-            stripes.VERSION,
             Display(
                 "Compares the chunks of a document with its baselines, and orders them by that.",
+                kinds=("numpy", "polars"),
                 group=GROUP,
                 code=stripes.chunk_similarities,
                 lineage={
@@ -120,7 +122,6 @@ def _chunk_stages(settings: GraphSettings, term_settings: TermSettings) -> list[
         Stage(
             "find_keywords",
             _chunk_keywords,
-            keyword_transforms.VERSION,
             Display(
                 "Finds in each chunk the keywords of the nearest folder above its document.",
                 group=GROUP,

@@ -1,4 +1,6 @@
-"""`weft graph`: chunks by how well they represent a document, stored questions, exported files, and their server."""
+"""`weft graph`: chunks by how well they represent a document, stored questions, exported files, and
+their server.
+"""
 
 import json
 import os
@@ -23,11 +25,11 @@ from dagster_project.cli.terminal.completion import complete_id
 from dagster_project.cli.terminal.lazy_group import OTHERS, LazyGroup
 from dagster_project.cli.terminal.safe_console import terminal
 from dagster_project.config.settings import load_settings
+from dagster_project.extensions import Command
 from dagster_project.extras.graph import EXTRA, stripes_and_prompts
 from dagster_project.extras.graph.stripes_and_prompts import Prompted
 from dagster_project.extras.graph.transforms.hal_export import INDEX
 from dagster_project.extras.graph.transforms.settings import GraphSettings
-from dagster_project.extras.registry import Command
 from dagster_project.servers.guards import OwnPages
 from dagster_project.servers.listening import listening
 from transforms.errors import IndexUnavailableError
@@ -105,7 +107,9 @@ def stripe(document: str, config: Path | None, as_json: bool, count: int, techni
 @click.option("--limit", type=click.IntRange(1, 1000), default=5, show_default=True, help="Hits.")
 @explained
 def ask(query: str, config: Path | None, as_json: bool, static: bool, limit: int) -> None:
-    """Find answers to QUERY: with --static first among the questions stored with chunks, then by search."""
+    """Find answers to QUERY: with --static first among the questions stored with chunks, then by
+    search.
+    """
     folder = load_settings(config).root / "index"
     hits = stripes_and_prompts.prompted(folder, query, limit) if static else []
     if not hits:
@@ -122,15 +126,19 @@ def ask(query: str, config: Path | None, as_json: bool, static: bool, limit: int
 
 
 CACHE_CONTROL = "no-cache"
-"""Names stay when contents change, so a copy may be kept but is revalidated: an unchanged file costs a 304."""
+"""Names stay when contents change, so a copy may be kept but is revalidated: an unchanged file
+costs a 304.
+"""
 _EXPOSED = ("Accept-Ranges", "Content-Length", "Content-Range", "ETag", "Last-Modified")
 
 
 def graph_app(folder: Path, settings: GraphSettings, host: str = "") -> Starlette:
-    """The ASGI application that serves the graph in `folder`, read-only, to programs and pages of `settings.origins`.
+    """The ASGI application that serves the graph in `folder`, read-only, to programs and pages of
+    `settings.origins`.
 
-    It answers under the names of the loopback interface, the address that it listens on, `host` (a name and a port) and the
-    host of `settings.base_url`. IndexUnavailableError if nothing is exported there.
+    It answers under the names of the loopback interface, the address that it listens on, `host` (a
+    name and a port) and the host of `settings.base_url`. IndexUnavailableError if nothing is
+    exported there.
     """
     if not (folder / INDEX).is_file():
         raise IndexUnavailableError(

@@ -23,11 +23,13 @@ class FileGraphExporter:
         self.aside = folder.with_name(f".{folder.name}-under-way")
 
     def export(self, folders: Iterable[Folder]) -> tuple[pa.Table, Mapping[str, int]]:
-        """Make the export consist of `folders`, documents first; returns the files and counts of changes.
+        """Make the export consist of `folders`, documents first; returns the files and counts of
+        changes.
 
-        A document's folder is exchanged whole, so its index and chunks are always of one version; the
-        indexes over it follow, and removed files are deleted last, when nothing leads to them. A folder that
-        is right already is not touched. A crash leaves a readable export; the next one ends the work.
+        A document's folder is exchanged whole, so its index and chunks are always of one version;
+        the indexes over it follow, and removed files are deleted last, when nothing leads to them.
+        A folder that is right already is not touched. A crash leaves a readable export; the next
+        one ends the work.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         done: Counter[str] = Counter(written=0, unchanged=0, deleted=0)

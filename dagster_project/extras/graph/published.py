@@ -1,4 +1,6 @@
-"""The tables of the document graph in the published file, and a macro over them; they exist if the graph is enabled."""
+"""The tables of the document graph in the published file, and a macro over them; they exist if the
+graph is enabled.
+"""
 
 from dagster_project.config.settings import Settings
 from dagster_project.extras.graph.transforms.settings import GraphSettings

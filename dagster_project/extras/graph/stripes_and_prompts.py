@@ -1,4 +1,6 @@
-"""Answers of the published graph of documents without a vector: stripes, and questions by their hash."""
+"""Answers of the published graph of documents without a vector: stripes, and questions by their
+hash.
+"""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +29,9 @@ FROM prompt_hashes p JOIN chunks c USING (chunk_id) WHERE p.question IN (SELECT 
 
 
 class Prompted(NamedTuple):
-    """A chunk that belongs to a question near the query; `distance` in bits, `similarity` to the question."""
+    """A chunk that belongs to a question near the query; `distance` in bits, `similarity` to the
+    question.
+    """
 
     distance: int
     question: str
@@ -42,10 +46,12 @@ class Prompted(NamedTuple):
 def stripe_of(
     folder: Path, document: str, count: int, baseline: str = "conceptual"
 ) -> list[dict[str, Any]]:
-    """The first `count` chunks of a document's stripe in the index below `folder`, the baseline first.
+    """The first `count` chunks of a document's stripe in the index below `folder`, the baseline
+    first.
 
-    `document` is an id, a path, or the end of a path. Rows have the columns of the SQL macro `stripe` and
-    doc_id. UnknownIdError if it names no document, or one without such a stripe; QueryError if it names several.
+    `document` is an id, a path, or the end of a path. Rows have the columns of the SQL macro
+    `stripe` and doc_id. UnknownIdError if it names no document, or one without such a stripe;
+    QueryError if it names several.
     """
     doc_id = _document(folder, document)
     rows = query_current(
@@ -63,7 +69,8 @@ def stripe_of(
 
 
 def prompted(folder: Path, query: str, limit: int) -> list[Prompted]:
-    """The chunks of stored questions that differ from the query by at most MOST_BITS, nearest first.
+    """The chunks of stored questions that differ from the query by at most MOST_BITS, nearest
+    first.
 
     The chunk that answers a question comes before its others.
     """

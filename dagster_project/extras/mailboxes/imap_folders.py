@@ -1,8 +1,10 @@
-"""One folder of an IMAP server as a Maildir: mails that are new there come, mails that are gone there go.
+"""One folder of an IMAP server as a Maildir: mails that are new there come, mails that are gone
+there go.
 
-The folder is opened with EXAMINE and mails are read with BODY.PEEK (RFC 9051, sections 6.3.3 and 6.4.5.1), so that
-nothing changes there. A file's name says which mail it is: a hash of server, folder, user and UIDVALIDITY, and
-the UID; the one other memory is the mod-sequence (RFC 7162) up to which labels are here.
+The folder is opened with EXAMINE and mails are read with BODY.PEEK (RFC 9051, sections 6.3.3 and
+6.4.5.1), so that nothing changes there. A file's name says which mail it is: a hash of server,
+folder, user and UIDVALIDITY, and the UID; the one other memory is the mod-sequence (RFC 7162) up to
+which labels are here.
 """
 
 import asyncio
@@ -10,7 +12,8 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -22,12 +25,12 @@ from imapclient.exceptions import IMAPClientAbortError, IMAPClientError, LoginEr
 from dagster_project.extras.mailboxes.imap_wire import TooManyBytesError, Wire, WiredClient
 from dagster_project.extras.mailboxes.labels import flag_labels
 from dagster_project.extras.mailboxes.maildir import Maildir
-from dagster_project.extras.mailboxes.settings import ImapRemote
+from dagster_project.extras.mailboxes.settings import ImapRemote, MailFolder
 from dagster_project.remotes.landing import MALFORMED, Landing
 from dagster_project.system.masking import Credentials
 from dagster_project.system.rate_limit import Quota
 from transforms.embedding.vectors import batch_ranges
-from transforms.errors import FetchError, FetchInterruptedError
+from transforms.errors import FetchError, FetchInterruptedError, LoginRefusedError
 from transforms.hashing import parts_hash
 
 _BATCH_MAILS = 200
@@ -35,14 +38,22 @@ _BATCH_BYTES = 8 << 20
 _KEY_CHARS = 12
 _HIGHEST_UID = (1 << 32) - 1
 _LISTED_AT_ONCE = 90_000
-"""Mails whose UIDs are asked for at once: an answer is one line, and imaplib reads none of more than 1,000,000 bytes."""
+"""Mails whose UIDs are asked for at once: an answer is one line, and imaplib reads none of more
+than 1,000,000 bytes.
+"""
 _LABELS_AT_ONCE = 500
 _LABEL_BYTES = 1 << 20
+_NAME_BYTES = 1 << 20
+"""Bytes of the names of folders that a server sends as literals."""
+_ROLES = {rb"\All", rb"\Archive", rb"\Drafts", rb"\Flagged", rb"\Junk", rb"\Sent", rb"\Trash"}
+_NO_FOLDER = {rb"\Noselect", rb"\NonExistent"}
 _Answer = TypeVar("_Answer")
 
 
 class _Listing(NamedTuple):
-    """A folder as it is: the key of its files, its UIDs, the count of its mails, and its highest mod-sequence if any."""
+    """A folder as it is: the key of its files, its UIDs, the count of its mails, and its highest
+    mod-sequence if any.
+    """
 
     key: str
     uids: list[int]
@@ -59,16 +70,48 @@ class ImapFolder:
         self.ends_at = time.monotonic() + remote.time_limit_seconds
         self.wire = Wire()
         self.label_items = [b"FLAGS"]
+        today = datetime.now(UTC).date()
+        self.since = remote.oldest(today, is_first=not landing.is_complete)
 
     def fetch(self) -> None:
         """Make the Maildir equal to the folder; raises as the protocol `Remotes` says."""
+        with self._logged_in():
+            self._bring(Maildir(self.landing, self.remote.max_bytes))
+
+    def folders(self) -> list[MailFolder]:
+        """The folders of the account that hold mails, as the server lists them; raises as `fetch`."""
+        with self._logged_in():
+            what = "listing the folders"
+            listed = self._ask(what, self.client.list_folders, _NAME_BYTES)
+            names = [(name, flags) for flags, _, name in listed if not _NO_FOLDER & set(flags)]
+            return [
+                MailFolder(
+                    name=name,
+                    mails=self._ask(what, partial(self._count, name), _NAME_BYTES),
+                    role=_role(flags),
+                )
+                for name, flags in names
+            ]
+
+    def _count(self, folder: str) -> int:
+        """The count of mails in a folder; 0 for one that the server lists and does not open."""
+        try:
+            return int(self.client.folder_status(folder, [b"MESSAGES"])[b"MESSAGES"])
+        except IMAPClientAbortError:
+            raise
+        except IMAPClientError:
+            return 0
+
+    @contextmanager
+    def _logged_in(self) -> Iterator[None]:
+        """The time in which `client` is connected and logged in."""
         watch = threading.Timer(max(0.0, self.ends_at - time.monotonic()), self.wire.cut)
         watch.daemon = True
         watch.start()
         try:
             self.client = self._ask("connecting", self._greeted)
             self._ask("login", self._log_in)
-            self._bring(Maildir(self.landing, self.remote.max_bytes))
+            yield
         finally:
             watch.cancel()
             self.wire.close()
@@ -78,14 +121,16 @@ class ImapFolder:
         return f"imap server {':'.join(map(str, self.remote.address))}"
 
     def _reason(self, error: BaseException) -> str:
-        # Only the name or the password cannot be encoded: the reason is the kind of the error alone.
+        # Only the name or the password cannot be encoded: the reason is the kind of the error
+        # alone.
         text = "" if isinstance(error, UnicodeEncodeError) else self.credentials.hidden(str(error))
         return text or type(error).__name__
 
     def _ask(self, what: str, call: Callable[[], _Answer], literals: int = 0) -> _Answer:
         """The answer of the server; every fault of it as a FetchError that says what was asked for.
 
-        At most so many bytes of literals are read. It waits for the quota, and ends when the time limit is over.
+        At most so many bytes of literals are read. It waits for the quota, and ends when the time
+        limit is over.
         """
         if time.monotonic() >= self.ends_at:
             raise self.remote.too_late(self._address)
@@ -99,8 +144,12 @@ class ImapFolder:
         except LoginError as error:
             was_cut = isinstance(error.__context__, IMAPClientAbortError)
             remedy = self.remote.remedy(self.landing.source)
-            text = f"{here} refuses the login ({self._reason(error)}); {remedy}"
-            fault = self._interrupted(what, self._reason(error)) if was_cut else FetchError(text)
+            reason = f"{here} refuses the login ({self._reason(error)})"
+            fault = (
+                self._interrupted(what, self._reason(error))
+                if was_cut
+                else LoginRefusedError(reason, remedy)
+            )
         except ssl.SSLCertVerificationError as error:
             fault = FetchError(
                 f"{here}: the certificate cannot be trusted ({error.verify_message}); name a file with the "
@@ -169,15 +218,14 @@ class ImapFolder:
         validity, count, modseq = self._ask("opening the folder", self._open)
         identity = [*map(str, self.remote.address), self.credentials.user or "", self.remote.folder]
         key = parts_hash([*identity, str(validity)])[:_KEY_CHARS]
-        since = (
-            f" SINCE {format_criteria_date(self.remote.since).decode()}"
-            if self.remote.since
-            else ""
-        )
         what = f"listing the folder {self.remote.folder!r}"
-        uids = sorted(self._searched(what, count, since))
-        # Mails that are gone there go here: an answer without a list must not pass for an empty folder.
-        if (count and not uids and not self.remote.since) or any(
+        uids = sorted(self._searched(what, count, _condition(self.since)))
+        if not uids and self.since != self.remote.since:  # a folder of older mails alone
+            self.since = self.remote.since
+            uids = sorted(self._searched(what, count, _condition(self.since)))
+        # Mails that are gone there go here: an answer without a list must not pass for an empty
+        # folder.
+        if (count and not uids and not self.since) or any(
             not 0 < uid <= _HIGHEST_UID for uid in uids
         ):
             raise FetchInterruptedError(
@@ -193,7 +241,9 @@ class ImapFolder:
         return uids
 
     def _open(self) -> tuple[int, int, int | None]:
-        """UIDVALIDITY of the folder, the count of its mails, and its highest mod-sequence if it has one."""
+        """UIDVALIDITY of the folder, the count of its mails, and its highest mod-sequence if it has
+        one.
+        """
         if self.client.has_capability("X-GM-EXT-1"):
             self.label_items = [b"FLAGS", b"X-GM-LABELS"]
         if self.client.has_capability("CONDSTORE") and self.client.has_capability("ENABLE"):
@@ -209,9 +259,11 @@ class ImapFolder:
         return int(chosen[b"UIDVALIDITY"]), int(chosen[b"EXISTS"]), chosen.get(b"HIGHESTMODSEQ")
 
     def _label(self, maildir: Maildir, listed: _Listing, here: Mapping[int, str]) -> None:
-        """Give the mails that were here before, files by their UIDs, the labels that they have there now.
+        """Give the mails that were here before, files by their UIDs, the labels that they have
+        there now.
 
-        Those that changed since the mod-sequence of the last fetch are asked for; all if the server counts none.
+        Those that changed since the mod-sequence of the last fetch are asked for; all if the server
+        counts none.
         """
         now, last = (
             {"key": listed.key, "modseq": listed.modseq},
@@ -233,7 +285,9 @@ class ImapFolder:
         self.landing.items["labels"] = now
 
     def _batches(self, maildir: Maildir, uids: Sequence[int]) -> Iterator[list[int]]:
-        """The mails to be fetched, so many at once that a batch stays small; too large ones are left out."""
+        """The mails to be fetched, so many at once that a batch stays small; too large ones are
+        left out.
+        """
         for start in range(0, len(uids), _BATCH_MAILS):
             some, items = uids[start : start + _BATCH_MAILS], [b"RFC822.SIZE"]
             sizes = self._fetched(
@@ -272,9 +326,11 @@ class ImapFolder:
 
 
 def _number_ranges(count: int) -> Iterator[str]:
-    """The sequence numbers of so many mails as ranges, the highest first; ALL where one range is enough.
+    """The sequence numbers of so many mails as ranges, the highest first; ALL where one range is
+    enough.
 
-    A mail that somebody expunges meanwhile lowers the numbers above its own: in this order, none of them is left out.
+    A mail that somebody expunges meanwhile lowers the numbers above its own: in this order, none of
+    them is left out.
     """
     if count <= _LISTED_AT_ONCE:
         yield "ALL"
@@ -285,13 +341,27 @@ def _number_ranges(count: int) -> Iterator[str]:
         end = str(start - 1)
 
 
+def _condition(since: date | None) -> str:
+    """The condition of SEARCH for mails that arrived on a day or later; empty for all."""
+    return f" SINCE {format_criteria_date(since).decode()}" if since else ""
+
+
+def _role(flags: Sequence[bytes]) -> str:
+    """The role of a folder by its flags (RFC 6154)."""
+    return next((flag.decode().strip("\\").lower() for flag in flags if flag in _ROLES), "")
+
+
 def _flags(parts: Mapping[bytes, Any]) -> list[str] | None:
-    """The labels of a mail; None if the answer is of other facts, which a server may send at any time."""
+    """The labels of a mail; None if the answer is of other facts, which a server may send at any
+    time.
+    """
     return flag_labels(parts) if b"FLAGS" in parts else None
 
 
 def _mail(parts: Mapping[bytes, Any]) -> tuple[bytes | None, datetime, list[str]]:
-    """A mail, None without one, its arrival by the server's clock, now without one, and its labels. ValueError if wrong."""
+    """A mail, None without one, its arrival by the server's clock, now without one, and its labels.
+    ValueError if wrong.
+    """
     data, date = parts.get(b"BODY[]"), parts.get(b"INTERNALDATE")
     if data is not None and not isinstance(data, bytes):
         raise ValueError(f"a mail that is {type(data).__name__}")

@@ -18,7 +18,9 @@ class TooManyBytesError(Exception):
 
 
 class Wire:
-    """The bytes that may still come for the command under way; without an announcement, literals may not."""
+    """The bytes that may still come for the command under way; without an announcement, literals
+    may not.
+    """
 
     def __init__(self) -> None:
         self._connection: imaplib.IMAP4 | None = None
@@ -68,7 +70,8 @@ class WiredClient(IMAPClient):
     def __init__(self, wire: Wire, host: str, **settings: Any):
         self._wire = wire
         super().__init__(host, **settings)
-        # IMAPClient formats whatever comes for a log, literals included: that takes several times their memory.
+        # IMAPClient formats whatever comes for a log, literals included: that takes several times
+        # their memory.
         self._imap.debug = 0
 
     def _create_IMAP4(self) -> imaplib.IMAP4:  # noqa: N802

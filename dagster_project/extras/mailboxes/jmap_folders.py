@@ -1,18 +1,21 @@
-"""One folder of a JMAP account as a Maildir: mails that are new there come, mails that are gone there go.
+"""One folder of a JMAP account as a Maildir: mails that are new there come, mails that are gone
+there go.
 
-Only methods that read are called (RFC 8621) and mails downloaded, so that nothing changes there. The server's state is
-noted when all of it is here: the next fetch asks for the changes since. Without it, or if the server does not know it
-any more, the folder is listed; a file's name says which mail it is.
+Only methods that read are called (RFC 8621) and mails downloaded, so that nothing changes there.
+The server's state is noted when all of it is here: the next fetch asks for the changes since.
+Without it, or if the server does not know it any more, the folder is listed; a file's name says
+which mail it is.
 """
 # ruff: noqa: UP013
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, time
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NotRequired, TypeVar
 from urllib.parse import quote
 
 import httpx2
@@ -21,7 +24,7 @@ from typing_extensions import TypedDict
 
 from dagster_project.extras.mailboxes.labels import clean_labels
 from dagster_project.extras.mailboxes.maildir import Maildir
-from dagster_project.extras.mailboxes.settings import JmapRemote
+from dagster_project.extras.mailboxes.settings import JmapRemote, MailFolder
 from dagster_project.remotes.http_requests import HttpRequests, body_of
 from dagster_project.remotes.landing import Landing
 from dagster_project.remotes.redirects import next_hop
@@ -44,8 +47,12 @@ _KEY_CHARS = 12
 _PASSING = {"serverUnavailable", "serverFail", "serverPartialFail", "rateLimit", "anchorNotFound"}
 """Errors of methods after which the same fetch may succeed (RFC 8620, sections 3.6.2 and 5.5)."""
 _FLAGS = frozenset(("$answered", "$draft", "$flagged", "$seen"))
-"""Keywords that are flags of IMAP (RFC 8621, section 4.1.1), and labels with the names that these have."""
+"""Keywords that are flags of IMAP (RFC 8621, section 4.1.1), and labels with the names that these
+have.
+"""
+_ROLES = {role: role for role in ("all", "archive", "drafts", "flagged", "junk", "sent", "trash")}
 _Shape = TypeVar("_Shape")
+_Result = TypeVar("_Result")
 _adapter = cache(TypeAdapter)
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,200}$")]
 """An id (RFC 8620, section 1.2), short enough for the name of a file."""
@@ -58,7 +65,16 @@ _Session = TypedDict(
         "downloadUrl": str,
     },
 )
-_Mailbox = TypedDict("_Mailbox", {"id": Id, "name": str, "parentId": Id | None, "role": str | None})
+_Mailbox = TypedDict(
+    "_Mailbox",
+    {
+        "id": Id,
+        "name": str,
+        "parentId": Id | None,
+        "role": str | None,
+        "totalEmails": NotRequired[NonNegativeInt],
+    },
+)
 _Mailboxes = TypedDict("_Mailboxes", {"list": list[_Mailbox]})
 _Mail = TypedDict(
     "_Mail",
@@ -96,17 +112,26 @@ class JmapFolder:
     def __init__(self, remote: JmapRemote, landing: Landing, credentials: Credentials, base: Path):
         self.remote, self.landing, self.is_whole = remote, landing, True
         self.requests = HttpRequests(remote, landing, credentials, datetime.now(UTC))
-        self.since = datetime.combine(remote.since or date.min, time(), UTC)
+        self.oldest = remote.oldest(datetime.now(UTC).date(), is_first=not landing.is_complete)
 
     def fetch(self) -> None:
         """Make the Maildir equal to the folder; raises as the protocol `Remotes` says."""
         self.maildir = Maildir(self.landing, self.remote.max_bytes)
+        self._run(self._fetch())
+
+    def folders(self) -> list[MailFolder]:
+        """The folders of the account that hold mails; raises as `fetch`."""
+        return self._run(self._folders())
+
+    def _run(self, task: Coroutine[Any, Any, _Result]) -> _Result:
         try:
-            asyncio.run(self._fetch())
+            return asyncio.run(task)
         except TimeoutError:
             raise self.remote.too_late(shown_address(self.remote.url)) from None
 
-    async def _fetch(self) -> None:
+    @asynccontextmanager
+    async def _logged_in(self) -> AsyncIterator[None]:
+        """The time in which `client` is connected, and `session` and `account` are known."""
         async with (
             asyncio.timeout(self.remote.time_limit_seconds),
             self.requests.client() as self.client,
@@ -117,7 +142,21 @@ class JmapFolder:
                 raise self._fault(
                     "the login has no account of mail; give the token the scope of mail"
                 )
-            self.mailbox, self.folders = await self._mailbox()
+            yield
+
+    async def _folders(self) -> list[MailFolder]:
+        async with self._logged_in():
+            boxes = await self._mailboxes()
+        return [
+            MailFolder(
+                _path(box, boxes), box.get("totalEmails", 0), _ROLES.get(box["role"] or "", "")
+            )
+            for box in boxes.values()
+        ]
+
+    async def _fetch(self) -> None:
+        async with self._logged_in():
+            self.mailbox, self.paths = await self._mailbox()
             self.key = parts_hash([self.remote.url, self.account, self.mailbox])[:_KEY_CHARS]
             names = self.maildir.names()
             here = {name for name in names if name.startswith(f"{self.key}.")}
@@ -130,12 +169,14 @@ class JmapFolder:
 
     def _identity(self) -> str:
         """A hash of the folder, what is fetched of it, and the mails that are here."""
-        settings = [self.key, str(self.remote.since), str(self.remote.max_bytes)]
-        folders = [part for folder in sorted(self.folders.items()) for part in folder]
+        settings = [self.key, str(self.oldest), str(self.remote.max_bytes)]
+        folders = [part for folder in sorted(self.paths.items()) for part in folder]
         return parts_hash([*settings, *folders, *sorted(self.maildir.names())])
 
     async def _bring(self, here: set[str]) -> tuple[str, set[str]]:
-        """Fetch the mails that are not here; the state of the server before, and the names of mails that are gone."""
+        """Fetch the mails that are not here; the state of the server before, and the names of mails
+        that are gone.
+        """
         memory = self.landing.items.get("jmap", {})
         try:
             if memory.get("of") != self._identity():
@@ -144,10 +185,14 @@ class JmapFolder:
         except _UnknownStateError:
             state = (await self._call("Email/get", {"ids": []}, _Mails))["state"]
             ids = list(await self._listed())
+            if not ids and self.oldest != self.remote.since:  # a folder of older mails alone
+                self.oldest = self.remote.since
+                ids = list(await self._listed())
             stale = here.difference(map(self._name, ids))
+        since = datetime.combine(self.oldest or date.min, time(), UTC)
         async for mail in self._mails_of(ids):
             name = self._name(mail["id"])
-            if self.mailbox not in mail["mailboxIds"] or mail["receivedAt"] < self.since:
+            if self.mailbox not in mail["mailboxIds"] or mail["receivedAt"] < since:
                 stale.add(name)
             elif name in here:
                 self.maildir.relabel(name, self._labels(mail))
@@ -157,7 +202,9 @@ class JmapFolder:
         return state, stale
 
     async def _changed(self, state: str) -> tuple[str, list[str], set[str]]:
-        """The state now, mails that came or changed since a state, and the names of those that are gone."""
+        """The state now, mails that came or changed since a state, and the names of those that are
+        gone.
+        """
         changed, destroyed, has_more = dict[str, None](), set[str](), True
         while has_more:
             part = await self._call("Email/changes", {"sinceState": state}, _Changes)
@@ -180,9 +227,10 @@ class JmapFolder:
     async def _listed(self) -> dict[str, None]:
         """The ids of all mails in the folder, the youngest first.
 
-        A page begins behind the last mail of the page before: mails that come or go meanwhile move no page.
+        A page begins behind the last mail of the page before: mails that come or go meanwhile move
+        no page.
         """
-        after = {"after": f"{self.remote.since}T00:00:00Z"} if self.remote.since else {}
+        after = {"after": f"{self.oldest}T00:00:00Z"} if self.oldest else {}
         query: dict[str, Any] = {
             "filter": {"inMailbox": self.mailbox, **after},
             "sort": [{"property": "receivedAt", "isAscending": False}],
@@ -195,7 +243,8 @@ class JmapFolder:
             is_new, total = not ids.keys() >= set(page["ids"]), page["total"]
             ids |= dict.fromkeys(page["ids"])
             query |= {"anchor": next(reversed(ids), None), "anchorOffset": 1}
-        # Mails that are gone there go here: a list that is cut off must not pass for a smaller folder.
+        # Mails that are gone there go here: a list that is cut off must not pass for a smaller
+        # folder.
         if len(ids) < total:
             counts = f"{total:,} mails are said to be there, and {len(ids):,} are listed"
             raise self._fault(f"Email/query: {counts}", passes=True)
@@ -218,7 +267,9 @@ class JmapFolder:
                 yield mail
 
     async def _store(self, name: str, mail: _Mail) -> None:
-        """Download a mail; one that is other than the server says is noted, and the next fetch asks for it again."""
+        """Download a mail; one that is other than the server says is noted, and the next fetch asks
+        for it again.
+        """
         if self.maildir.is_too_large(mail["id"], mail["size"]):
             return
         url = self.session["downloadUrl"]
@@ -241,18 +292,16 @@ class JmapFolder:
     def _labels(self, mail: _Mail) -> list[str]:
         """The keywords of a mail and the other folders that it is in; `seen` for `$seen`."""
         keywords = (word for word, is_set in mail["keywords"].items() if is_set)
-        others = (self.folders.get(box, "") for box in mail["mailboxIds"] if box != self.mailbox)
+        others = (self.paths.get(box, "") for box in mail["mailboxIds"] if box != self.mailbox)
         return clean_labels(
             [*(word.lstrip("$") if word in _FLAGS else word for word in keywords), *others]
         )
 
     async def _mailbox(self) -> tuple[str, dict[str, str]]:
-        """The id of the folder, that of the role `inbox` for INBOX, and the paths of all folders by their ids."""
-        properties = ["id", "name", "parentId", "role"]
-        answer = await self._call(
-            "Mailbox/get", {"ids": None, "properties": properties}, _Mailboxes
-        )
-        boxes = {box["id"]: box for box in answer["list"]}
+        """The id of the folder, that of the role `inbox` for INBOX, and the paths of all folders by
+        their ids.
+        """
+        boxes = await self._mailboxes()
         ids = {"INBOX": one for one, box in boxes.items() if box["role"] == "inbox"}  # noqa: B035
         paths = {one: _path(box, boxes) for one, box in boxes.items()}
         ids |= {path: one for one, path in paths.items()}
@@ -261,6 +310,14 @@ class JmapFolder:
             names = ", ".join(sorted(ids)[:_SHOWN_FOLDERS])
             raise self._fault(f"there is no folder {folder!r}, but {names}; mend `folder`")
         return ids[folder], paths
+
+    async def _mailboxes(self) -> dict[str, _Mailbox]:
+        """All folders by their ids."""
+        properties = ["id", "name", "parentId", "role", "totalEmails"]
+        answer = await self._call(
+            "Mailbox/get", {"ids": None, "properties": properties}, _Mailboxes
+        )
+        return {box["id"]: box for box in answer["list"]}
 
     def _name(self, mail: str) -> str:
         return f"{self.key}.{mail}"
@@ -288,12 +345,19 @@ class JmapFolder:
     async def _answer(
         self, url: str, body: bytes | None = None, most: int = _ANSWER_BYTES
     ) -> bytes:
-        """The bytes of an answer, a block more than `most` at most; none where the server has nothing (404, 410).
+        """The bytes of an answer, a block more than `most` at most; none where the server has
+        nothing (404, 410).
 
         A pause that the server requests is waited for.
         """
         first = httpx2.URL(self.remote.url)
-        address = str((await next_hop(first, first, url)).url)
+        there = (await next_hop(first, first, url)).url
+        if there.port != first.port:
+            # Another server, which somebody else may run on the same host.
+            raise self._fault(
+                f"the session leads to {shown_address(str(there))}, another port; mend `url`"
+            )
+        address = str(there)
 
         async def receive(response: httpx2.Response) -> bytes:
             if response.status_code not in (200, 404, 410):

@@ -1,4 +1,6 @@
-"""Labels and flags of a fetched mail, in the header X-Gmail-Labels before its own, as Google Takeout writes it."""
+"""Labels and flags of a fetched mail, in the header X-Gmail-Labels before its own, as Google
+Takeout writes it.
+"""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -10,11 +12,14 @@ from imapclient.imap_utf7 import decode
 _OWN = re.compile(rb"\AX-Gmail-Labels:[^\n]*\n")
 _ANY = re.compile(rb"(?im)^x-gmail-labels[ \t]*:")
 _MOST_CHARS = 2000
-"""Characters of all labels of a mail; a reader of the header takes 16,384 after encoding, four for a character."""
+"""Characters of all labels of a mail; a reader of the header takes 16,384 after encoding, four for
+a character.
+"""
 
 
 def flag_labels(parts: Mapping[bytes, Any]) -> list[str]:
-    """The labels of a mail by its FLAGS and X-GM-LABELS, sorted: `seen` for \\Seen, `Inbox` for Gmail's \\Inbox.
+    """The labels of a mail by its FLAGS and X-GM-LABELS, sorted: `seen` for \\Seen, `Inbox` for
+    Gmail's \\Inbox.
 
     \\Recent is of the session, not of the mail.
     """
@@ -32,7 +37,9 @@ def flag_labels(parts: Mapping[bytes, Any]) -> list[str]:
 
 
 def clean_labels(names: Iterable[str]) -> list[str]:
-    """The names as labels of a mail: sorted, without signs that nobody sees, and no more than a header holds."""
+    """The names as labels of a mail: sorted, without signs that nobody sees, and no more than a
+    header holds.
+    """
     short, chars = list[str](), 0
     for label in sorted(
         {"".join(filter(str.isprintable, label)).strip() for label in names} - {""}
@@ -43,7 +50,8 @@ def clean_labels(names: Iterable[str]) -> list[str]:
 
 
 def label_line(labels: Collection[str]) -> bytes:
-    """The header with labels; one with a comma or a quote is quoted, and letters outside ASCII are encoded.
+    """The header with labels; one with a comma or a quote is quoted, and letters outside ASCII are
+    encoded.
 
     >>> label_line(["Ann, Lee", "seen"])
     b'X-Gmail-Labels: "Ann, Lee",seen\\n'

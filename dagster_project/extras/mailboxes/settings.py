@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from datetime import date
-from typing import ClassVar, Literal
+from datetime import date, timedelta
+from typing import ClassVar, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -18,6 +18,16 @@ from dagster_project.config.remote_settings import (
 )
 
 
+class MailFolder(NamedTuple):
+    """A folder of an account: its name, the count of its mails, and its role by RFC 6154 in small
+    letters (`all`, `trash`), empty without one.
+    """
+
+    name: str
+    mails: int
+    role: str = ""
+
+
 class FolderRemote(RemoteSettings):
     """One folder of a mail server."""
 
@@ -28,6 +38,11 @@ class FolderRemote(RemoteSettings):
     )
     since: date | None = Field(
         None, description="only mails that arrived there on this day or later"
+    )
+    first_days: int | None = Field(
+        None,
+        gt=0,
+        description="the first fetch brings the mails of so many days alone, the next one the older mails",
     )
     expunged: Literal["delete", "keep"] = Field(
         "delete", description="treatment of a mail here that is no longer there"
@@ -44,11 +59,19 @@ class FolderRemote(RemoteSettings):
         }
 
     def remedy(self, source: str) -> str:
-        """As that of every remote, or the command that signs in again."""
-        has_sign_in = os.environ.get(f"{self.credentials}_OAUTH")
-        return (
-            f"sign in by `weft build --sign-in {source}`" if has_sign_in else super().remedy(source)
-        )
+        """As that of every remote, or the command that signs in again or asks for the password."""
+        if os.environ.get(f"{self.credentials}_OAUTH"):
+            return f"sign in by `weft build --sign-in {source}`"
+        if any(os.environ.get(f"{self.credentials}_{part}") for part in ("PASSWORD", "TOKEN")):
+            return super().remedy(source)
+        return f"give another password by `weft build --sign-in {source}`"
+
+    def oldest(self, today: date, *, is_first: bool) -> date | None:
+        """The day from which on mails are fetched; None without a limit."""
+        if not is_first or self.first_days is None:
+            return self.since
+        first = today - timedelta(days=self.first_days)
+        return max(first, self.since or first)
 
     @model_validator(mode="after")
     def _has_credentials(self) -> FolderRemote:

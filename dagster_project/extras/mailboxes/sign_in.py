@@ -1,8 +1,9 @@
-"""Sign-ins by OAuth 2 (RFC 6749): a person signs in once, then each fetch renews the token before it expires.
+"""Sign-ins by OAuth 2 (RFC 6749): a person signs in once, then each fetch renews the token before
+it expires.
 
-The refresh token may be good for one renewal (RFC 9700, section 4.14.2): processes renew under a lock, and store the
-next one before they use the access token. No backup has the file: of two copies, the one that renews first ends the
-sign-in of the other.
+The refresh token may be good for one renewal (RFC 9700, section 4.14.2): processes renew under a
+lock, and store the next one before they use the access token. No backup has the file: of two
+copies, the one that renews first ends the sign-in of the other.
 """
 
 import asyncio
@@ -25,11 +26,12 @@ import httpx2
 from pydantic import BaseModel, Field, ValidationError
 
 from dagster_project.config.settings import faults_of
+from dagster_project.extras.mailboxes.arrival import with_password
 from dagster_project.extras.mailboxes.settings import FolderRemote
 from dagster_project.remotes.http_requests import HttpRequests, body_of
 from dagster_project.remotes.landing import Landing
 from dagster_project.remotes.redirects import next_hop
-from dagster_project.system.durable import write_durably
+from dagster_project.system.durable import write_privately
 from dagster_project.system.locks import alone
 from dagster_project.system.masking import Credentials, shown_address
 from transforms.errors import FetchError
@@ -49,9 +51,11 @@ _Token = Annotated[str, Field(pattern=r"^[!-~]*$", max_length=16_384)]
 
 
 class _Facts(BaseModel):
-    """The words of an authorization server: its metadata, a code for a device, tokens, or an error (RFC 6749, 8414, 8628).
+    """The words of an authorization server: its metadata, a code for a device, tokens, or an error
+    (RFC 6749, 8414, 8628).
 
-    A sign-in is stored in the same words, with its settings and the time from which its token is renewed.
+    A sign-in is stored in the same words, with its settings and the time from which its token is
+    renewed.
     """
 
     token_endpoint: str = ""
@@ -75,19 +79,24 @@ class _Facts(BaseModel):
 
 
 class _PendingError(Exception):
-    """The person has not entered the code yet; the text is the server's word, which may be `slow_down`."""
+    """The person has not entered the code yet; the text is the server's word, which may be
+    `slow_down`.
+    """
 
 
 def log_in(
     remote: FolderRemote, landing: Landing, root: Path, say: Callable[[str], None] | None
 ) -> Credentials:
-    """The credentials of a fetch, the token renewed if it is old; with `say`, a person signs in first by what it prints.
+    """The credentials of a fetch, the token renewed if it is old; with `say`, a person signs in
+    first by what it prints. Without a client of OAuth, that of the environment or the one stored;
+    with `say`, a person is asked for the password.
 
-    FetchError if somebody must sign in, FetchInterruptedError if the authorization server does not answer.
+    FetchError if somebody must sign in, FetchInterruptedError if the authorization server does not
+    answer.
     """
+    if not os.environ.get(f"{remote.credentials}_OAUTH"):
+        return with_password(remote, landing, root, say)
     credentials = Credentials.of(remote, landing.source)
-    if not say and not os.environ.get(f"{remote.credentials}_OAUTH"):
-        return credentials
     here = _SignIn(remote, landing, root)
     answer = asyncio.run(here.by_person(say)) if say else None
     with alone(here.file.with_suffix(".lock")):
@@ -124,9 +133,7 @@ class _SignIn:
 
     def saved(self, tokens: _Facts) -> _Facts:
         """The tokens after they are stored."""
-        aside = self.file.with_suffix(".part")
-        aside.touch(0o600)
-        write_durably(self.file, tokens.model_dump_json(exclude_defaults=True), aside)
+        write_privately(self.file, tokens.model_dump_json(exclude_defaults=True))
         return tokens
 
     async def renewed(self) -> _Facts:
@@ -146,7 +153,9 @@ class _SignIn:
         return FetchError(f"{reason}; {self.remote.remedy(self.landing.source)}")
 
     async def by_person(self, say: Callable[[str], None]) -> _Facts:
-        """The tokens after a person entered a code on any device if the server has these, else used a browser."""
+        """The tokens after a person entered a code on any device if the server has these, else used
+        a browser.
+        """
         server = self.known
         if not server.token_endpoint:
             first = httpx2.URL(self.oauth)
@@ -179,7 +188,9 @@ class _SignIn:
         raise self._ended("nobody entered the code in time")
 
     async def _by_browser(self, server: _Facts, say: Callable[[str], None]) -> _Facts:
-        """The tokens after a browser came back to this machine with a code (RFC 8252, 7636), to be stored."""
+        """The tokens after a browser came back to this machine with a code (RFC 8252, 7636), to be
+        stored.
+        """
         verifier, state = token_urlsafe(64), token_urlsafe(32)
         challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -223,7 +234,9 @@ class _SignIn:
         )
 
     async def _answer(self, url: str, form: dict[str, str] | None, *needs: str) -> _Facts:
-        """The answer to a GET, or to a POST of a form by this client; faults as `HttpRequests` raises them."""
+        """The answer to a GET, or to a POST of a form by this client; faults as `HttpRequests`
+        raises them.
+        """
         fields = {"client_id": self.client_id, **(form or {})}
         fields |= {"client_secret": self.secret} if self.secret else {}
         secrets = Credentials(others=tuple(fields[name] for name in _SECRETS if name in fields))
@@ -269,7 +282,9 @@ class _SignIn:
 
 
 def _came_back(listener: socket.socket, state: str) -> dict[str, str]:
-    """The query of the address with this state that a browser opens here; empty when the time is over."""
+    """The query of the address with this state that a browser opens here; empty when the time is
+    over.
+    """
     ends_at = time.monotonic() + _PATIENCE_SECONDS
     while (left := ends_at - time.monotonic()) > 0:
         listener.settimeout(left)

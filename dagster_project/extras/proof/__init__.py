@@ -1,13 +1,13 @@
 """Proof: from a citation back to its source and its sender's signature, and whether lenses leak."""
 
-from dagster_project.extras.registry import Command, Extra
+from dagster_project.extensions import Command, Extra
 
 EXTRA = Extra(
     commands={
         "verify": Command(
             "dagster_project.extras.proof.command:verify",
             "Search and read",
-            "Follow citations back to their sources: to the mail or file, its commit, and the sender's signature.",
+            "Follow citations back to their sources, and say of each sentence of a text whether a source says it.",
         )
     },
     keeps=("dkim",),

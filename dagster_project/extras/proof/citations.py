@@ -1,4 +1,6 @@
-"""Citations as people and models write them, and whether the text that they quote is that of the published file."""
+"""Citations as people and models write them, and whether the text that they quote is that of the
+published file.
+"""
 
 import re
 from collections.abc import Sequence
@@ -37,14 +39,17 @@ class ProofLink(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A citation, and the text that is given under it: the lines of a block with their `>`, or the words of a quotation."""
+    """A citation, and the text that is given under it: the lines of a block with their `>`, or the
+    words of a quotation.
+    """
 
     citation: str
     quote: str = ""
 
 
 def references_in(text: str) -> list[Reference]:
-    """The citations of a text: those in `⟨ ⟩`, and addresses of pages of `weft serve`; without any, the text is one.
+    """The citations of a text: those in `⟨ ⟩`, and addresses of pages of `weft serve`; without any,
+    the text is one.
 
     >>> references_in("> Yes.\\n\\n⟨a@b bytes 0-4⟩ He said “No.” http://x/m/c%40d?bytes=3-6#cited")
     [Reference(citation='a@b bytes 0-4', quote='> Yes.'), Reference(citation='c@d bytes 3-6', quote='No.')]
@@ -71,7 +76,8 @@ def _citation_of(url: SplitResult) -> str:
 
 
 def cited_text(index: SearchIndex, citation: str) -> tuple[Reading, int, int]:
-    """The stored text that a citation names a part of, and the bytes of the part; UnknownIdError or QueryError as `reading`.
+    """The stored text that a citation names a part of, and the bytes of the part; UnknownIdError or
+    QueryError as `reading`.
 
     QueryError also for a thread or a chunk: neither is a range of bytes of one text.
     """
@@ -89,7 +95,9 @@ def cited_text(index: SearchIndex, citation: str) -> tuple[Reading, int, int]:
 def quote_link(
     index: SearchIndex, whole: Reading, start: int, end: int, quote: str, screen: Screen
 ) -> ProofLink:
-    """Whether a quote, or without one a stored passage, is these bytes; `screen` masks as it does blocks."""
+    """Whether a quote, or without one a stored passage, is these bytes; `screen` masks as it does
+    blocks.
+    """
     text, attachment = whole.text.encode(), whole.id if whole.kind == "attachment" else None
     values = {"doc": whole.doc_id, "attachment": attachment, "size": len(text)}
     rows = asking(index.connection)(_PASSAGES, values).to_pylist()
@@ -106,7 +114,7 @@ def quote_link(
     within = [
         r["chunk_id"] for r in rows if r["chunk_id"] and start <= r["begins"] <= r["ends"] <= end
     ]
-    plain = passages(index.connection, within)
+    plain = passages(index, within)
     shown = sorted(
         [*plain.values(), *screen.passages(plain).values()], key=lambda passage: passage.start
     )

@@ -1,4 +1,6 @@
-"""`weft eval lens`, and the guard of publishes: whether texts outside of a lens change an answer under it."""
+"""`weft eval lens`, and the guard of publishes: whether texts outside of a lens change an answer
+under it.
+"""
 
 import json
 import sys
@@ -40,8 +42,9 @@ def lens(
 ) -> None:
     """Ask this workspace and that of the settings file OTHER the same queries under the lens NAME.
 
-    It compares byte for byte what an assistant gets: sources, hits, documents, threads and a block of context.
-    Without files, it draws queries from both indexes, also from hidden texts. Exit code 7 if an answer differs.
+    It compares byte for byte what an assistant gets: sources, hits, documents, threads and a block
+    of context. Without files, it draws queries from both indexes, also from hidden texts. Exit code
+    7 if an answer differs.
     """
     here = load_settings(config)
     shared = {
@@ -77,10 +80,12 @@ def lens(
 
 
 def require_no_leak(settings: Settings, new: Path, current: Path | None) -> None:
-    """Refuse to publish a file if hidden texts change answers under a lens: CheckFailedError with their number.
+    """Refuse to publish a file if hidden texts change answers under a lens: CheckFailedError with
+    their number.
 
-    A lens is judged if it can be applied to the new file and to the current one, and shows the same rows of both: then all
-    answers are to be equal byte for byte. The files of lenses for that are beside the new file until then.
+    A lens is judged if it can be applied to the new file and to the current one, and shows the same
+    rows of both: then all answers are to be equal byte for byte. The files of lenses for that are
+    beside the new file until then.
     """
     if current is None or not settings.lenses:
         return
@@ -112,7 +117,9 @@ def require_no_leak(settings: Settings, new: Path, current: Path | None) -> None
 
 
 def _queries(settings: Sequence[Settings], files: Sequence[Path], count: int) -> list[str]:
-    """The queries of files or of the first settings, else `count` of a kind drafted from each index; sorted."""
+    """The queries of files or of the first settings, else `count` of a kind drafted from each
+    index; sorted.
+    """
     truths = [make_evaluator(settings[0], files).ground_truth()]
     if not truths[0].queries.num_rows:
         truths = [parse_ground_truth(drafted(one, count)[0], "draft") for one in settings]
@@ -122,9 +129,11 @@ def _queries(settings: Sequence[Settings], files: Sequence[Path], count: int) ->
 def _answers(
     settings: Settings, lens: str, queries: Sequence[str], place: Path | None = None
 ) -> Iterator[str]:
-    """A hash of the shown rows, the list of sources, and the answer to each query or the fault that it meets.
+    """A hash of the shown rows, the list of sources, and the answer to each query or the fault that
+    it meets.
 
-    Without the time of the publish, and of the version, which is a hash of all that is shown, in the list alone.
+    Without the time of the publish, and of the version, which is a hash of all that is shown, in
+    the list alone.
     """
     limits, left_out = settings.mcp, {"index_version": True, "completeness": {"published_at"}}
     with closing(open_index(settings, True, lens, place)) as index:

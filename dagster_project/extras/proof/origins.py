@@ -1,4 +1,6 @@
-"""The links from a stored text to its source: read again as a build reads it, and the file or commit that holds it."""
+"""The links from a stored text to its source: read again as a build reads it, and the file or
+commit that holds it.
+"""
 
 import hashlib
 import re
@@ -45,7 +47,9 @@ _OF_THE_ARCHIVE = {
         "defects",
     )
 }
-"""Columns of a mail that say more than its bytes: its copies, its archive, the time of a From_ line."""
+"""Columns of a mail that say more than its bytes: its copies, its archive, the time of a From_
+line.
+"""
 _UID = re.compile(r".+\.(\d{10})")
 """The name of a file that was fetched from a folder of an IMAP server."""
 

@@ -1,4 +1,6 @@
-"""The links to signatures of a sender: DKIM (RFC 6376), the seals of relays (ARC, RFC 8617), OpenPGP in MIME (RFC 3156)."""
+"""The links to signatures of a sender: DKIM (RFC 6376), the seals of relays (ARC, RFC 8617),
+OpenPGP in MIME (RFC 3156).
+"""
 
 import re
 import shutil
@@ -40,10 +42,12 @@ _BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeErr
 
 
 class Keys:
-    """Public keys of DKIM by name: of a file, of DNS if that is allowed, and those that DNS gave before.
+    """Public keys of DKIM by name: of a file, of DNS if that is allowed, and those that DNS gave
+    before.
 
-    These are in the file `recorded` of a storage, each with its day and a hash. `missing` are names that had no key,
-    `tried` the keys that were tried, and `faults` say what was not used, not given and not recorded.
+    These are in the file `recorded` of a storage, each with its day and a hash. `missing` are names
+    that had no key, `tried` the keys that were tried, and `faults` say what was not used, not given
+    and not recorded.
     """
 
     def __init__(self, root: Path, file: Path | None = None, with_dns: bool = False):
@@ -92,7 +96,9 @@ class Keys:
         return signature
 
     def _of(self, name: str) -> dict[str, str]:
-        """The records of a name, and what each is; DNS is asked once for one that the file does not have."""
+        """The records of a name, and what each is; DNS is asked once for one that the file does not
+        have.
+        """
         name = name.rstrip(".").lower()
         if self.with_dns and name not in self._settled:
             import dkim
@@ -115,7 +121,9 @@ class Keys:
         )
 
     def _record(self, name: str, text: str) -> None:
-        """Know a key that DNS gave, and write it to the recorded ones unless one of them is the same."""
+        """Know a key that DNS gave, and write it to the recorded ones unless one of them is the
+        same.
+        """
         line, is_new = (
             _key_line(name, text, f"{datetime.now(UTC):%Y-%m-%d}"),
             text not in self._known[name],
@@ -131,13 +139,17 @@ class Keys:
 
 
 def _key_line(name: str, text: str, day: str) -> str:
-    """A line of a file of keys, with the day on which DNS gave the key, and the hash of all before it."""
+    """A line of a file of keys, with the day on which DNS gave the key, and the hash of all before
+    it.
+    """
     line = f'{name} IN TXT "{text}" ; recorded {day}'
     return f"{line}, SHA-256 {bytes_sha256(line.encode())}"
 
 
 def signature_links(mail: bytes, keys: Keys) -> Iterator[ProofLink]:
-    """The links of a raw mail to its signatures: to one of DKIM, and to seals and to OpenPGP if it has them."""
+    """The links of a raw mail to its signatures: to one of DKIM, and to seals and to OpenPGP if it
+    has them.
+    """
     author = parseaddr(str(message_from_bytes(mail).get("From", "")))[1].lower()
     try:
         import dkim
@@ -176,7 +188,9 @@ def _with_keys(link: ProofLink, keys: Keys) -> ProofLink:
 def _signature(
     signature: Any, number: int, keys: Keys, author: str, faults: tuple[Any, ...]
 ) -> ProofLink:
-    """The link that one signature of a mail proves; only that of the author's domain proves the author's text."""
+    """The link that one signature of a mail proves; only that of the author's domain proves the
+    author's text.
+    """
     missing, fault = len(keys.missing), "its headers are not those that were signed"
     try:
         is_valid = keys.trying(signature, faults).verify(number)
@@ -190,33 +204,48 @@ def _signature(
         needs = f"the key {keys.missing[-1]} is needed: give --keys FILE or --dns"
         return ProofLink("dkim", UNKNOWN, needs + _recorded(signature.headers))
     if not is_valid:
-        is_other = getattr(signature, "pk", None) and fault.startswith(("its headers", "body hash"))
-        has_key = getattr(signature, "pk", None) or fault.startswith("x=")
-        why = fault if has_key else f"no key of it can be read; {fault}"
-        state, does = (DIFFERS, "does not hold") if is_other else (UNKNOWN, "cannot be judged")
-        return ProofLink("dkim", state, f"the signature of {domain or 'nobody'} {does}: {why}")
-    signed, there = (
-        Counter(signature.include_headers),
-        Counter(n.lower() for n, _ in signature.headers),
-    )
+        return _broken(signature, domain or "nobody", fault)
+    return _valid(signature, domain, author, covers_all=b"l" not in fields)
+
+
+def _broken(signature: Any, domain: str, fault: str) -> ProofLink:
+    """The link of a signature that does not hold, or that no key can judge."""
+    key = getattr(signature, "pk", None)
+    why = fault if key or fault.startswith("x=") else f"no key of it can be read; {fault}"
+    if key and fault.startswith(("its headers", "body hash")):
+        return ProofLink("dkim", DIFFERS, f"the signature of {domain} does not hold: {why}")
+    return ProofLink("dkim", UNKNOWN, f"the signature of {domain} cannot be judged: {why}")
+
+
+def _valid(signature: Any, domain: str, author: str, *, covers_all: bool) -> ProofLink:
+    """The link of a valid signature: it proves the author's text if it is of the author's domain
+    and covers all that is shown.
+    """
+    signed = Counter(signature.include_headers)
+    there = Counter(name.lower() for name, _ in signature.headers)
     added = [n.decode() for n in _SHOWN if there[n] > signed[n] and (signed[n] or there[n] > 1)]
     by = f"the signature of {domain} is valid"
-    if added or b"l" in fields:
+    if added or not covers_all:
         limits = [f"a second {name}" for name in added] or [
             "what follows the first bytes of the body"
         ]
         return ProofLink("dkim", UNKNOWN, f"{by}, and does not cover {' or '.join(limits)}")
-    if "." not in domain or not (
-        f".{author}".endswith(f".{domain}") or domain.endswith(f".{author}")
-    ):
+    if "." not in domain or not _is_below(author, domain):
         return ProofLink("dkim", UNKNOWN, f"{by}, and the author is of {author or 'no domain'}")
     bare = ", ".join(n.decode() for n in _SHOWN if there[n] and not signed[n])
     extent = f"; not signed: {bare}" if bare else " and all headers shown"
     return ProofLink("dkim", PROVED, f"{by} for the body{extent}")
 
 
+def _is_below(one: str, other: str) -> bool:
+    """True if one of two domains is the other, or below it."""
+    return f".{one}".endswith(f".{other}") or other.endswith(f".{one}")
+
+
 def _recorded(headers: list[tuple[bytes, bytes]]) -> str:
-    """The result that a receiving server recorded in the mail (RFC 8601). It proves nothing: senders can write it, too."""
+    """The result that a receiving server recorded in the mail (RFC 8601). It proves nothing:
+    senders can write it, too.
+    """
     values = (
         value.decode("utf-8", "replace") for name, value in headers if name.lower() == _RESULTS
     )
@@ -246,7 +275,9 @@ def _seals(chain: Any, keys: Keys, faults: tuple[Any, ...]) -> ProofLink:
 
 
 def _openpgp(mail: bytes, author: str) -> Iterator[ProofLink]:
-    """The OpenPGP signature of a mail that is signed as a whole, by the user's keyring; no key is fetched."""
+    """The OpenPGP signature of a mail that is signed as a whole, by the user's keyring; no key is
+    fetched.
+    """
     parsed = message_from_bytes(mail)
     border = rb"\r?\n--%b[ \t]*\r?\n" % re.escape(str(parsed.get_boundary()).encode())
     pieces, parts = re.split(border, mail), parsed.get_payload()

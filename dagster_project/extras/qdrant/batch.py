@@ -1,4 +1,6 @@
-"""Queries whose scores come from a collection of Qdrant: the two lists in one round trip, all scores in the next."""
+"""Queries whose scores come from a collection of Qdrant: the two lists in one round trip, all
+scores in the next.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -18,12 +20,16 @@ _QUERIES_AT_ONCE = 64
 
 
 class PointTermScores(bm25.TermScores):
-    """BM25 scores from the collection; the weights of terms, and the counts of chunks, are of the file's dictionary."""
+    """BM25 scores from the collection; the weights of terms, and the counts of chunks, are of the
+    file's dictionary.
+    """
 
     nearest, top = np.zeros(0, dtype=np.int64), 0.0
     """The best allowed chunks, best first, and the score of the first."""
     known, known_wholes = NO_POINTS, NO_POINTS
-    """The scores of the candidates and their threads, and of their mails and pages by the number of the document."""
+    """The scores of the candidates and their threads, and of their mails and pages by the number of
+    the document.
+    """
 
     def best(self, k: int) -> np.ndarray:
         """The `k` allowed chunks with the highest scores above 0, best first, ties by number."""
@@ -41,13 +47,17 @@ class PointTermScores(bm25.TermScores):
     def of_wholes(
         self, chunks: np.ndarray, wholes: bm25.WeighedWholes
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers of the mails and pages of some chunks, ascending, and the BM25 score of each as a whole."""
+        """The numbers of the mails and pages of some chunks, ascending, and the BM25 score of each
+        as a whole.
+        """
         numbers = np.unique(wholes.document[self.slots.of(chunks)])
         return numbers, self.known_wholes.of(numbers, 0.0)
 
 
 class PointScores:
-    """The cosines of one query from the collection: the nearest chunks, best first, and the highest and lowest of all."""
+    """The cosines of one query from the collection: the nearest chunks, best first, and the highest
+    and lowest of all.
+    """
 
     def __init__(self, nearest: np.ndarray, high: float, low: float):
         self.nearest, self.high, self.low = nearest, high, low
@@ -93,7 +103,9 @@ class PointRanking:
         factors: Sequence[Mapping[str, float]],
         conditions: Sequence[FieldConditions | None],
     ) -> QueryBatch:
-        """The batch of queries, restricted by conditions on fields where there are any, else by masks."""
+        """The batch of queries, restricted by conditions on fields where there are any, else by
+        masks.
+        """
         batch = PointsBatch(version, queries, first, masks, factors)
         batch.points, batch.conditions = self.points, conditions or [None] * len(queries)
         return batch
@@ -101,7 +113,9 @@ class PointRanking:
     def nearest(
         self, version: OpenedVersion, vectors: np.ndarray, masks: Sequence[Allow], near: Near
     ) -> Iterator[fusion.QueryScores]:
-        """The cosines of each vector with the chunks that its mask allows, many vectors in one round trip."""
+        """The cosines of each vector with the chunks that its mask allows, many vectors in one
+        round trip.
+        """
         for first in range(0, len(vectors), _QUERIES_AT_ONCE):
             searches = []
             some = vectors[first : first + _QUERIES_AT_ONCE]
@@ -124,7 +138,9 @@ def _edges(near: Listed, far: Listed) -> tuple[float, float]:
 
 
 class PointsBatch(QueryBatch):
-    """A batch that asks the collection of its version: two round trips, a third where a list ends in a tie."""
+    """A batch that asks the collection of its version: two round trips, a third where a list ends
+    in a tie.
+    """
 
     _near: Sequence[PointScores] = ()
     _scores: tuple[str, list[PointTermScores]] | None = None
@@ -188,7 +204,9 @@ class PointsBatch(QueryBatch):
         return near
 
     def _learn(self, settings: SearchSettings, words: Sequence[PointTermScores]) -> None:
-        """Ask for the scores of the hits and of the threads around them, and of mails and pages where they count."""
+        """Ask for the scores of the hits and of the threads around them, and of mails and pages
+        where they count.
+        """
         points, places = self.points, self.version.arrays.places
         wholes = self.version.weighed_wholes(settings)
         searches = []

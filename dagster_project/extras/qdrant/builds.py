@@ -1,4 +1,5 @@
-"""The builds of a published file whose vectors and postings go to a collection: the file has neither, and refers to texts.
+"""The builds of a published file whose vectors and postings go to a collection: the file has
+neither, and refers to texts.
 
 The vectors that are to be sent are written to a folder aside, which the publish removes.
 """
@@ -34,7 +35,9 @@ _SQL = SqlFile(__file__, "builds.sql")
 
 
 def create_elsewhere(connection: duckdb.DuckDBPyConnection, embedding: EmbeddingSettings) -> None:
-    """Create the views; CheckFailedError if one of `embedded_texts` has neither a vector in `vectors` nor a reason."""
+    """Create the views; CheckFailedError if one of `embedded_texts` has neither a vector in
+    `vectors` nor a reason.
+    """
     (count,) = connection.execute(_SQL("without_vector", unembedded=UNEMBEDDED)).fetchone() or (0,)
     if count:
         raise CheckFailedError(
@@ -61,7 +64,9 @@ _GONE_TERMS = (
 
 
 def unsent_of(file: Path) -> Path:
-    """The folder with the vectors that a publish of this file is to send: `chunks.npy` has their numbers."""
+    """The folder with the vectors that a publish of this file is to send: `chunks.npy` has their
+    numbers.
+    """
     return file.with_suffix(".unsent")
 
 
@@ -126,7 +131,9 @@ class PointUpdate(PointBuild, IndexUpdate):
             self.connection.execute(_GONE_TERMS)
 
     def _gone_terms(self) -> pa.Table:
-        """The terms of the chunks that go or are counted again, a row for each of them, as the arrays before have them."""
+        """The terms of the chunks that go or are counted again, a row for each of them, as the
+        arrays before have them.
+        """
         keys = self.connection.execute(
             "SELECT chunk_key FROM uncounted ORDER BY chunk_key"
         ).fetchnumpy()

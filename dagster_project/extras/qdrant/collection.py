@@ -1,8 +1,8 @@
 """A collection of Qdrant as Weft uses it: points with versions, searched in batches.
 
-A point is a chunk as one publish had it. Its id is the first half of the chunk's id and the number of that publish; the
-payload says from which publish on (`since`) and up to which (`until`) it counts, so that a reader of one version sees
-all of it and nothing else while the next is written.
+A point is a chunk as one publish had it. Its id is the first half of the chunk's id and the number
+of that publish; the payload says from which publish on (`since`) and up to which (`until`) it
+counts, so that a reader of one version sees all of it and nothing else while the next is written.
 """
 
 import atexit
@@ -24,12 +24,16 @@ from dagster_project.index.search.conditions.field_values import FieldConditions
 from transforms.errors import IndexUnavailableError
 
 WORDS, WHOLES, DENSE = "words", "wholes", "dense"
-"""The vectors of a point: the terms of its chunk, those of its whole mail or page (on the first chunk), the embedding."""
+"""The vectors of a point: the terms of its chunk, those of its whole mail or page (on the first
+chunk), the embedding.
+"""
 KEY_VARIABLE = "QDRANT_API_KEY"
 NEVER = 1 << 40
 """The value of `until` of a point that counts."""
 _KEPT_SECONDS = 600
-"""For how long points stay that the current version does not have, for readers of the version before."""
+"""For how long points stay that the current version does not have, for readers of the version
+before.
+"""
 _SUFFIX = "-[0-9a-f]{16}"
 _POINTS_AT_ONCE = 200
 _IDS_AT_ONCE = 5_000
@@ -54,7 +58,9 @@ _NAMES = {"l": "lists", "tag": "tags"}
 
 
 class Point(NamedTuple):
-    """The point of a chunk: its key, its vectors by name (a sparse one as numbers and values), and its payload."""
+    """The point of a chunk: its key, its vectors by name (a sparse one as numbers and values), and
+    its payload.
+    """
 
     key: int
     vectors: Mapping[str, Any]
@@ -62,7 +68,8 @@ class Point(NamedTuple):
 
 
 class Allowed(NamedTuple):
-    """The points that a search may find: those of a publish, unless `number` is None, or those with some ids.
+    """The points that a search may find: those of a publish, unless `number` is None, or those with
+    some ids.
 
     Those with the ids in `but` are left out.
     """
@@ -84,7 +91,9 @@ class Search(NamedTuple):
 
 
 class ScoredKeys(NamedTuple):
-    """The keys of the chunks of the points that were found (uint64), and their scores (float32), best first."""
+    """The keys of the chunks of the points that were found (uint64), and their scores (float32),
+    best first.
+    """
 
     keys: np.ndarray
     scores: np.ndarray
@@ -101,7 +110,9 @@ def point_id(key: int, since: int) -> str:
 
 @lru_cache(4)
 def connected(url: str) -> QdrantClient:
-    """The service at an address, with the key of the environment; a `file:` address is a folder, for trials."""
+    """The service at an address, with the key of the environment; a `file:` address is a folder,
+    for trials.
+    """
     if url.startswith("file:"):
         # It compares every vector, and says so at each request.
         warnings.filterwarnings("ignore", "(Local mode performs|Payload indexes have no effect)")
@@ -174,7 +185,8 @@ class Collection:
             sparse = models.SparseVectorParams(
                 index=models.SparseIndexParams(full_scan_threshold=0)
             )
-            # Vectors of unit length: their product is the cosine, and none is normalised a second time.
+            # Vectors of unit length: their product is the cosine, and none is normalised a second
+            # time.
             self.client.create_collection(
                 self.name,
                 vectors_config={
@@ -219,7 +231,9 @@ class Collection:
             self.client.set_payload(self.name, {"until": NEVER}, points=went, wait=True)
 
     def forget(self, number: int) -> None:
-        """Delete points that count neither in this publish nor in the one before, once readers had time to go on."""
+        """Delete points that count neither in this publish nor in the one before, once readers had
+        time to go on.
+        """
         before = int(time.time()) - _KEPT_SECONDS
         old = models.Filter(must=[_range("until", lt=number), _range("gone_at", lt=before)])
         with request_faults(self.name):
@@ -234,7 +248,9 @@ class Collection:
             return int(self.client.count(self.name, count_filter=valid, exact=True).count)
 
     def search(self, searches: Sequence[Search]) -> list[ScoredKeys]:
-        """The points that each search finds, in one round trip; none for one without a number or a point to look at."""
+        """The points that each search finds, in one round trip; none for one without a number or a
+        point to look at.
+        """
         numbers = [
             number for number, search in enumerate(searches) if len(search.vector) and search.limit
         ]
@@ -257,7 +273,8 @@ class Collection:
         return results
 
     def dense(self, ids: Sequence[str]) -> np.ndarray:
-        """The dense vectors of some points, float32, a row for each id; zeros for a point without one.
+        """The dense vectors of some points, float32, a row for each id; zeros for a point without
+        one.
 
         IndexUnavailableError if a point is not there.
         """

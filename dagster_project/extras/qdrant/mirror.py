@@ -1,4 +1,6 @@
-"""A publish to a collection of Qdrant, which it keeps as the published file is: all points, or the changes."""
+"""A publish to a collection of Qdrant, which it keeps as the published file is: all points, or the
+changes.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +49,17 @@ from transforms.settings.search import SearchSettings
 
 FORMAT = "2"
 MEAN_DRIFT = 0.01
-"""Share by which the mean length of chunks or wholes may have moved since a collection was filled; beyond it, it is filled
-again. No score of a term changes by a larger share than the mean length does."""
+"""Share by which the mean length of chunks or wholes may have moved since a collection was filled;
+beyond it, it is filled again. No score of a term changes by a larger share than the mean length
+does.
+"""
 _CHUNKS_AT_ONCE = 20_000
 
 
 class QdrantMirror:
-    """Sends published versions to collections of a service, which `alias` names; `search` has the weights of fields."""
+    """Sends published versions to collections of a service, which `alias` names; `search` has the
+    weights of fields.
+    """
 
     full_build, update, layout = PointBuild, PointUpdate, COLLECTION_LAYOUT
 
@@ -67,7 +73,8 @@ class QdrantMirror:
         return f"Qdrant at {self.address}"
 
     def state_of(self, published: Path) -> str | None:
-        """The state of the collection of a published file, in words; None if nothing says where its points are.
+        """The state of the collection of a published file, in words; None if nothing says where its
+        points are.
 
         IndexUnavailableError if it lacks some of them.
         """
@@ -86,11 +93,13 @@ class QdrantMirror:
         return Collection(self.client, facts.collection).count(facts.number) == len(ids.keys)
 
     def publish(self, new: Path, before: Path | None) -> dict[str, Any]:
-        """Send the changes of the file `new` from `before`, the current one; all of it if that is not mirrored.
+        """Send the changes of the file `new` from `before`, the current one; all of it if that is
+        not mirrored.
 
-        Returns the collection, the points sent and superseded, and the drift of the mean length. New points count
-        for readers of `new` alone, and removed ones go on counting for those of `before`. UnfitBaseError if all points
-        would have to be sent, and the vectors that `before` has too are not beside the file.
+        Returns the collection, the points sent and superseded, and the drift of the mean length.
+        New points count for readers of `new` alone, and removed ones go on counting for those of
+        `before`. UnfitBaseError if all points would have to be sent, and the vectors that `before`
+        has too are not beside the file.
         """
         with closing(duckdb.connect(str(new), read_only=True)) as connection:
             connection.execute("SET TimeZone = 'UTC'")
@@ -189,7 +198,9 @@ class _Version:
         return self.weights.mean, *(of_kind.mean for of_kind in self.wholes)
 
     def drift(self, facts: Mirrored) -> float:
-        """The share by which the mean length of chunks, mails or pages is another than the collection's, the largest."""
+        """The share by which the mean length of chunks, mails or pages is another than the
+        collection's, the largest.
+        """
         now_and_then = zip(self._means, (facts.chunks, *facts.wholes), strict=True)
         return float(max(abs(now / then - 1) if then else now > 0 for now, then in now_and_then))
 
@@ -302,7 +313,9 @@ _KEYS = {
     "documents": "doc_id",
     "conversation_windows": "doc_id",
 }
-"""The inputs of the points of a document: the tables, and the document of a row. Numbers of chunks say nothing of it."""
+"""The inputs of the points of a document: the tables, and the document of a row. Numbers of chunks
+say nothing of it.
+"""
 _PRINTS = "SELECT {key} AS doc_id, hash({columns})::HUGEINT AS print FROM {version}.{table} t"
 
 POINTS = """
@@ -323,7 +336,9 @@ ORDER BY c.chunk_no
 
 
 def changed_documents(new: Path, before: Path) -> pa.Table:
-    """Column doc_id: the documents that only one of the versions in `new` and `before` has, or that differ in them."""
+    """Column doc_id: the documents that only one of the versions in `new` and `before` has, or that
+    differ in them.
+    """
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         for name, file in (("now", new), ("earlier", before)):

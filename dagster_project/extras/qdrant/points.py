@@ -28,9 +28,10 @@ _FACTS, _SINCE, _KEYS = "collection.json", "point_since.npy", "point_keys.npy"
 class Mirrored:
     """The collection of a version, and the number of the publish that it is there.
 
-    `layout` is equal for versions that one collection can hold. `chunks` and `wholes` (of mails, of pages) are the
-    mean lengths that its vectors were made with, `drift` the share by which those of this version are others, `moved` the
-    terms with numbers of their own (`sparse_vectors.moved_terms`).
+    `layout` is equal for versions that one collection can hold. `chunks` and `wholes` (of mails, of
+    pages) are the mean lengths that its vectors were made with, `drift` the share by which those of
+    this version are others, `moved` the terms with numbers of their own
+    (`sparse_vectors.moved_terms`).
     """
 
     collection: str
@@ -43,7 +44,9 @@ class Mirrored:
 
 
 class PointIds(NamedTuple):
-    """The ids of the points of a version by chunk number: the keys of chunks, which ascend, and since which publish."""
+    """The ids of the points of a version by chunk number: the keys of chunks, which ascend, and
+    since which publish.
+    """
 
     keys: np.ndarray
     since: np.ndarray
@@ -73,7 +76,9 @@ def write_mirrored(published: Path, facts: Mirrored, ids: PointIds) -> None:
 
 
 _SPARE = 30
-"""Points asked for beyond those that are taken, as ties are broken by number here and otherwise there."""
+"""Points asked for beyond those that are taken, as ties are broken by number here and otherwise
+there.
+"""
 _MORE = 8
 """How many times as many are asked for where even these end in a tie."""
 
@@ -106,7 +111,9 @@ NO_POINTS = Known(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
 
 
 class Points:
-    """The points of one published version; IndexUnavailableError if the collection does not have all of them."""
+    """The points of one published version; IndexUnavailableError if the collection does not have
+    all of them.
+    """
 
     def __init__(self, collection: Collection, facts: Mirrored, ids: PointIds):
         self.collection, self.facts, self.ids = collection, facts, ids
@@ -117,7 +124,9 @@ class Points:
             )
 
     def allowed(self, mask: np.ndarray | None, fields: FieldConditions | None = None) -> Allowed:
-        """The points of this version that a mask of chunks lets through, by `fields` if these say the same."""
+        """The points of this version that a mask of chunks lets through, by `fields` if these say
+        the same.
+        """
         number = self.facts.number
         if fields is not None:
             return Allowed(number, fields=fields)
@@ -128,7 +137,9 @@ class Points:
         return Allowed(number, but=self.ids.of(np.flatnonzero(~mask)))
 
     def vector(self, weights: Mapping[str, float]) -> dict[int, float]:
-        """The weight of each number, from those of terms; terms with OR between them each have that weight."""
+        """The weight of each number, from those of terms; terms with OR between them each have that
+        weight.
+        """
         moved = self.facts.moved
         return {
             term_number(name, moved): weights[term] for term in weights for name in term.split(OR)

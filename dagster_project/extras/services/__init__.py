@@ -1,10 +1,11 @@
-"""Models behind a service: Google's Gemini with its Batch API, and endpoints that speak OpenAI's protocol.
+"""Models behind a service: Google's Gemini with its Batch API, and endpoints that speak OpenAI's
+protocol.
 
-The client with its retries, the embedder and the language model are written once; the module of a service has its
-requests and answers. Models that run on this machine do not belong here.
+The client with its retries, the embedder and the language model are written once; the module of a
+service has its requests and answers. Models that run on this machine do not belong here.
 """
 
-from dagster_project.extras.registry import Extra, ModelService
+from dagster_project.extensions import Extra, ModelService
 
 _HERE = "dagster_project.extras.services"
 EXTRA = Extra(
@@ -14,6 +15,8 @@ EXTRA = Extra(
             language_model=f"{_HERE}.gemini_language:GeminiLanguageModel",
             require_served=f"{_HERE}.gemini_client:require_served",
             key=f"{_HERE}.gemini_client:key_variable",
+            module="google.genai",
+            extra="gemini",
         ),
         "openai": ModelService(
             embedder=f"{_HERE}.openai:OpenAIEmbedder",

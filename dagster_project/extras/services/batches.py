@@ -1,4 +1,6 @@
-"""Jobs of Google's Batch API, found again after a kill, and documents that the service holds for several prompts."""
+"""Jobs of Google's Batch API, found again after a kill, and documents that the service holds for
+several prompts.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dagster_project.extras.services.gemini_client import GeminiService
+from dagster_project.extras.services.gemini_client import GeminiService, client_package
 from dagster_project.extras.services.service import NotFoundError, RefusedError
 from dagster_project.models.answer_cache import SQLiteAnswerCache
 from transforms.errors import EmbeddingError, ServiceError, UnansweredError
@@ -35,11 +37,13 @@ Create = Callable[["AsyncClient", Sequence[int], str], Awaitable[Any]]
 
 
 class BatchJobs:
-    """Jobs by the requests in them; the notes in one file say which job has which request, and at which place.
+    """Jobs by the requests in them; the notes in one file say which job has which request, and at
+    which place.
 
-    A request is noted before its job is submitted, under a name that the job carries, and until `forget` is called. So a
-    run that was killed at any moment leaves nothing that the next one would pay for again: it looks for a noted job
-    by its name, and submits only requests that no job holds.
+    A request is noted before its job is submitted, under a name that the job carries, and until
+    `forget` is called. So a run that was killed at any moment leaves nothing that the next one
+    would pay for again: it looks for a noted job by its name, and submits only requests that no job
+    holds.
     """
 
     def __init__(self, gemini: GeminiSettings, folder: Path):
@@ -55,7 +59,8 @@ class BatchJobs:
         self._locks, self._answers = {}, {}
 
     async def answers(self, client: AsyncClient, keys: Sequence[str], create: Create) -> list[Any]:
-        """The answer of a job to each of some requests, which `create` submits where no job has them.
+        """The answer of a job to each of some requests, which `create` submits where no job has
+        them.
 
         Each has a `response` or an `error`. ServiceError if jobs fail again and again.
         """
@@ -83,7 +88,9 @@ class BatchJobs:
     async def _collected(
         self, client: AsyncClient, job: str, keys: Sequence[str]
     ) -> dict[int, Any]:
-        """The answers of a job by the places of their requests among `keys`; without any, the notes on it are dropped."""
+        """The answers of a job by the places of their requests among `keys`; without any, the notes
+        on it are dropped.
+        """
         async with self._locks.setdefault(job, asyncio.Lock()):
             if job not in self._answers:
                 self._answers[job] = await self._looked_at(client, job)
@@ -103,7 +110,9 @@ class BatchJobs:
     async def _submit(
         self, client: AsyncClient, job: str, create: Callable[[AsyncClient], Awaitable[Any]]
     ) -> None:
-        """Submit a job, once: where an answer was lost, the job is looked for before it is submitted again."""
+        """Submit a job, once: where an answer was lost, the job is looked for before it is
+        submitted again.
+        """
         tries = 0
 
         async def call(client: AsyncClient) -> Any:
@@ -123,7 +132,9 @@ class BatchJobs:
         return None
 
     async def _looked_at(self, client: AsyncClient, job: str) -> Sequence[Any] | None:
-        """The answers of a job when it is done; None if there will be none, or if it was never submitted."""
+        """The answers of a job when it is done; None if there will be none, or if it was never
+        submitted.
+        """
         name = self.notes.known([f"job/{job}"]).get(f"job/{job}")
         if name is None:
             name, _ = await self.service.answer(
@@ -164,7 +175,9 @@ _SECONDS = 3600
 
 
 class HeldDocuments:
-    """The documents of one call: held from the first prompt that reads one until the last is answered."""
+    """The documents of one call: held from the first prompt that reads one until the last is
+    answered.
+    """
 
     def __init__(
         self,
@@ -194,7 +207,9 @@ class HeldDocuments:
         return sum(self.tokens[text] * (count - 1) for text, count in again.items())
 
     def taken(self) -> int:
-        """The tokens that the service was given to hold since the last call; they cost as much as sent ones."""
+        """The tokens that the service was given to hold since the last call; they cost as much as
+        sent ones.
+        """
         tokens, self._new_tokens = self._new_tokens, 0
         return tokens
 
@@ -208,7 +223,9 @@ class HeldDocuments:
         return self._names[document]
 
     async def release(self, client: AsyncClient, document: str) -> None:
-        """A prompt that reads the document is answered; after the last the service need not hold it."""
+        """A prompt that reads the document is answered; after the last the service need not hold
+        it.
+        """
         self._waiting[document] -= 1
         if self._waiting[document] == 0 and (name := self._names.pop(document, None)):
             with suppress(ServiceError):
@@ -217,9 +234,7 @@ class HeldDocuments:
                 )
 
     async def _cached_name(self, client: AsyncClient, document: str) -> str | None:
-        from google.genai.types import CreateCachedContentConfig
-
-        config = CreateCachedContentConfig(
+        config = client_package().types.CreateCachedContentConfig(
             contents=document, system_instruction=self.instruction, ttl=f"{_SECONDS}s"
         )
         try:

@@ -32,9 +32,10 @@ _PICTURE_TOKENS = 600
 class RemoteEmbedder(ABC):
     """Vectors by a service, scaled to unit length; a subclass sends a request and reads its answer.
 
-    Tokens are counted here with the tokenizer of the static model: its 32,000 pieces are fewer and shorter than
-    Gemini's, so that a text has fewer tokens there than are counted here. A text longer than the limit is cut before it
-    is sent. Secrets and personal data in texts and queries are masked or held back as `safety` says.
+    Tokens are counted here with the tokenizer of the static model: its 32,000 pieces are fewer and
+    shorter than Gemini's, so that a text has fewer tokens there than are counted here. A text
+    longer than the limit is cut before it is sent. Secrets and personal data in texts and queries
+    are masked or held back as `safety` says.
     """
 
     is_paid, remembers = True, False
@@ -64,7 +65,9 @@ class RemoteEmbedder(ABC):
 
     @abstractmethod
     def vectors(self, answer: Any, count: int) -> np.ndarray:
-        """The vectors of an answer, of unit length; EmbeddingError or ValueError if they do not fit the request."""
+        """The vectors of an answer, of unit length; EmbeddingError or ValueError if they do not fit
+        the request.
+        """
 
     def for_texts(self, count: int) -> RemoteEmbedder:
         """This one, whatever the number of texts."""
@@ -76,7 +79,9 @@ class RemoteEmbedder(ABC):
         return self._budget.left
 
     def _screened(self, texts: Sequence[str]) -> list[str]:
-        """The texts as they may be sent; those that are stored were screened before and stay as they are."""
+        """The texts as they may be sent; those that are stored were screened before and stay as
+        they are.
+        """
         return screened(texts, self.safety).texts if self.safety else list(texts)
 
     def token_counts(self, texts: Sequence[str]) -> np.ndarray:
@@ -173,7 +178,9 @@ class Sending:
             await self._send(part, is_whole=True)
 
     async def _send(self, part: range, *, is_whole: bool) -> None:
-        """Set the vectors of a part, else of its halves; a text that is refused alone has the reason."""
+        """Set the vectors of a part, else of its halves; a text that is refused alone has the
+        reason.
+        """
         span = slice(part.start, part.stop)
         try:
             self.vectors[span] = await self._answered(self.texts[span], self.counts[span])

@@ -1,4 +1,6 @@
-"""Calling Google's service with the google-genai client: its key, faults, quotas, and the models that it serves."""
+"""Calling Google's service with the google-genai client: its key, faults, quotas, and the models
+that it serves.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +34,15 @@ if TYPE_CHECKING:
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
+def client_package() -> Any:
+    """The package `google.genai`; SettingsError that says how to install it."""
+    try:
+        from google import genai
+    except ImportError as error:
+        raise not_installed(error, "gemini") from error
+    return genai
+
+
 class GeminiService(Service):
     """Google's service, in the quota of [gemini]."""
 
@@ -43,12 +54,10 @@ class GeminiService(Service):
         super().__init__(settings, Quota(settings.requests_per_minute, settings.tokens_per_minute))
 
     def opened(self) -> tuple[AsyncClient, Callable[[], Awaitable[None]]]:
-        """A client with its connections, and the function that closes it; SettingsError without a key."""
-        try:
-            from google import genai
-            from google.genai.types import HttpOptions
-        except ImportError as error:
-            raise not_installed(error, "gemini") from error
+        """A client with its connections, and the function that closes it; SettingsError without a
+        key.
+        """
+        genai = client_package()
         key = os.environ.get(key_variable(), "").strip()
         if not key:
             raise SettingsError(
@@ -59,9 +68,9 @@ class GeminiService(Service):
         warnings.filterwarnings("ignore", ".* is not a valid ", UserWarning, r"google\.genai\.")
         warnings.filterwarnings("ignore", r"batches\.create_embeddings", Warning)
         connections = bounded_connections(self.settings)
-        # The client would make connections of its own for the calls that do not wait, and read certificates for
-        # sockets; neither is used.
-        options = HttpOptions(
+        # The client would make connections of its own for the calls that do not wait, and read
+        # certificates for sockets; neither is used.
+        options = genai.types.HttpOptions(
             base_url=self.settings.base_url,
             httpx_async_client=connections,
             httpx_client=httpx2.Client(verify=False),
@@ -162,9 +171,11 @@ _SECONDS = 10
 def require_served(
     gemini: GeminiSettings, embedding: Iterable[str], language: Iterable[str]
 ) -> None:
-    """ServiceError with the successor of the first of these models that Google's list of models does not have.
+    """ServiceError with the successor of the first of these models that Google's list of models
+    does not have.
 
-    Without a list, for lack of a key or a connection, it returns: a build with nothing to ask needs neither.
+    Without a list, for lack of a key or a connection, it returns: a build with nothing to ask needs
+    neither.
     """
     try:
         served = served_models(gemini)
@@ -186,7 +197,9 @@ def require_served(
 
 
 def served_models(gemini: GeminiSettings) -> dict[str, list[str]]:
-    """The actions of each model on Google's list, by its name; one request. WeftError if it cannot be had."""
+    """The actions of each model on Google's list, by its name; one request. WeftError if it cannot
+    be had.
+    """
     quick = {"attempts": 1, "timeout_seconds": _SECONDS, "time_limit_seconds": 2 * _SECONDS}
     service = GeminiService(gemini.model_copy(update=quick))
 

@@ -11,7 +11,7 @@ import numpy as np
 from assets.protocols.models import Embedded
 from dagster_project.extras.services.batches import BatchJobs
 from dagster_project.extras.services.embedder import RemoteEmbedder, Sending
-from dagster_project.extras.services.gemini_client import GeminiService
+from dagster_project.extras.services.gemini_client import GeminiService, client_package
 from dagster_project.extras.services.service import Call
 from dagster_project.system.rate_limit import RunBudget
 from transforms.embedding.vectors import unit_length
@@ -69,18 +69,18 @@ class GeminiEmbedder(RemoteEmbedder):
 
     def _contents(self, texts: Sequence[str], task: str) -> tuple[Any, Any]:
         """Texts as they are sent, and the configuration of the request."""
-        from google.genai.types import Content, EmbedContentConfig, Part
+        types = client_package().types
 
-        def part(text: str) -> Part:
+        def part(text: str) -> Any:
             picture = picture_of(text)
             if picture is None:
-                return Part(text=self.prefixes[task] + text)
-            return Part.from_bytes(data=picture.data, mime_type=picture.media_type)
+                return types.Part(text=self.prefixes[task] + text)
+            return types.Part.from_bytes(data=picture.data, mime_type=picture.media_type)
 
         # One content per text: a list of plain strings is one text to some models.
-        contents = [Content(parts=[part(text)]) for text in texts]
+        contents = [types.Content(parts=[part(text)]) for text in texts]
         task_type = task if self.knows_tasks else None
-        return contents, EmbedContentConfig(
+        return contents, types.EmbedContentConfig(
             task_type=task_type, output_dimensionality=self.dimensions
         )
 
@@ -100,7 +100,8 @@ class GeminiEmbedder(RemoteEmbedder):
 class BatchEmbedder(GeminiEmbedder):
     """The same by jobs of the Batch API, for half the price; a job of a killed run is found again.
 
-    A text without a vector from its job is requested by itself, at the full price: so is known which texts are refused.
+    A text without a vector from its job is requested by itself, at the full price: so is known
+    which texts are refused.
     """
 
     remembers = True
@@ -124,7 +125,9 @@ class BatchEmbedder(GeminiEmbedder):
         self._keys: dict[int, list[str]] = {}
 
     def embed_batches(self, batches: Iterable[Sequence[str]]) -> Iterator[Embedded]:
-        """The batches as their jobs are done; the notes on a job stay until whoever asks has stored the vectors."""
+        """The batches as their jobs are done; the notes on a job stay until whoever asks has stored
+        the vectors.
+        """
         self.jobs.begin()
         for done in super().embed_batches(batches):
             yield done
@@ -168,18 +171,15 @@ class BatchEmbedder(GeminiEmbedder):
     async def _submitted(
         self, client: AsyncClient, texts: Sequence[str], task: str, name: str
     ) -> Any:
-        from google.genai.types import (
-            CreateEmbeddingsBatchJobConfig,
-            EmbedContentBatch,
-            EmbeddingsBatchJobSource,
-        )
-
+        types = client_package().types
         contents, config = self._contents(texts, task)
-        source = EmbeddingsBatchJobSource(
-            inlined_requests=EmbedContentBatch(contents=contents, config=config)
+        source = types.EmbeddingsBatchJobSource(
+            inlined_requests=types.EmbedContentBatch(contents=contents, config=config)
         )
         return await client.batches.create_embeddings(
-            model=self.name, src=source, config=CreateEmbeddingsBatchJobConfig(display_name=name)
+            model=self.name,
+            src=source,
+            config=types.CreateEmbeddingsBatchJobConfig(display_name=name),
         )
 
     def _take(self, answer: Any, vectors: np.ndarray, place: int) -> bool:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from assets.protocols.models import Answer, Shape
 from dagster_project.extras.services.batches import BatchJobs, HeldDocuments
-from dagster_project.extras.services.gemini_client import GeminiService
+from dagster_project.extras.services.gemini_client import GeminiService, client_package
 from dagster_project.extras.services.language import RemoteLanguageModel, sent_tokens
 from dagster_project.extras.services.service import Call, RefusedError
 from dagster_project.system.rate_limit import RunBudget
@@ -43,7 +43,9 @@ class _Prompt(NamedTuple):
 
 
 class GeminiLanguageModel(RemoteLanguageModel):
-    """A Gemini model; many prompts are answered by jobs of the Batch API, and documents that several read are held."""
+    """A Gemini model; many prompts are answered by jobs of the Batch API, and documents that
+    several read are held.
+    """
 
     def __init__(
         self,
@@ -62,7 +64,9 @@ class GeminiLanguageModel(RemoteLanguageModel):
     def answers(
         self, prompts: Sequence[Mapping[str, Any]], shape: type[Shape], instruction: str
     ) -> Iterator[Answer[Shape]]:
-        """One answer per prompt as it comes; a prompt that the service refuses has the reason instead."""
+        """One answer per prompt as it comes; a prompt that the service refuses has the reason
+        instead.
+        """
         instruction = f"{instruction}\n\n{DATA_NOTE}"
         texts = [prompt_json(prompt, self.safety) for prompt in prompts]
         counts = self.counts_within_budget(texts, instruction)
@@ -81,7 +85,9 @@ class GeminiLanguageModel(RemoteLanguageModel):
     def _documents(
         self, prompts: Sequence[Mapping[str, Any]], instruction: str
     ) -> tuple[list[_Read], HeldDocuments]:
-        """For each prompt the document that it reads and the rest of it, and the holder of the documents."""
+        """For each prompt the document that it reads and the rest of it, and the holder of the
+        documents.
+        """
         parts = [_Read("", "")] * len(prompts)
         for number, prompt in enumerate(prompts):
             if DOCUMENT in prompt:
@@ -101,7 +107,9 @@ class GeminiLanguageModel(RemoteLanguageModel):
         shape: type[Shape],
         instruction: str,
     ) -> Iterator[Answer[Shape]]:
-        """The answers by jobs of the Batch API; a prompt without an answer of the right shape is sent by itself."""
+        """The answers by jobs of the Batch API; a prompt without an answer of the right shape is
+        sent by itself.
+        """
         keys = [
             f"{self.model}/{text_hash(f'{instruction}/{shape.__name__}/{text}')}" for text in texts
         ]
@@ -143,12 +151,11 @@ class GeminiLanguageModel(RemoteLanguageModel):
         instruction: str,
         name: str,
     ) -> Any:
-        from google.genai.types import CreateBatchJobConfig, InlinedRequest
-
+        types = client_package().types
         config = self._config(shape, instruction)
-        requests: Any = [InlinedRequest(contents=text, config=config) for text in texts]
+        requests: Any = [types.InlinedRequest(contents=text, config=config) for text in texts]
         return await client.batches.create(
-            model=self.model, src=requests, config=CreateBatchJobConfig(display_name=name)
+            model=self.model, src=requests, config=types.CreateBatchJobConfig(display_name=name)
         )
 
     def _of_job(self, number: int, answer: Any, shape: type[Shape]) -> Answer[Shape] | None:
@@ -220,7 +227,9 @@ class GeminiLanguageModel(RemoteLanguageModel):
         instruction: str,
         cached: str | None,
     ) -> tuple[tuple[Shape, int, int, int], int]:
-        """`_value` of the answer to a prompt, which carries its document unless that is `cached`, and the calls."""
+        """`_value` of the answer to a prompt, which carries its document unless that is `cached`,
+        and the calls.
+        """
         text = prompt.read.rest if cached else prompt.text
         config = self._config(shape, None if cached else instruction, cached)
         return await self.service.answer(
@@ -235,9 +244,7 @@ class GeminiLanguageModel(RemoteLanguageModel):
         self, shape: type[Shape], instruction: str | None, cached: str | None = None
     ) -> Any:
         """The configuration of a request for a prompt; a held document has the instruction with it."""
-        from google.genai.types import GenerateContentConfig
-
-        return GenerateContentConfig(
+        return client_package().types.GenerateContentConfig(
             system_instruction=instruction,
             cached_content=cached,
             temperature=0.0,
@@ -247,7 +254,8 @@ class GeminiLanguageModel(RemoteLanguageModel):
         )
 
     def _value(self, answer: Any, shape: type[Shape]) -> tuple[Shape, int, int, int]:
-        """The value, the tokens that were sent and that came back, and those sent ones that the service held.
+        """The value, the tokens that were sent and that came back, and those sent ones that the
+        service held.
 
         RefusedError for no answer or half of one, ValidationError for one of another shape.
         """
@@ -267,8 +275,13 @@ class GeminiLanguageModel(RemoteLanguageModel):
             )
         parts = candidate.content.parts if candidate and candidate.content else None
         text = "".join(part.text or "" for part in parts or () if not part.thought)
-        usage = answer.usage_metadata
-        sent = max(0, int(usage.prompt_token_count or 0)) if usage else 0
-        output = max(0, int(usage.total_token_count or 0) - sent) if usage else 0
-        cached = min(sent, max(0, int(usage.cached_content_token_count or 0))) if usage else 0
-        return shape.model_validate_json(text), sent, output, cached
+        return shape.model_validate_json(text), *_tokens(answer.usage_metadata)
+
+
+def _tokens(usage: Any) -> tuple[int, int, int]:
+    """Tokens that were sent and that came back, and those sent ones that the service held."""
+    if not usage:
+        return 0, 0, 0
+    sent = max(0, int(usage.prompt_token_count or 0))
+    output = max(0, int(usage.total_token_count or 0) - sent)
+    return sent, output, min(sent, max(0, int(usage.cached_content_token_count or 0)))

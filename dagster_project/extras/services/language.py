@@ -11,7 +11,8 @@ from transforms.settings.models import GeminiSettings, SafetySettings
 
 
 class RemoteLanguageModel:
-    """A model that answers in JSON of a schema, at temperature 0; each answer is validated here again.
+    """A model that answers in JSON of a schema, at temperature 0; each answer is validated here
+    again.
 
     Tokens of prompts are counted as `RemoteEmbedder` does, and `max_output_tokens` are added for
     each answer, so that the budget holds for every answer. Quotes in prompts are screened as
@@ -30,7 +31,9 @@ class RemoteLanguageModel:
         self.budget = budget or RunBudget(limits.budget_tokens)
 
     def counts_within_budget(self, texts: Sequence[str], instruction: str) -> list[int]:
-        """The tokens that each prompt takes at most; BudgetError if all of them are more than the run has left."""
+        """The tokens that each prompt takes at most; BudgetError if all of them are more than the
+        run has left.
+        """
         counts = [count + self.max_output_tokens for count in sent_tokens(texts, instruction)]
         if sum(counts) > self.budget.left:
             raise BudgetError(
@@ -40,7 +43,9 @@ class RemoteLanguageModel:
         return counts
 
     def most(self, prompts: Sequence[Mapping[str, Any]], instruction: str) -> tuple[int, float]:
-        """The tokens that answering prompts takes at most, and the US dollars: none, if no price is known."""
+        """The tokens that answering prompts takes at most, and the US dollars: none, if no price is
+        known.
+        """
         texts = [prompt_json(prompt, self.safety) for prompt in prompts]
         sent = sum(sent_tokens(texts, f"{instruction}\n\n{DATA_NOTE}"))
         answered = len(prompts) * self.max_output_tokens

@@ -38,7 +38,8 @@ def key_variable() -> str:
 
 
 class OpenAIService(Service):
-    """Sends requests to the address in OPENAI_BASE_URL with the key in OPENAI_API_KEY, if there is one.
+    """Sends requests to the address in OPENAI_BASE_URL with the key in OPENAI_API_KEY, if there is
+    one.
 
     Limits of time and attempts are those of [gemini]; it has no quota.
     """
@@ -105,7 +106,9 @@ class OpenAIEmbedder(RemoteEmbedder):
         return await self.service.post(client, "embeddings", body)
 
     def vectors(self, answer: Any, count: int) -> np.ndarray:
-        """The vectors of an answer in the order of the texts; ValueError if they do not fit the request."""
+        """The vectors of an answer in the order of the texts; ValueError if they do not fit the
+        request.
+        """
         rows = sorted(answer["data"], key=lambda row: row["index"])
         matrix = np.array([row["embedding"] for row in rows], dtype=np.float64)
         if len(matrix) != count:

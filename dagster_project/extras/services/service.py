@@ -1,4 +1,6 @@
-"""Calling a model service: calls that run together, a quota, retries, bounded answers, and an end to every wait."""
+"""Calling a model service: calls that run together, a quota, retries, bounded answers, and an end
+to every wait.
+"""
 
 import asyncio
 import logging
@@ -27,7 +29,8 @@ Call = Callable[[Any], Awaitable[T]]
 
 
 class TransientError(Exception):
-    """A fault after which the same request may succeed; `pause` is the seconds that the service asks for.
+    """A fault after which the same request may succeed; `pause` is the seconds that the service
+    asks for.
 
     `may_be_paid` if the service may count the request as answered.
     """
@@ -49,7 +52,8 @@ class Service(ABC):
     """Runs calls of a client, several at once, each repeated while that may help.
 
     The key is read from the environment when the first call is made, and taken out of every text
-    that leaves this class. A subclass opens the client and explains the faults that the service reports.
+    that leaves this class. A subclass opens the client and explains the faults that the service
+    reports.
     """
 
     keys: ClassVar[tuple[str, ...]]
@@ -74,7 +78,9 @@ class Service(ABC):
         """A client with its connections, and the function that closes it."""
 
     async def called(self, client: Any, call: Call[Any]) -> Any:
-        """The answer to one call; a fault that the service reports is a TransientError or a ServiceError."""
+        """The answer to one call; a fault that the service reports is a TransientError or a
+        ServiceError.
+        """
         return await call(client)
 
     def results(self, jobs: Iterator[Call[T]]) -> Iterator[T]:
@@ -130,7 +136,8 @@ class Service(ABC):
                         fault = (
                             error if fault is None or isinstance(error, UnansweredError) else fault
                         )
-                        # Requests that wait to be sent end; sent ones may still be answered, and are paid for.
+                        # Requests that wait to be sent end; sent ones may still be answered, and
+                        # are paid for.
                         self._is_ending = True
                         for waiting in under_way - self._sending:
                             waiting.cancel()
@@ -152,12 +159,13 @@ class Service(ABC):
     async def answer(
         self, client: Any, requests: int, tokens: int, call: Call[Any], check: Callable[[Any], T]
     ) -> tuple[T, int]:
-        """The result of `check` on the answer to a call that counts as `requests` requests of `tokens` tokens.
+        """The result of `check` on the answer to a call that counts as `requests` requests of
+        `tokens` tokens.
 
         The number beside it counts the calls of the service for it.
 
-        `check` raises EmbeddingError for a bad answer. ServiceError when the service
-        refuses for good or `attempts` attempts failed; pauses that the service asks for do not count.
+        `check` raises EmbeddingError for a bad answer. ServiceError when the service refuses for
+        good or `attempts` attempts failed; pauses that the service asks for do not count.
         """
         calls = failed = 0
         may_be_paid = False
@@ -216,7 +224,9 @@ class Service(ABC):
         raise fault
 
     def passing(self, report: str, pause: float | None) -> Exception:
-        """The fault of a service that is busy or broken, which `report` describes, and asks for a pause or for none."""
+        """The fault of a service that is busy or broken, which `report` describes, and asks for a
+        pause or for none.
+        """
         if pause is not None and pause > self.settings.time_limit_seconds:
             return ServiceError(
                 f"{self.label} asks to wait {pause:g} s, longer than a run waits ({report}). "
@@ -234,7 +244,9 @@ class Service(ABC):
         return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
     def _pause(self, fault: TransientError, calls: int) -> float:
-        """Seconds before the next attempt: a little more than the service asks for, else drawn at random."""
+        """Seconds before the next attempt: a little more than the service asks for, else drawn at
+        random.
+        """
         settings = self.settings
         exponent = min(calls - 1, 64)  # with more, the number would be too large for a float
         drawn = random.uniform(
@@ -258,12 +270,15 @@ MAX_ANSWER_BYTES = 16 << 20
 
 @cache
 def trusted() -> ssl.SSLContext:
-    """The certificates of the machine, which take 20 ms to read; the environment's, if it names some."""
+    """The certificates of the machine, which take 20 ms to read; the environment's, if it names
+    some.
+    """
     return httpx2.create_ssl_context()
 
 
 def bounded_connections(settings: GeminiSettings) -> httpx2.AsyncClient:
-    """A client whose every answer has `MAX_ANSWER_BYTES` at most, and is not compressed, which swells in memory.
+    """A client whose every answer has `MAX_ANSWER_BYTES` at most, and is not compressed, which
+    swells in memory.
 
     httpx2.RemoteProtocolError for any other answer.
     """

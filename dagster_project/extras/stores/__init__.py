@@ -1,6 +1,8 @@
-"""Object stores: prefixes as remotes of sources, and locks and looks at footers for a lake on a store."""
+"""Object stores: prefixes as remotes of sources, and locks and looks at footers for a lake on a
+store.
+"""
 
-from dagster_project.extras.registry import Extra, Remote
+from dagster_project.extensions import Extra, Remote
 
 _HERE = "dagster_project.extras.stores"
 EXTRA = Extra(

@@ -3,73 +3,58 @@
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import fsspec
 from upath import UPath
 
-from dagster_project.lake.kept_footers import KeptFooters
-from dagster_project.lake.parquet_files import MISSING, Entries, ParquetFooter, read_entries
-from transforms.schemas.table import Table
+from dagster_project.lake.parquet_files import MISSING, ParquetFooter, read_footer
+from dagster_project.lake.recorded_footers import Place, RecordedFooters
 
 _LISTS_AT_ONCE = 16
 _S3 = ("s3", "s3a")
 
 
 class RemoteFooters:
-    """One look at a remote lake: its objects are listed once, and footers are read of those that came since."""
+    """One look at a remote lake: its objects are listed once, and footers are read of those that
+    came since.
+    """
 
-    def __init__(self, base: UPath, tables: Mapping[str, Table], file: Path):
-        """`file` keeps the footers that were read."""
-        self.base, self.tables, self.footers = base, tables, KeptFooters(file)
+    def __init__(self, base: UPath, footers: RecordedFooters):
+        """`footers` are those that earlier looks read."""
+        self.base, self.footers = base, footers
         self._etags = _listed(base)
         self._names: dict[str, list[str]] = {}
         for path in self._etags:
             table, _, name = path.removeprefix(f"{base.path}/").partition("/")
             self._names.setdefault(table, []).append(name)
 
-    def has(self, table: str, partition: str | None) -> bool:
+    def has(self, place: Place) -> bool:
         """True if the object of a stored table was there."""
-        return self._path(table, partition) in self._etags
+        return self._path(place) in self._etags
 
     def below(self, table: str) -> list[str]:
         """The names of the objects of the partitions of a table."""
         return self._names.get(table, [])
 
-    def footer(self, table: str, partition: str | None, *, is_list: bool) -> ParquetFooter | str:
-        """The footer of a stored table, or its fault."""
-        path = self._path(table, partition)
+    def footer(self, place: Place) -> ParquetFooter | str:
+        """The footer of a stored table with any columns, or its fault."""
+        path = self._path(place)
         etag = self._etags.get(path)
         if etag is None:
             return MISSING
-        return self.footers.footer(
-            path, etag, self.tables[table], partial(self._read, path), is_list=is_list
-        )
+        object_ = self.base / path.removeprefix(f"{self.base.path}/")
+        return self.footers.footer(place, etag, lambda: read_footer(object_))
 
-    def code_version(self, table: str, partition: str | None) -> str | None:
-        """Version of the code that wrote an object, whatever its columns; None if it cannot be read."""
-        path = self._path(table, partition)
-        etag = self._etags.get(path)
-        if etag is None:
-            return None
-        entries = self.footers.entries(path, etag, self.tables[table], partial(self._read, path))
-        return None if isinstance(entries, str) else entries.code_version
-
-    def _path(self, table: str, partition: str | None) -> str:
+    def _path(self, place: Place) -> str:
         """The path of an object; to join paths takes ten times as long."""
-        return f"{self.base.path}/{table}{'' if partition is None else f'/{partition}'}.parquet"
-
-    def _read(self, path: str) -> Entries | str:
-        return read_entries(self.base / path.removeprefix(f"{self.base.path}/"))
-
-    def keep(self) -> None:
-        """Write the footers that were read, and forget the objects that are gone."""
-        self.footers.keep(self.footers.rows.keys() - self._etags.keys())
+        return f"{self.base.path}/{'/'.join(filter(None, place))}.parquet"
 
 
 def _listed(base: UPath) -> dict[str, str]:
-    """The ETag of every object of a lake by its path: one request for a thousand of a table, of many tables at once."""
+    """The ETag of every object of a lake by its path: one request for a thousand of a table, of
+    many tables at once.
+    """
     try:
         top = base.fs.ls(base.path, detail=True)
     except FileNotFoundError:
@@ -105,7 +90,9 @@ def _of_s3(store: Any, folder: str) -> dict[str, str]:
 
 
 def _quick_store(base: UPath) -> Any:
-    """The store of a lake on S3, which leaves times as they are written: these take three quarters of reading a page."""
+    """The store of a lake on S3, which leaves times as they are written: these take three quarters
+    of reading a page.
+    """
     # It comes with the extra of this protocol.
     from aiobotocore.session import get_session
 

@@ -1,13 +1,15 @@
 """Locks of a lake on an object store, for processes that share no disk: a queue of claims.
 
-A claim is an object whose name is a number. It is put under a number that no claim has, which the store refuses to all but
-one (a conditional put: If-None-Match of S3 and Azure, ifGenerationMatch of Google). A process that finds all claims before
-its own compatible holds the lock. A claim says until when it counts and is renewed while its process lives; a waiter
-releases one that ran out, so that a killed process of another machine keeps nobody out for longer than that.
+A claim is an object whose name is a number. It is put under a number that no claim has, which the
+store refuses to all but one (a conditional put: If-None-Match of S3 and Azure, ifGenerationMatch of
+Google). A process that finds all claims before its own compatible holds the lock. A claim says
+until when it counts and is renewed while its process lives; a waiter releases one that ran out, so
+that a killed process of another machine keeps nobody out for longer than that.
 
-Numbers only grow: a claim is deleted only if there is a higher one, and the highest stays, released, for the next to see.
-Renewal and release are conditional, too (If-Match): of a holder that renews and a waiter that releases, one is refused. So a
-holder learns that it lost its claim, and `require_leases` fails before it writes. Clocks may differ by less than a lease.
+Numbers only grow: a claim is deleted only if there is a higher one, and the highest stays,
+released, for the next to see. Renewal and release are conditional, too (If-Match): of a holder that
+renews and a waiter that releases, one is refused. So a holder learns that it lost its claim, and
+`require_leases` fails before it writes. Clocks may differ by less than a lease.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ _REFUSED = (FileExistsError, FileNotFoundError)
 
 @dataclass(frozen=True)
 class _Claim:
-    """Who claims, whether others may share, and the second of the epoch until which the claim counts; 0 if released."""
+    """Who claims, whether others may share, and the second of the epoch until which the claim
+    counts; 0 if released.
+    """
 
     machine: str
     process: int
@@ -64,7 +68,9 @@ class _Claim:
 
 
 class _Lease:
-    """A claim of this process while it is held: until when it counts by this machine's own clock, and whether it is lost."""
+    """A claim of this process while it is held: until when it counts by this machine's own clock,
+    and whether it is lost.
+    """
 
     def __init__(self, queue: _Queue):
         self.queue, self.process, self.place = queue, os.getpid(), str(queue.folder)
@@ -102,8 +108,8 @@ def store_lock(
 ) -> Iterator[None]:
     """Hold a lock of the lake at an address, shared or exclusive.
 
-    Later processes wait, so that many that share it cannot keep out one that wants it alone. `on_wait` is called before
-    waiting. Without `waits` BusyError names the holder at once.
+    Later processes wait, so that many that share it cannot keep out one that wants it alone.
+    `on_wait` is called before waiting. Without `waits` BusyError names the holder at once.
     """
     queue = _Queue(UPath(lake, use_listings_cache=False) / ".locks" / name, exclusive)
     lease = _Lease(queue)
@@ -133,14 +139,18 @@ class _Queue:
         self._owner = secrets.token_hex(8)
 
     def join(self) -> tuple[int, str, float]:
-        """Put a claim behind all others: its number, its tag, and until when it counts by the monotonic clock."""
+        """Put a claim behind all others: its number, its tag, and until when it counts by the
+        monotonic clock.
+        """
         while True:
             number, start = max(self._numbers(), default=0) + 1, time.monotonic()
             with suppress(FileExistsError):
                 return number, self._put(number, self._own(), mode="create"), start + LEASE
 
     def renewed(self, number: int, tag: str) -> str:
-        """Let a claim with this tag count for longer; its new tag. One of _REFUSED if it is another's by now, or gone."""
+        """Let a claim with this tag count for longer; its new tag. One of _REFUSED if it is
+        another's by now, or gone.
+        """
         claim = self._own()
         try:
             return self._replace(number, claim, tag)
@@ -152,7 +162,9 @@ class _Queue:
             return now
 
     def before(self, number: int) -> list[_Claim]:
-        """The claims before one with which it cannot share; those that ran out are released and deleted."""
+        """The claims before one with which it cannot share; those that ran out are released and
+        deleted.
+        """
         claims = []
         for earlier in sorted(n for n in self._numbers() if n < number):
             tag, claim = self._claim(earlier)
@@ -184,7 +196,9 @@ class _Queue:
         return [int(name) for place in names if (name := place.rpartition("/")[2]).isdigit()]
 
     def _claim(self, number: int) -> tuple[str, _Claim | None]:
-        """The tag and the content of a claim; if it changes between the two requests, the tag is of the past."""
+        """The tag and the content of a claim; if it changes between the two requests, the tag is of
+        the past.
+        """
         try:
             tag = str(self.folder.fs.info(self._place(number)).get("ETag", ""))
             return tag, _Claim(**json.loads(self.folder.fs.cat_file(self._place(number))))
@@ -192,7 +206,9 @@ class _Queue:
             return "", None
 
     def _replace(self, number: int, claim: _Claim, tag: str) -> str:
-        """Put a claim in place of the one with this tag; its tag. One of _REFUSED if there is another by now, or none."""
+        """Put a claim in place of the one with this tag; its tag. One of _REFUSED if there is
+        another by now, or none.
+        """
         if self.folder.protocol in _S3:
             try:
                 return self._put(number, claim, IfMatch=tag)
@@ -222,6 +238,8 @@ class _Queue:
 
 
 def _machine() -> str:
-    """The name of this machine, and of the numbers of its processes: containers may share the one and not the other."""
+    """The name of this machine, and of the numbers of its processes: containers may share the one
+    and not the other.
+    """
     numbers = Path("/proc/self/ns/pid")
     return f"{socket.gethostname()} {numbers.readlink() if numbers.is_symlink() else ''}".strip()

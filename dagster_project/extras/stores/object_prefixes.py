@@ -1,4 +1,5 @@
-"""A prefix of an object store as a folder: files that changed there are copied, files that are gone there go.
+"""A prefix of an object store as a folder: files that changed there are copied, files that are gone
+there go.
 
 ETag, size and time in the listing show the changes; no file is read for it. Names of
 objects become paths only where every part is a plain file name.
@@ -121,7 +122,9 @@ class ObjectPrefix:
     def _by_name(
         self, root: str, listed: dict[str, dict[str, Any]]
     ) -> dict[str, tuple[str, dict[str, Any]]]:
-        """Path and facts of each file by its name below the prefix; those that can be no path are left out."""
+        """Path and facts of each file by its name below the prefix; those that can be no path are
+        left out.
+        """
         files: dict[str, tuple[str, dict[str, Any]]] = {}
         for path, info in sorted(listed.items()):
             name = path.removeprefix(f"{root}/") if path != root else path.rpartition("/")[2]

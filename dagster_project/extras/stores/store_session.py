@@ -1,4 +1,6 @@
-"""HTTP for object stores: no redirect is followed, and answers of a store beside its files are bounded."""
+"""HTTP for object stores: no redirect is followed, and answers of a store beside its files are
+bounded.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _LISTING_BYTES = 512 << 20
 
 
 class StoreSession(AIOHTTPSession):
-    """The session of aiobotocore, which leaves redirects to aiohttp; botocore's own, of requests, follows none."""
+    """The session of aiobotocore, which leaves redirects to aiohttp; botocore's own, of requests,
+    follows none.
+    """
 
     answered = 0
     """Bytes of listings and errors so far."""

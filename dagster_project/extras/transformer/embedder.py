@@ -1,4 +1,6 @@
-"""Models of sentence-transformers that run on this machine: vectors of texts, and scores of passages."""
+"""Models of sentence-transformers that run on this machine: vectors of texts, and scores of
+passages.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,17 @@ from transforms.settings.models import FOLDERS, EmbeddingSettings, SafetySetting
 from transforms.settings.search import RerankSettings
 
 _BATCH_TEXTS = 256
-"""A stored batch takes some seconds; the library sorts it by length and runs it in batches of 32."""
+"""A stored batch takes some seconds; the library sorts it by length and runs it in batches of 32.
+"""
 _ENCODING = {"convert_to_numpy": True, "show_progress_bar": False}
 
 
 class TransformerEmbedder:
-    """Vectors as the model's own files say: pooling, prefixes and maximum length, scaled to unit length.
+    """Vectors as the model's own files say: pooling, prefixes and maximum length, scaled to unit
+    length.
 
-    `settings.name` is a folder or a name on the Hugging Face hub; a model of the hub is fetched when
-    it is first needed, unless HF_HUB_OFFLINE is set.
+    `settings.name` is a folder or a name on the Hugging Face hub; a model of the hub is fetched
+    when it is first needed, unless HF_HUB_OFFLINE is set.
     """
 
     is_paid = remembers = False
@@ -76,7 +80,9 @@ class TransformerEmbedder:
         return self._checked(vectors, len(texts))
 
     def embed_queries(self, texts: Sequence[str]) -> np.ndarray:
-        """Unit-length vectors of texts that are searched with, float32 of shape (texts, dimensions)."""
+        """Unit-length vectors of texts that are searched with, float32 of shape (texts,
+        dimensions).
+        """
         prefix = (
             self._prompt(self.settings.query_prefix, ("query",)) or self.settings.prefixes.query
         )
@@ -87,13 +93,17 @@ class TransformerEmbedder:
         return unit_length(np.asarray(vectors, dtype=np.float32).reshape(count, self.dimensions))
 
     def _prefix(self) -> str:
-        """The prefix of a text: that of the settings, else that of the model's files, else that known by its name."""
+        """The prefix of a text: that of the settings, else that of the model's files, else that
+        known by its name.
+        """
         return self._prompt(self.settings.document_prefix, ("document", "passage", "corpus")) or (
             self.settings.prefixes.document
         )
 
     def _prompt(self, prefix: str | None, names: Sequence[str]) -> str:
-        """The prefix that the settings give, or the model's files under one of some names; empty if neither does."""
+        """The prefix that the settings give, or the model's files under one of some names; empty if
+        neither does.
+        """
         prompts: dict[str, str] = self._load().prompts
         return (
             prefix
@@ -111,7 +121,9 @@ class TransformerEmbedder:
         return self._loaded
 
     def _open(self) -> Any:
-        """The model in memory; SettingsError if the library or the model is not there, or is of another width."""
+        """The model in memory; SettingsError if the library or the model is not there, or is of
+        another width.
+        """
         settings = self.settings
         try:
             from sentence_transformers import SentenceTransformer
@@ -159,10 +171,12 @@ def _probability() -> Any:
 
 
 class CrossEncoderScorer:
-    """Reads query and passage together; any model with one score, by folder or name on the Hugging Face hub.
+    """Reads query and passage together; any model with one score, by folder or name on the Hugging
+    Face hub.
 
-    Passages are scored in their order until `seconds` are over, the first few always; a score is ten times the
-    model's probability. The model is opened when it is first asked; that time does not count.
+    Passages are scored in their order until `seconds` are over, the first few always; a score is
+    ten times the model's probability. The model is opened when it is first asked; that time does
+    not count.
     """
 
     def __init__(self, settings: RerankSettings, clock: Callable[[], float] = time.monotonic):
@@ -170,7 +184,9 @@ class CrossEncoderScorer:
         self._loaded: Any = None
 
     def scores(self, query: str, titles: Sequence[str], texts: Sequence[str]) -> RerankScores:
-        """The scores of the passages that there was time for; SettingsError if the model cannot be opened."""
+        """The scores of the passages that there was time for; SettingsError if the model cannot be
+        opened.
+        """
         model = self._load()
         pairs = [
             (query, f"{title}\n{text[:_PASSAGE_CHARS]}")

@@ -11,11 +11,12 @@ _OUTPUTS = ("last_hidden_state", "token_embeddings")
 
 
 def run_by_onnx(model: Any, settings: EmbeddingSettings) -> None:
-    """Have the transformer inside a sentence-transformers model run by the graph `settings.onnx_file`.
+    """Have the transformer inside a sentence-transformers model run by the graph
+    `settings.onnx_file`.
 
-    Tokenizer, pooling and all that follows stay as the model's files say. The library's own way asks for packages
-    that stop at older versions of transformers. SettingsError if the runtime or the file is missing, or the graph
-    gives no vectors of tokens.
+    Tokenizer, pooling and all that follows stay as the model's files say. The library's own way
+    asks for packages that stop at older versions of transformers. SettingsError if the runtime or
+    the file is missing, or the graph gives no vectors of tokens.
     """
     try:
         import onnxruntime
@@ -45,7 +46,9 @@ def run_by_onnx(model: Any, settings: EmbeddingSettings) -> None:
 
 
 def graph_file(settings: EmbeddingSettings) -> Path:
-    """The file `onnx_file` of the model's folder, fetched from the hub where the model is one of it."""
+    """The file `onnx_file` of the model's folder, fetched from the hub where the model is one of
+    it.
+    """
     assert settings.name and settings.onnx_file
     if settings.names_folder:
         path = Path(settings.name).expanduser() / settings.onnx_file

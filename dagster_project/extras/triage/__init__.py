@@ -1,6 +1,6 @@
 """Triage of issues: the summary, finds and gaps of each, and earlier ones that it may repeat."""
 
-from dagster_project.extras.registry import Command, Extra
+from dagster_project.extensions import Command, Extra
 
 EXTRA = Extra(
     commands={
@@ -15,5 +15,6 @@ EXTRA = Extra(
     tables="dagster_project.extras.triage.transforms.table:TABLES",
     stages="dagster_project.extras.triage.assets:stages",
     checks="dagster_project.extras.triage.assets:checks",
+    issues="dagster_project.extras.triage.command:noted_issues",
     progress={"issue_triage": "sorting issues"},
 )

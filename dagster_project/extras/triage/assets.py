@@ -1,6 +1,9 @@
-"""Triage of issues: summaries, finds, gaps and repeats of new ones; without a source of issues it has no stage."""
+"""Triage of issues: summaries, finds, gaps and repeats of new ones; without a source of issues it
+has no stage.
+"""
 
 import json
+from functools import partial
 
 import dagster as dg
 import ibis
@@ -34,35 +37,17 @@ _INSTRUCTION = (
     "report, `text` what its author wrote. Say in one sentence of at most 40 words, plain text, in the language of the "
     "report, what is wrong or wanted, where and since when. Write one sentence per report, in their order."
 )
+_PROMPT = "1"
+"""Number of the prompt in the keys of answers, which are paid for: raised if `_INSTRUCTION` changes."""
 _TEXT_CHARS = 4000
 """Characters of an issue that a model reads."""
 
 
 def triage_stage(settings: TriageSettings) -> Stage:
     """The stage of `issue_triage`."""
-
-    def make(
-        *read: ibis.Table, lake: Lake, language_model: LanguageModel, answer_cache: AnswerCache
-    ) -> Made:
-        documents, *chunked = read
-        rows = documents.filter(documents.source.isin(list(settings.needs)))
-        inputs, before = _inputs(rows, lake), lake.footer(TRIAGED)
-        state = (before.code_version, before.inputs.get("issues")) if before else None
-        if (
-            state == (settings.version(), inputs["issues"])
-            and (stored := lake.stored(TRIAGED, ISSUE_TRIAGE.names)) is not None
-        ):
-            return Made((stored,), {"issues_looked_at": 0}, inputs)
-        issues = items.issue_items(rows.select(items.DOCUMENT_COLUMNS).to_pyarrow())
-        report = SentenceReport()
-        by_model = written_summaries(issues, settings, language_model, answer_cache, report)
-        table = issue_triage(issues, _vectors(issues, *chunked), settings, by_model)
-        return Made((table,), {"issues_looked_at": len(issues), **report.metadata()}, inputs)
-
     return Stage(
         TRIAGED,
-        make,
-        settings.version(),
+        partial(_triage, settings),
         Display(
             "Sums up each issue, counts its secrets and personal data, and names its gaps and likely repeats.",
             group="triage",
@@ -73,13 +58,40 @@ def triage_stage(settings: TriageSettings) -> Stage:
             },
         ),
         inputs=("documents", "document_chunks", "chunk_context", "embeddings"),
-        needs=Needs(resources=("lake", "language_model", "answer_cache")),
+        needs=Needs(resources=("lake", "language_model", "answer_cache"), code_version=True),
+        variant=settings.version(),
         declared={TRIAGED: ISSUE_TRIAGE},
     )
 
 
+def _triage(
+    settings: TriageSettings,
+    *read: ibis.Table,
+    lake: Lake,
+    language_model: LanguageModel,
+    answer_cache: AnswerCache,
+    code_version: str,
+) -> Made:
+    documents, *chunked = read
+    rows = documents.filter(documents.source.isin(list(settings.needs)))
+    inputs, before = _inputs(rows, lake), lake.footer(TRIAGED)
+    state = (before.code_version, before.inputs.get("issues")) if before else None
+    if (
+        state == (code_version, inputs["issues"])
+        and (stored := lake.stored(TRIAGED, ISSUE_TRIAGE.names)) is not None
+    ):
+        return Made((stored,), {"issues_looked_at": 0}, inputs)
+    issues = items.issue_items(rows.select(items.DOCUMENT_COLUMNS).to_pyarrow())
+    report = SentenceReport()
+    by_model = written_summaries(issues, settings, language_model, answer_cache, report)
+    table = issue_triage(issues, _vectors(issues, *chunked), settings, by_model)
+    return Made((table,), {"issues_looked_at": len(issues), **report.metadata()}, inputs)
+
+
 def _inputs(rows: ibis.Table, lake: Lake) -> dict[str, str]:
-    """The inputs of the table: the texts of the issues, and the code that made the vectors of their chunks."""
+    """The inputs of the table: the texts of the issues, and the code that made the vectors of their
+    chunks.
+    """
     texts = rows.select("doc_id", "content_hash").order_by("doc_id").to_pyarrow()
     vectors = lake.footer("embeddings")
     codes = [*lake.code_versions("document_chunks"), vectors.code_version if vectors else ""]
@@ -88,7 +100,9 @@ def _inputs(rows: ibis.Table, lake: Lake) -> dict[str, str]:
 
 
 def checks(settings: Settings) -> list[dg.AssetChecksDefinition]:
-    """The check of `issue_triage`: its texts have been screened, and it names issues that are there."""
+    """The check of `issue_triage`: its texts have been screened, and it names issues that are
+    there.
+    """
 
     @dg.asset_check(
         asset=TRIAGED,
@@ -115,7 +129,9 @@ def checks(settings: Settings) -> list[dg.AssetChecksDefinition]:
 def _vectors(
     issues: pl.DataFrame, chunks: ibis.Table, context: ibis.Table, embeddings: ibis.Table
 ) -> np.ndarray:
-    """For each issue the mean of the vectors of its author's text, of unit length; zeros without one."""
+    """For each issue the mean of the vectors of its author's text, of unit length; zeros without
+    one.
+    """
     own = chunks.semi_join(ibis.memtable(issues.select("doc_id").to_arrow()), "doc_id")
     places = pl.DataFrame(own.select("chunk_id", "spans").to_pyarrow()).with_columns(
         at=pl.col("spans").list.eval(pl.element().struct.field("byte_start")).list.min()
@@ -146,9 +162,7 @@ def written_summaries(
     ).iter_rows():
         if settings.kinds.get(source) in WRITTEN_KINDS and text.strip():
             data = {"place": title, "text": text[:_TEXT_CHARS]}
-            key = (
-                f"{model.model}/triage{items.VERSION}/{text_hash(json.dumps(data, sort_keys=True))}"
-            )
+            key = f"{model.model}/triage{_PROMPT}/{text_hash(json.dumps(data, sort_keys=True))}"
             requests.append(Request(doc_id, key, data))
     return written_sentences(requests, _INSTRUCTION, 1, model, cache, report) if requests else {}
 

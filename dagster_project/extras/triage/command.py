@@ -21,18 +21,21 @@ from dagster_project.cli.options import (
     explained,
 )
 from dagster_project.composition.stores import make_lake
-from dagster_project.config.settings import load_settings
+from dagster_project.config.settings import Settings, load_settings
 from dagster_project.context.sessions import Account
 from dagster_project.extras.triage.transforms.table import ISSUE_TRIAGE
 from dagster_project.extras.triage.under_lens import disclosed, find_counts, shown_issues
 from dagster_project.index.search.opened_index import open_index
+from dagster_project.index.search.search_index import SearchIndex
 from transforms.errors import IndexUnavailableError, SettingsError
 from transforms.text.visible import visible
 
 _SHOWN_CHARS = 100
 """Characters of a passage that are shown beside another."""
 _NAMED, _LIKELY = 0.05, 0.1
-"""Confidence from which an earlier issue is named to people, and from which the passages that agree are shown."""
+"""Confidence from which an earlier issue is named to people, and from which the passages that agree
+are shown.
+"""
 
 
 def _lines(row: Mapping[str, Any]) -> Iterator[str]:
@@ -46,7 +49,10 @@ def _lines(row: Mapping[str, Any]) -> Iterator[str]:
     if row["missing"]:
         yield f"  lacks: {', '.join(row['missing'])}"
     for one in (d for d in row["duplicates"] if d["confidence"] >= _NAMED):
-        yield f"  {one['confidence']:4.0%} like #{one['number']} {one['title']}"
+        facts = [f"the same {', '.join(one['same'])}"] if one["same"] else []
+        facts += [f"another {', '.join(one['different'])}"] if one["different"] else []
+        fields = f" ({'; '.join(facts)})" if facts else ""
+        yield f"  {one['confidence']:4.0%} like #{one['number']} {one['title']}{fields}"
         if one["passage"] and one["confidence"] >= _LIKELY:
             yield f"       “{_cut(one['passage'])}” – “{_cut(one['earlier_passage'])}”"
 
@@ -81,18 +87,14 @@ def triage(
     since: datetime | None,
     limit: int,
 ) -> None:
-    """Print the summary, findings and gaps of each issue, and earlier ones that it may repeat; newest first.
+    """Print the summary, findings and gaps of each issue, and earlier ones that it may repeat;
+    newest first.
 
-    NUMBERs name issues. Secrets, addresses of people and telephone numbers are masked in everything that is printed.
+    NUMBERs name issues. Secrets, addresses of people and telephone numbers are masked in everything
+    that is printed.
     """
     settings = load_settings(config)
-    if not any(s.kind == "issues" for s in settings.sources):
-        raise SettingsError(
-            'no source of the settings is of kind = "issues"; `weft init PLACE` adds an export of issues'
-        )
-    stored = make_lake(settings).stored("issue_triage", ISSUE_TRIAGE.names)
-    if stored is None:
-        raise IndexUnavailableError("no issue was looked at yet; run `weft build`")
+    stored = _stored(settings)
     if lens:
         with closing(open_index(settings, lens=lens)) as index:
             rows = _chosen(shown_issues(settings, index, stored), numbers, source, since)[:limit]
@@ -109,6 +111,26 @@ def triage(
     if not rows:
         click.echo("no issue is like that", err=True)
         sys.exit(NO_RESULTS)
+
+
+def _stored(settings: Settings) -> pa.Table:
+    """The table `issue_triage`; SettingsError without a source of issues, IndexUnavailableError
+    before the first build.
+    """
+    if not any(s.kind == "issues" for s in settings.sources):
+        raise SettingsError(
+            'no source of the settings is of kind = "issues"; `weft init PLACE` adds an export of issues'
+        )
+    stored = make_lake(settings).stored("issue_triage", ISSUE_TRIAGE.names)
+    if stored is None:
+        raise IndexUnavailableError("no issue was looked at yet; run `weft build`")
+    return stored
+
+
+def noted_issues(settings: Settings, index: SearchIndex, lens: str | None) -> list[dict[str, Any]]:
+    """The rows of `issue_triage`, the newest first; under a lens as if there were no others."""
+    stored = _stored(settings)
+    return _chosen(shown_issues(settings, index, stored) if lens else stored, (), None, None)
 
 
 def _chosen(

@@ -1,4 +1,6 @@
-"""Issues under a lens: triaged again as if there were no others, so that nothing else is compared, counted or named."""
+"""Issues under a lens: triaged again as if there were no others, so that nothing else is compared,
+counted or named.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -40,7 +42,9 @@ def triage_settings(settings: Settings) -> TriageSettings:
 
 
 def shown_issues(settings: Settings, index: SearchIndex, stored: pa.Table | None) -> pa.Table:
-    """The table `issue_triage` of the issues in an opened version; summaries of a language model are those of `stored`."""
+    """The table `issue_triage` of the issues in an opened version; summaries of a language model
+    are those of `stored`.
+    """
     chosen = triage_settings(settings)
     names = {"names": list(chosen.needs)}
     issues = items.issue_items(index.connection.execute(_DOCUMENTS, names).to_arrow_table())
@@ -55,7 +59,9 @@ def shown_issues(settings: Settings, index: SearchIndex, stored: pa.Table | None
 
 
 def disclosed(rows: Sequence[Mapping[str, Any]]) -> list[Disclosed]:
-    """The passages that rows of `issue_triage` show: titles and summaries, and the passages that agree."""
+    """The passages that rows of `issue_triage` show: titles and summaries, and the passages that
+    agree.
+    """
     passages = []
     for row in rows:
         doc_id = row["doc_id"]

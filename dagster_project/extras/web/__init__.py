@@ -1,6 +1,6 @@
 """The pages in which people search and read the published index, and the JSON that programs read."""
 
-from dagster_project.extras.registry import Command, Extra
+from dagster_project.extensions import Command, Extra
 
 EXTRA = Extra(
     commands={
@@ -11,6 +11,6 @@ EXTRA = Extra(
             next="opens a page to search and read in",
         )
     },
-    keeps=("tokens",),
+    admits=("tokens",),
     keeps_beside=("searches/*.json",),
 )

@@ -1,135 +1,59 @@
 """The same answers as JSON, and their description in OpenAPI."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from dagster_project.config.settings import faults_of
-from dagster_project.extras.web.mails import card
 from dagster_project.extras.web.question import FILTERS, question_of
 from dagster_project.extras.web.site import Site
-from dagster_project.index.search.lookup import resolved_name
-from dagster_project.index.search.opened_index import with_options
 from dagster_project.index.search.search_index import SearchIndex
-from dagster_project.outgoing.receipts import Disclosed
 from dagster_project.outgoing.screen import Screen
 from dagster_project.servers import answers
-from transforms.errors import QueryError, UnknownIdError, shortened
-from transforms.settings.search import SearchOptions
+from dagster_project.servers.requests import (
+    AskRequest,
+    ContextRequest,
+    GetRequest,
+    SearchRequest,
+    ThreadRequest,
+)
+from dagster_project.servers.threads import Thread, thread_record
+from transforms.errors import QueryError, shortened
+from transforms.retrieval.search_filters import SEARCH_FILTERS
 
 Model = TypeVar("Model", bound=BaseModel)
 _Value = TypeVar("_Value")
 
-_THREAD = """
-SELECT thread_id, subject, message_count, participant_count, first_at, last_at FROM threads
-WHERE thread_id = $id OR thread_id IN (SELECT thread_id FROM thread_tree WHERE message_id = $id)
-"""
-_MESSAGES = """
-SELECT t.message_id, t.parent_id, t.position, t.depth, t.is_ghost, m.subject, m.from_name, m.from_addr,
-  m.effective_at AS at, lake_text(m.body) AS text
-FROM (FROM thread_tree WHERE thread_id = $id ORDER BY position LIMIT $limit OFFSET $start) t
-LEFT JOIN stored_messages m USING (message_id) ORDER BY t.position
-"""
-_MOST_MAILS = 500
-
-
-class ThreadMessage(BaseModel):
-    """A mail of a thread in reading order; a ghost is named by others and in no archive."""
-
-    message_id: str
-    parent_id: str | None
-    position: int
-    depth: int
-    is_ghost: bool
-    subject: str | None
-    from_name: str | None
-    from_addr: str | None
-    at: datetime | None
-    text: str | None = Field(description="text by others")
-
-
-class Thread(BaseModel):
-    """A thread with its mails; if there are more, the next page begins at `next`."""
-
-    thread_id: str
-    subject: str | None
-    message_count: int
-    participant_count: int
-    first_at: datetime | None
-    last_at: datetime | None
-    evidence: list[str] = Field(
-        description="citations of one to three passages for `q`, in the order of the thread; on the first page"
-    )
-    start: int
-    next: int | None
-    messages: list[ThreadMessage]
-
 
 class ApiFault(BaseModel):
-    """The fault in place of an answer; `kind` is a code such as NO_INDEX, QUERY, UNKNOWN_ID or TIMED_OUT."""
+    """The fault in place of an answer; `kind` is a code such as NO_INDEX, QUERY, UNKNOWN_ID or
+    TIMED_OUT.
+    """
 
     outcome: str
     kind: str
     error: str
 
 
-class SearchRequest(SearchOptions):
-    """A query and how it is ranked; the filters stand beside it."""
-
-    q: str = Field("", description="query, in the query language")
-    limit: int | None = Field(None, description="hits")
-    plain: bool = Field(False, description="take the query as words alone")
-
-
-class GetRequest(BaseModel):
-    """The part of a text that is wanted."""
-
-    id: str = Field(description="Message-ID, citation, or id of a chunk, thread or document")
-    byte_start: int = Field(0, ge=0, le=1 << 40, description="byte from which on")
-    max_characters: int | None = Field(None, description="characters at most")
-
-
-class ThreadRequest(BaseModel):
-    """The page of a thread that is wanted."""
-
-    id: str = Field(description="id of a thread, or a Message-ID in it")
-    q: str = Field("", description="query whose evidence is shown")
-    plain: bool = Field(False, description="take the query as words alone")
-    start: int = Field(0, ge=0, le=1 << 31, description="mails to pass over")
-    limit: int | None = Field(None, description=f"mails, {_MOST_MAILS} at most")
-
-
-class ContextRequest(BaseModel, extra="forbid"):
-    """A text that wants context, and the tokens that it may have."""
-
-    text: str = Field(max_length=1_000_000, description="text that wants context")
-    budget_tokens: int | None = Field(
-        None,
-        ge=64,
-        description="tokens of the block; default: `context.budget_tokens` of the settings",
-    )
-    where: str = Field(
-        "", max_length=1_000, description="conditions of the query language that passages meet"
-    )
-    unmasked: bool = Field(False, description="show secrets and addresses as the pages do")
-
-
 def search(site: Site, request: Request, index: SearchIndex) -> Response:
     """The hits of a query."""
     question, params = question_of(request.query_params), _read(SearchRequest, request, FILTERS)
-    limit = answers.within(
-        "limit", params.limit, index.settings.limit, site.settings.mcp.max_results
-    )
-    settings = _valid(lambda: with_options(site.settings, params).search)
-    result = answers.hits(
-        index, index.search([question.query], question.filters, limit, params.plain, settings)
-    )
+    params, most = params.model_copy(update={"q": question.query}), site.settings.mcp.max_results
+    result = _valid(lambda: answers.best_hits(site.settings, index, params, question.filters, most))
     site.note("/api/search", question.query, index, result.passages)
+    return _json(result.answer)
+
+
+def ask(site: Site, request: Request, index: SearchIndex) -> Response:
+    """The answer to a question in sentences of the sources."""
+    question, params = question_of(request.query_params), _read(AskRequest, request, FILTERS)
+    params = params.model_copy(update={"q": question.query})
+    result = answers.question_answered(site.settings, index, params, question.filters)
+    site.note("/api/ask", params.q, index, result.passages)
     return _json(result.answer)
 
 
@@ -144,7 +68,9 @@ def get(site: Site, request: Request, index: SearchIndex) -> Response:
 
 
 def context(site: Site, request: Request, index: SearchIndex) -> Response:
-    """Cited passages for a text, which is the body of a POST or a parameter of a GET; masked as for assistants."""
+    """Cited passages for a text, which is the body of a POST or a parameter of a GET; masked as for
+    assistants.
+    """
     if request.method == "POST":
         params = _valid(lambda: ContextRequest.model_validate_json(request.state.body))
     else:
@@ -162,41 +88,18 @@ def context(site: Site, request: Request, index: SearchIndex) -> Response:
 def thread(site: Site, request: Request, index: SearchIndex) -> Response:
     """A page of a thread, by its id or by a Message-ID in it."""
     params = _read(ThreadRequest, request)
-    start, limit = params.start, answers.within("limit", params.limit, _MOST_MAILS, _MOST_MAILS)
-    ask, id_ = index.ask, params.id.strip().strip("<>")
-    row = next(iter(ask(_THREAD, {"id": id_}).to_pylist()), None)
-    if row is None:
-        resolved_name(ask, id_)  # says what is near
-        raise UnknownIdError(f"{shortened(id_)!r} is neither a thread nor a mail")
-    page = {"id": row["thread_id"], "start": start, "limit": limit + 1}
-    mails: list[dict[str, Any]] = [
-        {
-            **mail,
-            **{
-                n: index.screen.optional(mail[n])
-                for n in ("subject", "from_name", "from_addr", "text")
-            },
-        }
-        for mail in ask(_MESSAGES, page).to_pylist()
-    ]
-    is_cut = len(mails) > limit
-    mails = mails[:limit]
-    texts = [
-        Disclosed(m["message_id"], m["text"] or "", m["message_id"]) for m in mails if m["text"]
-    ]
-    site.note("/api/thread", id_, index, texts)
-    question = question_of(request.query_params)
-    there = next((mail["message_id"] for mail in mails if not mail["is_ghost"]), id_)
-    passages = card(index, question.query, there, plain=params.plain) if start == 0 else []
-    page = {"start": start, "next": start + limit if is_cut else None, "messages": mails}
-    subject = index.screen.optional(row["subject"])
-    return _json(
-        Thread(**row | page | {"subject": subject}, evidence=[row["citation"] for row in passages])
-    )
+    result = thread_record(index, params)
+    site.note("/api/thread", params.id.strip().strip("<>"), index, result.passages)
+    return _json(result.answer)
 
 
-def sources(site: Site, _request: Request, index: SearchIndex) -> Response:
+class _NoParameters(BaseModel):
+    """The parameters of an address that takes none."""
+
+
+def sources(site: Site, request: Request, index: SearchIndex) -> Response:
     """The contents of the index by source."""
+    _read(_NoParameters, request)
     site.note("/api/sources", "", index, [])
     return _json(answers.sources(index).answer)
 
@@ -208,6 +111,7 @@ def openapi(_request: Request) -> Response:
     """The OpenAPI description of these answers, for generators of clients."""
     models = (
         answers.Hits,
+        answers.QuestionAnswer,
         answers.Text,
         answers.Block,
         Thread,
@@ -220,12 +124,12 @@ def openapi(_request: Request) -> Response:
     )
     filters = [
         {
-            "name": name,
+            "name": filter_.option,
             "in": "query",
-            "description": _FILTER_WORDS[name],
-            "schema": {"type": "string"},
+            "description": f"only {filter_.words}",
+            "schema": {"type": "string"} | ({"enum": filter_.values} if filter_.values else {}),
         }
-        for name in FILTERS
+        for filter_ in SEARCH_FILTERS
     ]
     answer: dict[str, Any] = {
         "openapi": "3.1.0",
@@ -233,6 +137,13 @@ def openapi(_request: Request) -> Response:
         "paths": {
             "/api/search": _get(
                 "search", "The best hits of a query", "Hits", SearchRequest, filters
+            ),
+            "/api/ask": _get(
+                "ask",
+                "The answer to a question in sentences of the sources",
+                "QuestionAnswer",
+                AskRequest,
+                filters,
             ),
             "/api/get": _get("get", "The exact text of an id or a citation", "Text", GetRequest),
             "/api/context": {
@@ -254,19 +165,6 @@ def openapi(_request: Request) -> Response:
         "components": {"schemas": schemas["$defs"]},
     }
     return JSONResponse(answer)
-
-
-_FILTER_WORDS = {
-    "source": "source; * matches any characters",
-    "list": "mailing list; * matches any characters",
-    "from": "words of the author's name, or an address",
-    "kind": "message, attachment, document or conversation",
-    "has": "patch or attachment",
-    "path": "path of a document or of a changed file",
-    "tag": "tag of a document",
-    "since": "from this day, month or year on, as 2024-05-17",
-    "until": "up to its end",
-}
 
 
 def _content(model: str) -> dict[str, Any]:
@@ -299,10 +197,12 @@ def _get(
 
 
 def _read(model: type[Model], request: Request, more: Sequence[str] = ()) -> Model:
-    """The parameters of an address; QueryError if one is missing, unknown, or has a value that it cannot have."""
+    """The parameters of an address; QueryError if one is missing, unknown, or has a value that it
+    cannot have.
+    """
     query, known = request.query_params, (*model.model_fields, *more)
     if unknown := sorted({*query} - {*known}):
-        name, takes = shortened(unknown[0]), ", ".join(known)
+        name, takes = shortened(unknown[0]), ", ".join(known) or "none"
         raise QueryError(f"{request.url.path} has no parameter {name!r}; it takes {takes}")
     values: dict[str, Any] = {
         name: query[name] for name in model.model_fields if query.get(name, "").strip()

@@ -52,18 +52,21 @@ _VIEWS = {
     "/picture/{id:id}": views.picture,
     "/corpus": views.corpus_page,
     "/quarantine": views.quarantine,
+    "/issues": views.issues_page,
     "/feed": results.feed,
     "/browse": browse.browse,
     "/searches": searches.searches_page,
     "/verify": views.verify,
+    "/ask": views.ask,
     "/contents/{id:id}": contents.contents_page,
     "/api/search": api.search,
+    "/api/ask": api.ask,
     "/api/get": api.get,
     "/api/context": api.context,
     "/api/thread": api.thread,
     "/api/sources": api.sources,
 }
-_POSTED = {path: ["GET", "POST"] for path in ("/api/context", "/searches")}
+_POSTED = {path: ["GET", "POST"] for path in ("/api/context", "/searches", "/verify")}
 
 
 def web_app(
@@ -76,18 +79,19 @@ def web_app(
 ) -> Starlette:
     """The application for these settings.
 
-    It answers under the names of the loopback interface, the address that a request comes in at, and `hosts`; with a
-    `token`, or with tokens of persons, to those who know one alone. From a proxy, `person_header` names the person (see
-    `PersonRequired`). A question that takes longer than the limit `seconds` is given up, a request whose body takes longer
-    than `body_seconds` is refused. Under a `lens`, that of the person's token if it has one, only
-    its texts are shown.
+    It answers under the names of the loopback interface, the address that a request comes in at,
+    and `hosts`; with a `token`, or with tokens of persons, to those who know one alone. From a
+    proxy, `person_header` names the person (see `PersonRequired`). A question that takes longer
+    than the limit `seconds` is given up, a request whose body takes longer than `body_seconds` is
+    refused. Under a `lens`, that of the person's token if it has one, only its texts are shown.
     """
     seconds = limits.get("seconds", SECONDS)
     site = Site(settings, seconds, lens)
     sites = {lens: site}
 
     def site_of(request: Request) -> Site:
-        name = request.scope.get(LENS_OF) or lens
+        of_person = settings.lens_of_others if LENS_OF in request.scope else None
+        name = request.scope.get(LENS_OF) or lens or of_person
         if name not in sites:
             sites[name] = Site(settings, seconds, name)
         return sites[name]

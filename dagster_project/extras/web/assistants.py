@@ -1,4 +1,6 @@
-"""The tools of the Model Context Protocol at /mcp of `weft serve`, under the lens of the person whose token asks."""
+"""The tools of the Model Context Protocol at /mcp of `weft serve`, under the lens of the person
+whose token asks.
+"""
 
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import Receive, Scope, Send
@@ -9,7 +11,9 @@ from dagster_project.servers.mcp import mcp_server
 
 
 class Assistants:
-    """ASGI application that keeps no session: each request has the rights of its own token, and its receipt the name."""
+    """ASGI application that keeps no session: each request has the rights of its own token, and its
+    receipt the name.
+    """
 
     def __init__(self, settings: Settings, lens: str | None):
         self.settings, self.lens = settings, lens

@@ -1,4 +1,6 @@
-"""Lists to browse in without a query, or of the hits of one: threads, notes, chats and files under their headings."""
+"""Lists to browse in without a query, or of the hits of one: threads, notes, chats and files under
+their headings.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -31,16 +33,18 @@ _PER_PAGE = 100
 
 
 def browse(site: Site, request: Request, index: SearchIndex) -> Response:
-    """The page of a list (`view`), of the whole index or of the texts that meet a question."""
+    """The page of a list (`view`, by default the first with anything in it), of the whole index or
+    of the texts that meet a question; lists without anything are left out.
+    """
     params, question = request.query_params, question_of(request.query_params)
-    view, page = params.get("view", "threads"), params.get("page", "0")
-    if view not in _LISTS:
+    view, page = params.get("view"), params.get("page", "0")
+    if view is not None and view not in _LISTS:
         raise QueryError(f"view takes {', '.join(_LISTS)}, not {shortened(view)!r}")
     start = int(page) * _PER_PAGE if page.isascii() and page.isdigit() and len(page) < 6 else 0
-    values: dict[str, Any] = {"chunks": None if question.is_empty else _chunks_of(index, question)}
-    values |= {} if view == "notes" else {"start": start}
-    values |= {"today": f"{datetime.now(UTC):%m-%d}"} if view == "today" else {}
-    rows = index.ask(_SQL(view), values).to_pylist()
+    chunks = None if question.is_empty else _chunks_of(index, question)
+    filled = _filled(index, chunks)
+    view = view or next(iter(filled), next(iter(_LISTS)))
+    rows = _rows(index, _SQL(view), view, chunks, start)
     more = view != "notes" and len(rows) > _PER_PAGE
     shown = [{**row, "address": _address(row)} for row in (rows[:_PER_PAGE] if more else rows)]
     request.state.shown += [
@@ -51,7 +55,11 @@ def browse(site: Site, request: Request, index: SearchIndex) -> Response:
     turns = [("prev", at - 1)] if at else []
     turns += [("next", at + 1)] if more else []
     pages = [(turn, question.address("/browse", view=view, page=number)) for turn, number in turns]
-    tabs = [(name, question.address("/browse", view=name), title) for name, title in _LISTS.items()]
+    tabs = [
+        (name, question.address("/browse", view=name), title)
+        for name, title in _LISTS.items()
+        if name in (*filled, view)
+    ]
     return site.page(
         "browse.html",
         request,
@@ -63,6 +71,21 @@ def browse(site: Site, request: Request, index: SearchIndex) -> Response:
         pages=pages,
         has_files=site.shows_files(index),
     )
+
+
+def _filled(index: SearchIndex, chunks: Sequence[int] | None) -> list[str]:
+    """The lists with anything in them, in order."""
+    statements = {name: _SQL("one_row", list=_SQL(name)) for name in _LISTS}
+    return [name for name, text in statements.items() if _rows(index, text, name, chunks)]
+
+
+def _rows(
+    index: SearchIndex, statement: str, view: str, chunks: Sequence[int] | None, start: int = 0
+) -> list[dict[str, Any]]:
+    values: dict[str, Any] = {"chunks": chunks}
+    values |= {} if view == "notes" else {"start": start}
+    values |= {"today": f"{datetime.now(UTC):%m-%d}"} if view == "today" else {}
+    return index.ask(statement, values).to_pylist()
 
 
 def _chunks_of(index: SearchIndex, question: Question) -> Sequence[int]:

@@ -7,12 +7,12 @@ import click
 
 from dagster_project.cli.options import CONFIG, LENS, DateType, explained
 from dagster_project.cli.serving import required_token, run_until_interrupted
-from dagster_project.cli.standby_process import standing_by
 from dagster_project.config.settings import load_settings
 from dagster_project.extras.web.app import web_app
 from dagster_project.extras.web.tokens import Tokens, is_loopback
 from dagster_project.index.search.opened_index import require_lens
 from dagster_project.servers.listening import listening
+from dagster_project.servers.local_server import answering
 
 
 @click.group(invoke_without_command=True)
@@ -49,8 +49,9 @@ def serve(
 ) -> None:
     """Serve web pages to search and read the published index, until interrupted.
 
-    On the loopback interface anyone on this machine may read. Any other address or name needs a token in
-    WEFT_SERVE_TOKEN, which browsers ask for as a password, or `weft serve tokens`; put a proxy with TLS before it.
+    On the loopback interface anyone on this machine may read. Any other address or name needs a
+    token in WEFT_SERVE_TOKEN, which browsers ask for as a password, or `weft serve tokens`; put a
+    proxy with TLS before it.
     """
     context = click.get_current_context()
     if context.invoked_subcommand:
@@ -66,7 +67,7 @@ def serve(
     port = listener.getsockname()[1]
     hosts = {f"{host}:{port}", *names, *(f"{name}:{port}" for name in names)}
     app = web_app(settings, hosts, token, lens, person_header)
-    with standing_by(config):
+    with answering(config):
         run_until_interrupted(app, listener, f"[{host}]" if ":" in host else host)
 
 
@@ -82,8 +83,8 @@ def tokens(
 ) -> None:
     """List, make and revoke tokens; each lets the person NAME read, under a lens.
 
-    `new` shows the token once; Weft keeps its hash. A server that runs sees each change at once. If there is a token,
-    nobody reads without one. A token without --lens has the lens of the server.
+    `new` shows the token once; Weft keeps its hash. A server that runs sees each change at once. If
+    there is a token, nobody reads without one. A token without --lens has the lens of the server.
     """
     store = Tokens(load_settings(config or click.get_current_context().obj))
     if part != "list" and not name:

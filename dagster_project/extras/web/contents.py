@@ -1,6 +1,8 @@
-"""The table of contents of a source of documents: its own if it brings one, else by folder and path.
+"""The table of contents of a source of documents: its own if it brings one, else by folder and
+path.
 
-Its own is mdBook's `SUMMARY.md`, the toctrees of Sphinx below its index, or the `nav` of `mkdocs.yml`.
+Its own is mdBook's `SUMMARY.md`, the toctrees of Sphinx below its index, or the `nav` of
+`mkdocs.yml`.
 """
 
 import posixpath
@@ -38,7 +40,9 @@ _TOCTREE = re.compile(
 )
 _FIRST = ("index", "_index", "readme")
 _Line = tuple[int, str, str]
-"""A line of a source's own table: its depth, a title, and the path of a document, empty for a heading."""
+"""A line of a source's own table: its depth, a title, and the path of a document, empty for a
+heading.
+"""
 
 
 class Chapter(NamedTuple):
@@ -84,7 +88,8 @@ def _contents_of(site: Site, index: SearchIndex, source: str) -> list[Chapter]:
 def order_of_reading(ask: Ask, source: str, nav: Sequence[_Line] = ()) -> list[Chapter]:
     """The documents of a source in the order of reading; `nav` are the lines of its mkdocs.yml.
 
-    Documents that its own table does not name follow it by folder. UnknownIdError if the source has no documents.
+    Documents that its own table does not name follow it by folder. UnknownIdError if the source has
+    no documents.
     """
     rows = rows_about(ask, _DOCUMENTS, "source of documents", source)
     table = _Table(ask, {row["path"]: row for row in rows})
@@ -138,7 +143,9 @@ class _Table:
         )
 
     def _of_toctrees(self, path: str, root: str, depth: int) -> Iterator[_Line]:
-        """A document and those that its toctrees name, each with its own; a name is a path without its ending."""
+        """A document and those that its toctrees name, each with its own; a name is a path without
+        its ending.
+        """
         if path in self.visited or depth > _DEEPEST:
             return
         self.visited.add(path)
@@ -184,7 +191,9 @@ def _of_nav(items: Any, folder: str, depth: int) -> Iterator[_Line]:
 
 
 def _nav_of(site: Site, index: SearchIndex, name: str) -> list[_Line]:
-    """The `nav` of the mkdocs.yml at the root of a source; empty where there is none, or files are not shown."""
+    """The `nav` of the mkdocs.yml at the root of a source; empty where there is none, or files are
+    not shown.
+    """
     source = next((s for s in site.settings.sources if s.name == name), None)
     if not isinstance(source, DocumentSourceSettings) or not site.shows_files(index):
         return []
@@ -198,7 +207,9 @@ def _nav_of(site: Site, index: SearchIndex, name: str) -> list[_Line]:
 
 
 def nav_lines(mkdocs: str) -> list[_Line]:
-    """The lines of the `nav` of a mkdocs.yml; the rest of it, which may name functions of Python, is not parsed."""
+    """The lines of the `nav` of a mkdocs.yml; the rest of it, which may name functions of Python,
+    is not parsed.
+    """
     lines = "".join(match[0] for match in _NAV.finditer(mkdocs + "\n"))
     own = frontmatter(f"---\n{lines}---\n").fields
     return list(_of_nav(own.get("nav"), str(own.get("docs_dir", "docs")), 0))

@@ -19,19 +19,26 @@ from transforms.toml_file import toml_file
 
 _SQL = SqlFile(__file__, "corpus.sql")
 _HELP = toml_file(__name__, "help.toml")
+_FIRST_FIELDS = ("f: from:", "s: subject: hierarchy:", "tag: tags:", "d: date:", "type:")
+"""The fields with an example on the start page."""
 _MEASURES = ("MRR@10", "nDCG@10", "Recall@10")
 
 
 def glance(ask: Ask) -> dict[str, Any]:
-    """How much there is, and the latest threads, documents and chats."""
+    """How much there is, the latest threads, documents and chats, and queries with values of the
+    archive.
+    """
     (counts,) = corpus_rows(ask, "counts")
-    return {"counts": counts} | {
+    fields = {name: example for name, _, example in query_help(ask)["fields"]}
+    examples = [example for name in _FIRST_FIELDS if (example := fields[name])]
+    return {"counts": counts, "examples": examples} | {
         name: corpus_rows(ask, name) for name in ("recent", "documents", "chats")
     }
 
 
 def query_help(ask: Ask | None) -> dict[str, list[tuple[str, str, str | None]]]:
-    """The operators and the fields of a query: each with its meaning and an example with values of the index.
+    """The operators and the fields of a query: each with its meaning and an example with values of
+    the index.
 
     An example is None where the index has no such value.
     """
@@ -47,7 +54,9 @@ def query_help(ask: Ask | None) -> dict[str, list[tuple[str, str, str | None]]]:
 
 
 def _filled(form: str, values: Mapping[str, str | None]) -> str | None:
-    """An example with the values that it names; None if one is missing, or says something in the query language."""
+    """An example with the values that it names; None if one is missing, or says something in the
+    query language.
+    """
     texts = {name: values.get(name) or "" for name in re.findall(r"{(\w+)}", form)}
     is_plain = all(re.fullmatch(r'[^"*?\s<>\\][^"*?<>\\\r\n]*', text) for text in texts.values())
     return form.format(**texts) if form and is_plain else None
@@ -66,7 +75,9 @@ def overview(ask: Ask) -> dict[str, Any]:
 
 
 class Quality(NamedTuple):
-    """The last evaluation: its time, version and number of queries, and the mean and interval of each measure."""
+    """The last evaluation: its time, version and number of queries, and the mean and interval of
+    each measure.
+    """
 
     made_at: datetime
     version: str
@@ -75,7 +86,9 @@ class Quality(NamedTuple):
 
 
 def last_quality(folder: Path) -> Quality | None:
-    """The last report of `weft eval run` below `folder`; None if there is none of this version of Weft."""
+    """The last report of `weft eval run` below `folder`; None if there is none of this version of
+    Weft.
+    """
     reports = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
     return _quality(reports[-1], reports[-1].stat().st_mtime_ns) if reports else None
 
@@ -99,7 +112,9 @@ def _quality(path: Path, _changed: int) -> Quality | None:
 
 
 def _months(rows: Sequence[Mapping[str, Any]], **values: str) -> list[Bar]:
-    """Mails by month, all or those with some filters; `rows` have the first day of each month and its count."""
+    """Mails by month, all or those with some filters; `rows` have the first day of each month and
+    its count.
+    """
     counts = {row["month"]: row["count"] for row in rows}
     return histogram(counts, Question("", {"kind": "message", **values}), MONTHS)
 
@@ -110,7 +125,9 @@ def corpus_rows(ask: Ask, name: str) -> list[dict[str, Any]]:
 
 
 class Person(NamedTuple):
-    """A person: rows of `people`, mails by month, the latest threads, reviews and files, the most frequent partners."""
+    """A person: rows of `people`, mails by month, the latest threads, reviews and files, the most
+    frequent partners.
+    """
 
     name: str
     addresses: list[dict[str, Any]]

@@ -80,9 +80,12 @@ SELECT (SELECT coalesce(from_name, from_addr) FROM messages GROUP BY ALL ORDER B
   (SELECT list_id FROM messages WHERE list_id <> '' GROUP BY ALL ORDER BY count(*) DESC, 1 LIMIT 1) AS list,
   (SELECT source FROM chunks GROUP BY ALL ORDER BY count(*) DESC, 1 LIMIT 1) AS source,
   (SELECT kind FROM (SELECT source_kind AS kind FROM chunks) GROUP BY ALL ORDER BY count(*) DESC, 1 LIMIT 1) AS kind,
-  (SELECT strftime(max(effective_at), '%Y-%m') FROM messages) AS month,
+  (SELECT strftime(max(dated_at), '%Y-%m') FROM (SELECT max(effective_at) AS dated_at FROM messages
+    UNION ALL SELECT max(coalesce(modified_at, created_at)) FROM documents
+    UNION ALL SELECT max(last_at) FROM conversation_windows)) AS month,
   (SELECT message_id FROM messages ORDER BY effective_at DESC NULLS LAST, 1 LIMIT 1) AS mail,
-  (SELECT subject FROM threads ORDER BY message_count DESC, thread_id LIMIT 1) AS subject,
+  coalesce((SELECT regexp_replace(subject, '^(\s*(\w{1,4}:|\[[^\]]*\]))+\s*', '') FROM threads ORDER BY message_count DESC, thread_id LIMIT 1),
+    (SELECT title FROM documents ORDER BY coalesce(modified_at, created_at) DESC NULLS LAST, doc_id LIMIT 1)) AS subject,
   (SELECT tag FROM (SELECT unnest(tags) AS tag FROM documents) GROUP BY ALL ORDER BY count(*) DESC, 1 LIMIT 1) AS tag,
   (SELECT path FROM documents ORDER BY doc_id LIMIT 1) AS path,
   (SELECT format FROM documents GROUP BY ALL ORDER BY count(*) DESC, 1 LIMIT 1) AS format,

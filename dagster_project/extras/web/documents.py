@@ -1,4 +1,6 @@
-"""Documents and chats as they are read: a document with its outline and backlinks, a chat by its days."""
+"""Documents and chats as they are read: a document with its outline and backlinks, a chat by its
+days.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +14,7 @@ from dagster_project.extras.web.notes import links_of, properties
 from dagster_project.extras.web.site import rows_about
 from dagster_project.index.search.lookup import Ask
 from transforms.conversations.pseudonyms import short_pseudonyms
+from transforms.settings.documents import PLAIN_FORMATS
 
 _DOCUMENT = "SELECT * FROM documents WHERE doc_id = $id"
 _NODES = """
@@ -50,9 +53,11 @@ _HUES = 8
 
 
 class _Document(NamedTuple):
-    """A document: its row, the HTML of its text, of a PDF by its pages, the headings of its outline, the links to it.
+    """A document: its row, the HTML of its text, of a PDF by its pages, the headings of its
+    outline, the links to it.
 
-    `properties` are those of its frontmatter, `embedded` the ids and texts of the notes that it shows in place.
+    `properties` are those of its frontmatter, `embedded` the ids and texts of the notes that it
+    shows in place.
     """
 
     row: Mapping[str, Any]
@@ -64,7 +69,8 @@ class _Document(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A turn of a chat: its row, its text, the number of its author's colour, whether the one before is by the same.
+    """A turn of a chat: its row, its text, the number of its author's colour, whether the one
+    before is by the same.
 
     `files` are rows of `attachments`, the files that it names.
     """
@@ -77,7 +83,9 @@ class Turn(NamedTuple):
 
 
 class _Chat(NamedTuple):
-    """A window of a conversation: its row, its turns by day, and the windows of the same conversation in order."""
+    """A window of a conversation: its row, its turns by day, and the windows of the same
+    conversation in order.
+    """
 
     row: Mapping[str, Any]
     days: list[tuple[Any, list[Turn]]]
@@ -87,13 +95,15 @@ class _Chat(NamedTuple):
 def document_page(
     ask: Ask, doc_id: str, cited: tuple[int, int] | None, *, has_files: bool = False
 ) -> _Document:
-    """A document by its id, with the pictures that it embeds if files may be shown; UnknownIdError if there is none."""
+    """A document by its id, with the pictures that it embeds if files may be shown; UnknownIdError
+    if there is none.
+    """
     (row,) = rows_about(ask, _DOCUMENT, "document", doc_id)
     outline = ask(_NODES, {"id": doc_id}).to_pylist()
     text = Marked(row["text"], cited, is_printed=row["format"] == "pdf")
     slugs = {node["heading_start"]: node["slug"] for node in outline}
     links = links_of(ask, doc_id, has_files=has_files)
-    if row["format"] == "text":
+    if row["format"] in PLAIN_FORMATS:
         body = Markup(text.html(row["body_start"], len(text.data)))
         pages = [Markup('<pre class="text">{}</pre>').format(body)]
     else:
@@ -119,7 +129,9 @@ def chat_page(ask: Ask, doc_id: str, cited: tuple[int, int] | None) -> _Chat:
 
 
 def _turns(text: Marked, rows: list[dict[str, Any]], files: Iterator[dict[str, Any]]) -> list[Turn]:
-    """The turns with the texts of messages from the window's Markdown, so that citations can be marked in them."""
+    """The turns with the texts of messages from the window's Markdown, so that citations can be
+    marked in them.
+    """
     heads = list(_HEAD.finditer(text.data))
     ends = [*(head.start() for head in heads[1:]), len(text.data)]
     ranges = (

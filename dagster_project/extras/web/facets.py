@@ -1,4 +1,6 @@
-"""Facets of the best hits of a query: how many there are by source, author, kind, tag, folder, format, property and year."""
+"""Facets of the best hits of a query: how many there are by source, author, kind, tag, folder,
+format, property and year.
+"""
 
 import json
 from bisect import bisect_right
@@ -54,7 +56,9 @@ class Facet(NamedTuple):
 
 @dataclass(frozen=True)
 class Bar:
-    """A span of time in a histogram: how many, its share of the most, and the address that filters by it."""
+    """A span of time in a histogram: how many, its share of the most, and the address that filters
+    by it.
+    """
 
     label: str
     since: str
@@ -87,7 +91,9 @@ def facets(ask: Ask, chunks: Sequence[int], question: Question) -> Facets:
 def _facet(
     name: str, rows: Sequence[dict[str, Any]], question: Question, names: Mapping[str, str]
 ) -> Facet:
-    """The facet of a column; `names` has what to show for a value, of a person the name for the address."""
+    """The facet of a column; `names` has what to show for a value, of a person the name for the
+    address.
+    """
     values = (row[name] if isinstance(row[name], list) else [row[name]] for row in rows)
     counts = Counter(value for several in values for value in several if value)
     chosen = question.values.get(name)
@@ -108,7 +114,8 @@ def _facet(
 
 
 def _conditions(rows: Sequence[dict[str, Any]], question: Question) -> list[Facet]:
-    """Facets whose values are conditions in the query: the format, and the properties that most documents have.
+    """Facets whose values are conditions in the query: the format, and the properties that most
+    documents have.
 
     A property is one if it has few values, which on average two documents share.
     """
@@ -136,7 +143,8 @@ def _by_condition(field: str, counts: Counter[str], question: Question) -> Facet
 
 
 def histogram(times: Mapping[date, int], question: Question, name: str = "") -> list[Bar]:
-    """A bar for each year between the first and the last day, for each month of a few years, for each day of weeks.
+    """A bar for each year between the first and the last day, for each month of a few years, for
+    each day of weeks.
 
     `times` has how many there are of a day; with the name `MONTHS` a bar is for a month.
     """

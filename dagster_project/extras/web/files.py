@@ -1,4 +1,6 @@
-"""Files as their sources hold them at that moment: raw mails, attachments, files of documents, pictures that notes embed."""
+"""Files as their sources hold them at that moment: raw mails, attachments, files of documents,
+pictures that notes embed.
+"""
 
 import os
 import re
@@ -25,7 +27,6 @@ from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.sources.raw_mail import readable_mail
 from dagster_project.sources.reading_files import TooLargeError, bounded, open_file
 from dagster_project.sources.trees import matcher
-from dagster_project.system.globs import recall
 from transforms.conversations.windows import window_id
 from transforms.errors import (
     ChatFormatError,
@@ -62,7 +63,9 @@ _SHOWN = (
     (rb"....ftyp(?:isom|iso2|mp4[12]|avc1|M4V|qt|3gp.)", "video/mp4"),
     (rb"\x1aE\xdf\xa3", "video/webm"),
 )
-"""How files begin that a browser shows without running anything in them; all others, SVG and HTML too, are to save."""
+"""How files begin that a browser shows without running anything in them; all others, SVG and HTML
+too, are to save.
+"""
 _MEDIA = r"(?:image|audio|video)/"
 _HEAD_BYTES, _BYTES = 16, "application/octet-stream"
 _MOST_BYTES = 256 << 20
@@ -87,7 +90,9 @@ def raw_mail(site: Site, request: Request, index: SearchIndex) -> Response:
 
 
 def sent_html(site: Site, request: Request, index: SearchIndex) -> Response:
-    """The HTML of a mail as it was sent, for a frame; with `?pictures=1` pictures of other hosts, too."""
+    """The HTML of a mail as it was sent, for a frame; with `?pictures=1` pictures of other hosts,
+    too.
+    """
     _refuse_unseen(site, index)
     remote = request.query_params.get("pictures") == "1"
     shown = html_mail(_mail(site, index, parameter(request)), media_type, remote=remote)
@@ -102,7 +107,9 @@ def sent_html(site: Site, request: Request, index: SearchIndex) -> Response:
 
 
 def html_of(site: Site, index: SearchIndex, message_id: str, *, is_read: bool) -> HtmlMail | bool:
-    """The HTML of a mail if it is to be read, else whether the mail may have some; False where it is not shown."""
+    """The HTML of a mail if it is to be read, else whether the mail may have some; False where it
+    is not shown.
+    """
     try:
         data = _mail(site, index, message_id) if site.shows_files(index) else b""
     except SourceError:
@@ -114,7 +121,9 @@ def html_of(site: Site, index: SearchIndex, message_id: str, *, is_read: bool) -
 
 
 def thread_mbox(site: Site, request: Request, index: SearchIndex) -> Response:
-    """The raw mails of a thread as mbox (mboxrd); SourceError if one of them is not at its source any more."""
+    """The raw mails of a thread as mbox (mboxrd); SourceError if one of them is not at its source
+    any more.
+    """
     _refuse_unseen(site, index)
     rows = rows_about(index.ask, _THREAD, "thread", parameter(request))
     if (size := sum(row["raw_bytes"] for row in rows)) > _MOST_BYTES:
@@ -127,7 +136,8 @@ def thread_mbox(site: Site, request: Request, index: SearchIndex) -> Response:
 def attached(site: Site, request: Request, index: SearchIndex) -> Response:
     """The file that a mail or a chat has attached; with `?page=N` that page of a PDF as a picture.
 
-    A chat whose people have pseudonyms gives pictures, sounds and films alone: other files may hold names.
+    A chat whose people have pseudonyms gives pictures, sounds and films alone: other files may hold
+    names.
     """
     _refuse_unseen(site, index)
     (row,) = rows_about(index.ask, _ATTACHED, "attachment", parameter(request))
@@ -136,7 +146,11 @@ def attached(site: Site, request: Request, index: SearchIndex) -> Response:
         mails = map(partial(_mail, site, index), [row["message_id"]])
         return _sent(site, request, site.unpacker.file(_part(mail, row) for mail in mails), name)
     return _sent(
-        site, request, _chat_file(site, chats, row), name, only=_MEDIA if chats.pseudonyms else ""
+        site,
+        request,
+        _chat_file(site, chats, row),
+        name,
+        only=_MEDIA if chats.pseudonyms is True else "",
     )
 
 
@@ -160,13 +174,14 @@ def source_of(site: Site, name: str) -> ConversationSourceSettings | None:
 def _chat_file(
     site: Site, source: ConversationSourceSettings, row: Mapping[str, Any]
 ) -> Path | IO[bytes]:
-    """The path of a file of a chat, a row of `attachments`, or that file unpacked if it is in a zip.
+    """The path of a file of a chat, a row of `attachments`, or that file unpacked if it is in a
+    zip.
 
     SourceError if its export changed since the build, or does not hold it.
     """
     partition = row["partition"].removeprefix(f"{source.name}/")
-    listings = recall(site.settings.root / "cache" / "chats.json")
     chats = site.chats
+    listings = chats.recorded()
     with site.reading_chats:
         for export in chats.exports_of_source(source, lambda path: site.sources.identify(path)[0]):
             if partition not in (
@@ -192,7 +207,8 @@ def _chat_file(
 
 
 def document_file(site: Site, request: Request, index: SearchIndex) -> Response:
-    """The file of a document; with `?embeds=NAME` a picture that it embeds, beside it or anywhere in its source.
+    """The file of a document; with `?embeds=NAME` a picture that it embeds, beside it or anywhere
+    in its source.
 
     With `?page=N` that page of a PDF as a picture.
     """
@@ -215,7 +231,9 @@ def document_file(site: Site, request: Request, index: SearchIndex) -> Response:
 def _sent(
     site: Site, request: Request, file: Path | IO[bytes], name: str, *, only: str = ""
 ) -> Response:
-    """A file to show or to save, or the page of it that a request names; SourceError unless its type matches `only`."""
+    """A file to show or to save, or the page of it that a request names; SourceError unless its
+    type matches `only`.
+    """
     try:
         with open_file(file) if isinstance(file, Path) else nullcontext(file) as stream:
             kind = media_type(stream.read(_HEAD_BYTES))
@@ -269,7 +287,9 @@ def _mail(site: Site, index: SearchIndex, message_id: str) -> bytes:
 
 
 def _picture_path(root: Path, beside: str, name: str) -> str | None:
-    """The path below the root of a picture that a note names: from its folder, from the root, or by the name alone."""
+    """The path below the root of a picture that a note names: from its folder, from the root, or by
+    the name alone.
+    """
     if not name.lower().endswith(PICTURES) or "\0" in name:
         return None
     folder = PurePosixPath(beside).parent
@@ -288,7 +308,9 @@ def _picture_path(root: Path, beside: str, name: str) -> str | None:
 
 
 def inside(root: Path, path: str, excluded: Any) -> Path | None:
-    """The file at a path below the root; None if it is not there, hidden, excluded or behind a link out of the root."""
+    """The file at a path below the root; None if it is not there, hidden, excluded or behind a link
+    out of the root.
+    """
     parts = PurePosixPath(path).parts
     folders = ["/".join(parts[:n]) + "/" for n in range(1, len(parts))]
     if any(p.startswith(".") for p in parts) or excluded(path) or any(map(excluded, folders)):

@@ -1,4 +1,6 @@
-"""HTML of a mail as it was sent: without elements and attributes that run or load something, its own pictures in it."""
+"""HTML of a mail as it was sent: without elements and attributes that run or load something, its
+own pictures in it.
+"""
 
 import re
 from base64 import b64encode
@@ -6,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from dagster_project.extras.web.marks import followed
 from transforms.mail.header_block import read_headers
@@ -91,14 +93,18 @@ _HEAD = (
 
 
 class HtmlMail(NamedTuple):
-    """The page of one mail, and the hosts that hold pictures of it; `url()` means addresses in its styles."""
+    """The page of one mail, and the hosts that hold pictures of it; `url()` means addresses in its
+    styles.
+    """
 
     html: str
     hosts: set[str]
 
 
 def policy(*, remote: bool) -> str:
-    """The Content-Security-Policy of such a page: it shows, and loads nothing, or `remote` pictures alone."""
+    """The Content-Security-Policy of such a page: it shows, and loads nothing, or `remote` pictures
+    alone.
+    """
     return (
         "sandbox allow-popups allow-popups-to-escape-sandbox; default-src 'none'; style-src 'unsafe-inline'; "
         f"img-src data:{' https:; upgrade-insecure-requests' if remote else ''}; "
@@ -109,7 +115,8 @@ def policy(*, remote: bool) -> str:
 def html_mail(
     data: bytes, media_type: Callable[[bytes], str | None], *, remote: bool
 ) -> HtmlMail | None:
-    """The HTML of a raw mail with pictures of the mail itself, `remote` ones too; None if it has no HTML.
+    """The HTML of a raw mail with pictures of the mail itself, `remote` ones too; None if it has no
+    HTML.
 
     `media_type` says of the first bytes of a file whether they are a picture that may be shown.
     """
@@ -138,26 +145,37 @@ def _shown(text: str, pictures: Mapping[str, str], hosts: set[str], *, remote: b
         before = dict(node.attributes)
         for name in before.keys() - _KEPT:
             del node.attrs[name]
-        style = node.text(deep=True) if node.tag == "style" else before.get("style") or ""
-        if _LOADS.search(style):
-            hosts.add("url()")
-            if not remote and node.tag == "style":
-                node.inner_html = _LOADS.sub("none(", style)
-            elif not remote:
-                node.attrs["style"] = _LOADS.sub("none(", style)
-        address = (before.get("href") or "").strip()
-        shown: dict[str, str] = {}
-        if node.tag == "a" and address.startswith("#"):
-            shown = {"href": address}
-        elif node.tag == "a" and followed(address):
-            shown = {"href": address, "target": "_blank", "rel": "noreferrer noopener"}
+        _bound_style(node, before.get("style") or "", hosts, remote=remote)
+        shown = _link(node, (before.get("href") or "").strip())
         place = "src" if node.tag == "img" else "background"
         picture = _picture((before.get(place) or "").strip(), pictures, hosts, remote=remote)
         room -= len(picture)
-        shown |= {place: picture} if picture and room >= 0 else {}
+        if picture and room >= 0:
+            shown[place] = picture
         for name, value in shown.items():
             node.attrs[name] = value
     return tree.html or ""
+
+
+def _bound_style(node: LexborNode, own: str, hosts: set[str], *, remote: bool) -> None:
+    """Take what loads something from elsewhere out of a style, unless it is asked for."""
+    style = node.text(deep=True) if node.tag == "style" else own
+    if not _LOADS.search(style):
+        return
+    hosts.add("url()")
+    if not remote and node.tag == "style":
+        node.inner_html = _LOADS.sub("none(", style)
+    elif not remote:
+        node.attrs["style"] = _LOADS.sub("none(", style)
+
+
+def _link(node: LexborNode, address: str) -> dict[str, str]:
+    """The attributes of a link that may be followed, in the mail or elsewhere."""
+    if node.tag == "a" and address.startswith("#"):
+        return {"href": address}
+    if node.tag == "a" and followed(address):
+        return {"href": address, "target": "_blank", "rel": "noreferrer noopener"}
+    return {}
 
 
 def _picture(address: str, pictures: Mapping[str, str], hosts: set[str], *, remote: bool) -> str:

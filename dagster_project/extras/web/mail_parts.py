@@ -1,4 +1,6 @@
-"""The body of a mail in parts that are read differently: text, trailers, folded quotes, diffs, signatures."""
+"""The body of a mail in parts that are read differently: text, trailers, folded quotes, diffs,
+signatures.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +13,9 @@ from markupsafe import Markup
 from dagster_project.extras.web.marks import Marked
 
 _WRAPPED = 48
-"""Bytes from which on a line may have been wrapped by a mail program, which most do between 65 and 78."""
+"""Bytes from which on a line may have been wrapped by a mail program, which most do between 65 and
+78.
+"""
 _LISTED = (b"", b" ", b"\t", b"-", b"*", b"+", b"#", b">", b"|")
 """How lines begin that stand for themselves."""
 SHORT_QUOTE = 2
@@ -46,9 +50,11 @@ class DiffFile(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of a mail: text, aligned (text in columns), trailers, quote, header, code, diff or signature.
+    """A part of a mail: text, aligned (text in columns), trailers, quote, header, code, diff or
+    signature.
 
-    A quote has its first line as `summary`, its number of lines and its depth; it is open if cited bytes lie in it.
+    A quote has its first line as `summary`, its number of lines and its depth; it is open if cited
+    bytes lie in it.
     """
 
     kind: str
@@ -62,7 +68,9 @@ class Part(NamedTuple):
 
 
 def mail_parts(text: Marked, blocks: Iterable[Mapping[str, Any]]) -> list[Part]:
-    """The parts of a body whose blocks are rows of the table `blocks`, in order; blank ones go with the part before."""
+    """The parts of a body whose blocks are rows of the table `blocks`, in order; blank ones go with
+    the part before.
+    """
     parts: list[Part] = []
     texts = (block for block in blocks if block["kind"] != "blank")
     for part, run in groupby(texts, key=lambda block: _PARTS.get(block["kind"], _text)):
@@ -95,11 +103,13 @@ def _text(text: Marked, start: int, end: int, _depth: int) -> Iterator[Part]:
 
 
 def flowing(html: Markup, data: bytes) -> Markup:
-    """The HTML of `data` whose line breaks that only wrapped a paragraph have a class: a narrow page shows a space.
+    """The HTML of `data` whose line breaks that only wrapped a paragraph have a class: a narrow
+    page shows a space.
 
     >>> flowing(Markup("a line as long as most programs allow before they\\nwrap it\\n- item"), \
             b"a line as long as most programs allow before they\\nwrap it\\n- item")
-    Markup('a line as long as most programs allow before they<span class="wrap">\\n</span>wrap it\\n- item')
+    Markup('a line as long as most programs allow before they<span class="wrap">\\n</span>wrap
+    it\\n- item')
     """
     pieces, lines = html.split("\n"), data.split(b"\n")
     breaks = [
@@ -114,7 +124,8 @@ def flowing(html: Markup, data: bytes) -> Markup:
 
 
 def _kinds(lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
-    """The lines of a text with their kinds: text or aligned, which is known of a paragraph as a whole, or trailers.
+    """The lines of a text with their kinds: text or aligned, which is known of a paragraph as a
+    whole, or trailers.
 
     Blank lines have the kind of the line before.
     """
@@ -168,7 +179,9 @@ def _diff(text: Marked, start: int, end: int, _depth: int) -> Iterator[Part]:
 
 
 def _file_starts(lines: Sequence[bytes]) -> list[int]:
-    """Numbers of the lines at which the diffs of files begin; that of a hunk without a file counts as one."""
+    """Numbers of the lines at which the diffs of files begin; that of a hunk without a file counts
+    as one.
+    """
     starts: list[int] = []
     in_header = False
     for number, line in enumerate(lines):
@@ -200,7 +213,9 @@ def _diff_file(text: Marked, start: int, lines: Sequence[bytes]) -> DiffFile:
 
 
 def _classified(lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
-    """The lines of a file's diff: f for its header, h for headers of hunks, a for added and r for removed ones."""
+    """The lines of a file's diff: f for its header, h for headers of hunks, a for added and r for
+    removed ones.
+    """
     in_hunks = False
     for line in lines:
         in_hunks = in_hunks or line.startswith((b"@@", b"*" * 15))

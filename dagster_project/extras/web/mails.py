@@ -1,6 +1,5 @@
-"""Mails and threads as they are read: the tree, the parts of each mail, its series, and the evidence for a query."""
+"""Mails and threads as they are read: the tree, the parts of each mail, and its series."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,25 +10,25 @@ from dagster_project.extras.web.marks import Address, Marked
 from dagster_project.extras.web.question import page_of
 from dagster_project.extras.web.site import rows_about
 from dagster_project.index.search.lookup import Ask
-from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.system.sql_files import SqlFile
-from transforms.errors import QueryError, UnknownIdError
-from transforms.languages import OR
-from transforms.retrieval.diversity import thread_evidence
-from transforms.text.terms import stems
+from transforms.errors import UnknownIdError
 
 _SQL = SqlFile(__file__, "mails.sql")
 
 PER_PAGE = 500
 """Mails of a thread on one page."""
-_FIRST = 120
-"""Characters of a mail by which a tree tells it from others with its subject."""
+_FIRST = 240
+"""Characters of a mail that it is folded to, and by which a tree tells it from others."""
 _QUOTED = 1_000
-"""Characters of a mail that an answer to it quotes: addresses of a few thousand are refused by mail programs."""
+"""Characters of a mail that an answer to it quotes: addresses of a few thousand are refused by mail
+programs.
+"""
 
 
 class _Mail(NamedTuple):
-    """One mail; `row` are its columns, `node` its place in the thread, `series` its row of `patch_series` or None."""
+    """One mail; `row` are its columns, `node` its place in the thread, `series` its row of
+    `patch_series` or None.
+    """
 
     row: Mapping[str, Any]
     node: Mapping[str, Any]
@@ -45,12 +44,16 @@ class _Mail(NamedTuple):
         return " ".join(next(texts, "").split())[:_FIRST]
 
     def quoted_from(self, depth: int) -> str | None:
-        """The Message-ID of the mail that a quote of that depth comes from, if the thread says it and a source holds it."""
+        """The Message-ID of the mail that a quote of that depth comes from, if the thread says it
+        and a source holds it.
+        """
         return self.ancestors[depth - 1] if 0 < depth <= len(self.ancestors) else None
 
 
 class _Thread(NamedTuple):
-    """A thread: its row of `threads`, the rows of its tree in reading order, and the mails that are shown of it."""
+    """A thread: its row of `threads`, the rows of its tree in reading order, and the mails that are
+    shown of it.
+    """
 
     row: Mapping[str, Any]
     tree: list[dict[str, Any]]
@@ -75,7 +78,9 @@ class _Thread(NamedTuple):
 
 
 def thread_page(ask: Ask, thread_id: str, start: int = 0) -> _Thread:
-    """A thread with `PER_PAGE` of its mails from the place `start` on; UnknownIdError if the index lacks it."""
+    """A thread with `PER_PAGE` of its mails from the place `start` on; UnknownIdError if the index
+    lacks it.
+    """
     (row,) = rows_about(ask, _SQL("thread"), "thread", thread_id)
     tree = ask(_SQL("tree"), {"id": thread_id}).to_pylist()
     ids = [node["message_id"] for node in tree[start : start + PER_PAGE] if not node["is_ghost"]]
@@ -93,7 +98,9 @@ def mail_page(ask: Ask, message_id: str, cited: tuple[int, int] | None = None) -
 
 
 def reply_address(mail: _Mail) -> str | None:
-    """The address (RFC 6068) that opens an answer to all in one's mail program; None if the author's is not shown."""
+    """The address (RFC 6068) that opens an answer to all in one's mail program; None if the
+    author's is not shown.
+    """
     row = mail.row
     to = row["reply_to"] or row["from_addr"]
     if not to or "@" not in to:
@@ -119,7 +126,9 @@ def _mails(
     tree: Iterable[dict[str, Any]],
     cited: tuple[int, int] | None = None,
 ) -> list[_Mail]:
-    """The mails of these ids, in their order, with all that is shown of them; `cited` are bytes of the first."""
+    """The mails of these ids, in their order, with all that is shown of them; `cited` are bytes of
+    the first.
+    """
     rows: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for name in ("mails", "blocks", "lists", "attachments", "links", "series"):
         for row in ask(_SQL(name), {"ids": list(ids)}).to_pylist():
@@ -143,46 +152,12 @@ def _mails(
 
 
 def _ancestors(nodes: Mapping[str, Mapping[str, Any]], message_id: str) -> list[str | None]:
-    """The mails above one in its thread, the one it answers first; None for one that no source holds."""
+    """The mails above one in its thread, the one it answers first; None for one that no source
+    holds.
+    """
     above: list[str] = []
     at = nodes[message_id]["parent_id"]
     while at in nodes and at not in above:
         above.append(at)
         at = nodes[at]["parent_id"]
     return [None if nodes[id_]["is_ghost"] else id_ for id_ in above]
-
-
-_LOOKED_AT = 10
-
-
-def card(
-    index: SearchIndex, query: str, message_id: str, *, plain: bool = False
-) -> list[Mapping[str, Any]]:
-    """One to three hits, rows of `schemas.SEARCH_HITS`, of the thread of a mail, in its order.
-
-    Empty if the query has no words or cannot be understood, or if the thread lacks all of its words.
-    """
-    try:
-        words = index.resolved([query], plain=plain)[0].understood.text
-        plain_words = re.sub(r"[^\w -]", " ", words).replace(" -", " ")
-        result = (
-            index.search([f"{plain_words} thread:{message_id}"], limit=_LOOKED_AT)
-            if words
-            else None
-        )
-    except QueryError:
-        return []
-    rows = [row for row in result.hits.to_pylist() if row["support"]] if result else []
-    terms = _stems(index, words)
-    marked = [
-        " ".join(row["snippet"][start:end] for start, end in row["highlights"]) for row in rows
-    ]
-    chosen = thread_evidence(
-        [row["score"] for row in rows], [_stems(index, text) & terms for text in marked]
-    )
-    return sorted((rows[n] for n in chosen), key=lambda row: row["thread_position"])
-
-
-def _stems(index: SearchIndex, text: str) -> set[str]:
-    terms = stems(re.findall(r"[^\W_]+", text.lower()), index.term_settings)
-    return {name for term in terms for name in term.split(OR)}

@@ -1,6 +1,8 @@
-"""Stored texts as HTML: every character escaped, cited bytes marked, links to other texts and to the web; Markdown, too.
+"""Stored texts as HTML: every character escaped, cited bytes marked, links to other texts and to
+the web; Markdown, too.
 
-Offsets are UTF-8 bytes of the stored text. Nothing that a text says becomes an element or an attribute of its own.
+Offsets are UTF-8 bytes of the stored text. Nothing that a text says becomes an element or an
+attribute of its own.
 """
 
 import re
@@ -21,8 +23,9 @@ _FOLLOWED = re.compile(r"(?:https?://|mailto:)[^\s\x00-\x1f]+", re.IGNORECASE)
 _OWN = re.compile(
     r"/(?:[acdmpt]|open)/[\w.~%-]+(?:\?[\w.~%=&+-]*)?(?:#[\w.~%/-]*)?|#[^\s\\\x00-\x1f]*", re.ASCII
 )
-"""As `page_of` writes addresses, and an anchor. Browsers take `/\\host` and `/<tab>/host` for `//host`, so what else begins
-with a slash is not known to stay on this server."""
+"""As `page_of` writes addresses, and an anchor. Browsers take `/\\host` and `/<tab>/host` for
+`//host`, so what else begins with a slash is not known to stay on this server.
+"""
 
 
 class Address(NamedTuple):
@@ -43,7 +46,9 @@ def followed(address: str) -> bool:
 
 
 class Marked:
-    """A stored text with its cited range and its links; in a printed one, as of a PDF, `*` and `_` are letters."""
+    """A stored text with its cited range and its links; in a printed one, as of a PDF, `*` and `_`
+    are letters.
+    """
 
     def __init__(
         self,
@@ -65,7 +70,9 @@ class Marked:
         self._is_anchored = False
 
     def html(self, start: int, end: int, *, has_links: bool = True) -> str:
-        """HTML of the bytes from `start` to `end`; the first cited byte that is shown has the anchor `CITED`."""
+        """HTML of the bytes from `start` to `end`; the first cited byte that is shown has the
+        anchor `CITED`.
+        """
         first = bisect_right(self.links, start, key=attrgetter("end"))
         last = bisect_left(self.links, end, key=attrgetter("start")) if has_links else 0
         if first >= last and not self.holds_cited(start, end):
@@ -102,7 +109,8 @@ class Marked:
 
 
 def linked(html: Markup, address: str) -> Markup:
-    """A link to a page or an anchor of this server, or to an address that `followed` allows; else the text alone.
+    """A link to a page or an anchor of this server, or to an address that `followed` allows; else
+    the text alone.
 
     Every link that a text names passes here.
     """
@@ -127,7 +135,9 @@ def highlighted(text: str, ranges: Sequence[Sequence[int]]) -> Markup:
 _CALLOUT = re.compile(rb">[ \t]*\[!([A-Za-z-]{1,20})\][+-]?[ \t]*(\r?\n)?")
 """The mark of a callout: its kind, and the end of the line if no title follows."""
 _SIZE = re.compile(r"\d+(?:x\d+)?")
-"""The text behind the bar of an embedded picture that is not a name: its width, or width and height."""
+"""The text behind the bar of an embedded picture that is not a name: its width, or width and
+height.
+"""
 _BESIDE = re.compile(
     rf"(?![a-z][a-z0-9+.-]*:|//)[^\x00-\x1f\\]+(?:{'|'.join(map(re.escape, PICTURES))})",
     re.IGNORECASE,
@@ -164,10 +174,10 @@ def markdown_html(
 ) -> Markup:
     """The HTML of a stored text, or of a span of its bytes.
 
-    `slugs` has the anchor of the heading that begins at a byte, `targets` the page that the link at a byte leads to, empty
-    if it leads nowhere, `embeds` what to show below the block with the embed at a byte. Pictures beside the document
-    `shown_of` are shown; all others are links, as all are if it is None. A text that nests too deep to be parsed is shown
-    as it is.
+    `slugs` has the anchor of the heading that begins at a byte, `targets` the page that the link at
+    a byte leads to, empty if it leads nowhere, `embeds` what to show below the block with the embed
+    at a byte. Pictures beside the document `shown_of` are shown; all others are links, as all are
+    if it is None. A text that nests too deep to be parsed is shown as it is.
     """
     first, last = span or (0, len(text.data))
     body = text.data[first:last].decode()
@@ -196,37 +206,42 @@ class _Writer:
     def add(self, event: Any, start: int, end: int) -> None:
         """Write one event, whose source is the range of bytes."""
         if isinstance(event, str):
-            if event == "SoftBreak" and start < self.read_to:
-                return
-            if event == "SoftBreak" and self.in_callout_title:
-                event, self.in_callout_title = "HardBreak", False
-            self.parts.append(
-                {"SoftBreak": "\n", "HardBreak": "<br>", "Rule": "<hr>"}.get(event, "")
-            )
+            self._mark(event, start)
             return
         ((kind, value),) = event.items()
         name, details = next(iter(value.items())) if isinstance(value, dict) else (value, None)
-        if kind in ("Start", "End") and name in _EMPHASIS and self.text.is_printed:
-            length = 2 if name == "Strong" or self.text.data.startswith(b"~~", start) else 1
-            at = start if kind == "Start" else end - length
-            self.parts.append(self._plain(at, at + length))
-        elif kind == "Start":
-            self._open(name, details, start)
-        elif kind == "End":
-            self._close(name, details)
-        elif kind == "Code":
-            self._code(value, start, end)
-        elif kind == "TaskListMarker":
-            self.parts.append("☑ " if value else "☐ ")
-        elif kind == "FootnoteReference":
-            self.parts.append(f"<sup>{escape(value)}</sup>")
-        elif kind in ("Html", "InlineHtml"):
-            self.parts.append(f'<span class="raw">{self.text.html(start, end)}</span>')
-        else:
-            self._text(str(value), start, end)
+        match kind:
+            case "Start" | "End" if name in _EMPHASIS and self.text.is_printed:
+                length = 2 if name == "Strong" or self.text.data.startswith(b"~~", start) else 1
+                at = start if kind == "Start" else end - length
+                self.parts.append(self._plain(at, at + length))
+            case "Start":
+                self._open(name, details, start)
+            case "End":
+                self._close(name, details)
+            case "Code":
+                self._code(value, start, end)
+            case "TaskListMarker":
+                self.parts.append("☑ " if value else "☐ ")
+            case "FootnoteReference":
+                self.parts.append(f"<sup>{escape(value)}</sup>")
+            case "Html" | "InlineHtml":
+                self.parts.append(f'<span class="raw">{self.text.html(start, end)}</span>')
+            case _:
+                self._text(str(value), start, end)
+
+    def _mark(self, event: str, start: int) -> None:
+        """Write a break or a rule; the first break of a callout ends its title."""
+        if event == "SoftBreak" and start < self.read_to:
+            return
+        if event == "SoftBreak" and self.in_callout_title:
+            event, self.in_callout_title = "HardBreak", False
+        self.parts.append({"SoftBreak": "\n", "HardBreak": "<br>", "Rule": "<hr>"}.get(event, ""))
 
     def _text(self, value: str, start: int, end: int) -> None:
-        """A text; where the source says it in other letters, as entities do, the cited range is that of the source."""
+        """A text; where the source says it in other letters, as entities do, the cited range is
+        that of the source.
+        """
         if start < self.read_to:
             if end > self.read_to:
                 self.parts.append(self._plain(self.read_to, end))
@@ -246,58 +261,77 @@ class _Writer:
         self.parts.append(f"<code>{inside}</code>")
 
     def _open(self, name: str, details: Any, start: int) -> None:
-        if name == "Heading":
-            level = min(6, int(str(details["level"])[1]) + 1)
-            line = self.text.data.rfind(b"\n", 0, start) + 1
-            slug = self.slugs.get(start) or self.slugs.get(line)
-            anchor = f' id="{escape(slug)}"' if slug else ""
-            self.parts.append(f"<h{level}{anchor}>")
-        elif name in ("Link", "Image"):
-            name_in_text = str(details["dest_url"])
-            self.links.append((self.targets.get(start, name_in_text), name_in_text, self.parts))
-            self.below += [self.embeds[start]] if start in self.embeds else []
-            self.parts = []
-        elif name == "List":
-            self.parts.append("<ul>" if details is None else f'<ol start="{int(details)}">')
-        elif name == "TableCell":
-            self.parts.append("<th>" if self.in_head else "<td>")
-        elif name == "FootnoteDefinition":
-            self.parts.append(f'<div class="footnote"><sup>{escape(details)}</sup> ')
-        elif name in _TAGS:
-            if name == "BlockQuote" and (match := _CALLOUT.match(self.text.data, start)):
-                self.read_to, self.in_callout_title = match.end(), match[2] is None
-                kind, titled = match[1].decode(), "" if match[2] else " titled"
-                start_tag = f'<blockquote class="callout{titled} callout-{kind.lower()}">'
-                self.parts.append(f'{start_tag}<span class="kind">{kind}</span>')
-                return
-            self.in_callout_title = self.in_callout_title and name != "BlockQuote"
-            self.in_head = self.in_head or name == "TableHead"
-            self.parts.append(_TAGS[name][0])
+        match name:
+            case "Heading":
+                self._open_heading(int(str(details["level"])[1]), start)
+            case "Link" | "Image":
+                name_in_text = str(details["dest_url"])
+                self.links.append((self.targets.get(start, name_in_text), name_in_text, self.parts))
+                self.below += [self.embeds[start]] if start in self.embeds else []
+                self.parts = []
+            case "List":
+                self.parts.append("<ul>" if details is None else f'<ol start="{int(details)}">')
+            case "TableCell":
+                self.parts.append("<th>" if self.in_head else "<td>")
+            case "FootnoteDefinition":
+                self.parts.append(f'<div class="footnote"><sup>{escape(details)}</sup> ')
+            case "BlockQuote":
+                self._open_quote(start)
+            case _ if name in _TAGS:
+                self.in_head = self.in_head or name == "TableHead"
+                self.parts.append(_TAGS[name][0])
+
+    def _open_heading(self, level: int, start: int) -> None:
+        line = self.text.data.rfind(b"\n", 0, start) + 1
+        slug = self.slugs.get(start) or self.slugs.get(line)
+        anchor = f' id="{escape(slug)}"' if slug else ""
+        self.parts.append(f"<h{min(6, level + 1)}{anchor}>")
+
+    def _open_quote(self, start: int) -> None:
+        """Begin a quote, or a callout of Obsidian with its kind."""
+        match = _CALLOUT.match(self.text.data, start)
+        self.in_callout_title = match is not None and match[2] is None
+        if match is None:
+            self.parts.append(_TAGS["BlockQuote"][0])
+            return
+        self.read_to = match.end()
+        kind, titled = match[1].decode(), "" if match[2] else " titled"
+        start_tag = f'<blockquote class="callout{titled} callout-{kind.lower()}">'
+        self.parts.append(f'{start_tag}<span class="kind">{kind}</span>')
 
     def _close(self, name: str, details: Any) -> None:
-        if name == "Heading":
-            self.parts.append(f"</h{min(6, int(str(details)[1]) + 1)}>\n")
-        elif name in ("Link", "Image"):
-            address, name_in_text, before = self.links.pop()
-            text = Markup("".join(self.parts))
-            if not text or name == "Image" and _SIZE.fullmatch(text):
-                text = escape(name_in_text)
-            html = str(linked(text, address)) if not self.links else str(text)
-            html = html if address else f'<span class="missing">{html}</span>'
-            if name == "Image" and self.shown_of and _BESIDE.fullmatch(name_in_text):
-                source = file_of("document", self.shown_of, name_in_text)
-                html = f'<img class="picture" loading="lazy" src="{escape(source)}" alt="{text.striptags()}">'
-            is_picture = name == "Image" and not self.below
-            self.parts = [*before, f'<span class="image">{html}</span>' if is_picture else html]
-        elif name == "List":
-            self.parts.append("</ol>" if details else "</ul>")
-        elif name == "TableCell":
-            self.parts.append("</th>" if self.in_head else "</td>")
-        elif name == "FootnoteDefinition":
-            self.parts.append("</div>")
-        elif name in _TAGS:
-            self.in_head = self.in_head and name != "TableHead"
-            end, below = _TAGS[name][1], []
-            if name in ("Item", "Paragraph"):
-                below, self.below = self.below, below
-            self.parts += [*below, end] if name == "Item" else [end, *below]
+        match name:
+            case "Heading":
+                self.parts.append(f"</h{min(6, int(str(details)[1]) + 1)}>\n")
+            case "Link" | "Image":
+                self._close_link(is_image=name == "Image")
+            case "List":
+                self.parts.append("</ol>" if details else "</ul>")
+            case "TableCell":
+                self.parts.append("</th>" if self.in_head else "</td>")
+            case "FootnoteDefinition":
+                self.parts.append("</div>")
+            case "Item":
+                below, self.below = self.below, []
+                self.parts += [*below, _TAGS[name][1]]
+            case "Paragraph":
+                below, self.below = self.below, []
+                self.parts += [_TAGS[name][1], *below]
+            case _ if name in _TAGS:
+                self.in_head = self.in_head and name != "TableHead"
+                self.parts.append(_TAGS[name][1])
+
+    def _close_link(self, *, is_image: bool) -> None:
+        address, name_in_text, before = self.links.pop()
+        text = Markup("".join(self.parts))
+        if not text or (is_image and _SIZE.fullmatch(text)):
+            text = escape(name_in_text)
+        html = str(text) if self.links else str(linked(text, address))
+        if not address:
+            html = f'<span class="missing">{html}</span>'
+        if is_image and self.shown_of and _BESIDE.fullmatch(name_in_text):
+            source = escape(file_of("document", self.shown_of, name_in_text))
+            alt = text.striptags()
+            html = f'<img class="picture" loading="lazy" src="{source}" alt="{alt}">'
+        is_picture = is_image and not self.below
+        self.parts = [*before, f'<span class="image">{html}</span>' if is_picture else html]

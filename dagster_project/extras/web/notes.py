@@ -1,4 +1,6 @@
-"""Parts of notes beside their text: properties, the pages that links lead to, and the notes that they embed."""
+"""Parts of notes beside their text: properties, the pages that links lead to, and the notes that
+they embed.
+"""
 
 import json
 import re
@@ -10,6 +12,7 @@ from markupsafe import Markup, escape
 from dagster_project.extras.web.marks import Marked, followed, linked, markdown_html
 from dagster_project.extras.web.question import PICTURES, condition, page_of, with_parameters
 from dagster_project.index.search.lookup import Ask
+from transforms.settings.documents import PLAIN_FORMATS
 
 _LINKS = """
 WITH places AS (SELECT unnest($ids::VARCHAR[]) AS node_id, node_id AS doc_id
@@ -31,7 +34,9 @@ _WIKI = re.compile(r"\[\[([^\[\]|]+)(?:\|([^\[\]]*))?\]\]")
 
 
 class Links(NamedTuple):
-    """The pages that a document's links lead to, by byte; empty for a link whose target the index does not hold."""
+    """The pages that a document's links lead to, by byte; empty for a link whose target the index
+    does not hold.
+    """
 
     targets: dict[int, str]
     named: dict[str, str]
@@ -40,7 +45,9 @@ class Links(NamedTuple):
 
 
 def links_of(ask: Ask, doc_id: str, *, has_files: bool) -> Links:
-    """The links of a document; `named` has the targets by name, `texts` the ids and texts that `embeds` show."""
+    """The links of a document; `named` has the targets by name, `texts` the ids and texts that
+    `embeds` show.
+    """
     rows = ask(_LINKS, {"ids": [doc_id]}).to_pylist()
     references = [row for row in rows if row["kind"] == "embed" and row["to_id"]][:_MOST_EMBEDDED]
     notes = (
@@ -75,7 +82,9 @@ def _page(row: Mapping[str, Any]) -> str:
 
 
 def _span(row: Mapping[str, Any], target: str) -> tuple[int, int]:
-    """The bytes of a note or section that an embed shows: of `^id` the paragraph, of a long one the first lines."""
+    """The bytes of a note or section that an embed shows: of `^id` the paragraph, of a long one the
+    first lines.
+    """
     data, (first, last) = row["text"].encode(), (row["first"], row["last"])
     mark = re.compile(
         rb"[ \t]*(\^%b)[ \t\r]*$" % re.escape(target.rpartition("^")[2].encode()), re.M | re.I
@@ -93,13 +102,14 @@ def _html(
     row: Mapping[str, Any], span: tuple[int, int], targets: Mapping[int, str], shown_of: str | None
 ) -> Markup:
     text = Marked(row["text"])
-    if row["format"] == "text":
+    if row["format"] in PLAIN_FORMATS:
         return Markup('<pre class="text">{}</pre>').format(Markup(text.html(*span)))
     return markdown_html(text, {}, targets, shown_of, span)
 
 
 def properties(frontmatter: str | None, named: Mapping[str, str]) -> list[tuple[str, Markup]]:
-    """The properties of a document by name, with links; a value leads to the documents that have it, too.
+    """The properties of a document by name, with links; a value leads to the documents that have
+    it, too.
 
     `named` has the pages of wiki links by their targets.
     """

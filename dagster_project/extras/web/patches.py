@@ -1,4 +1,6 @@
-"""Patch series as they are read: their versions and parts, who answered with which trailer, the changes between two."""
+"""Patch series as they are read: their versions and parts, who answered with which trailer, the
+changes between two.
+"""
 
 import difflib
 import re
@@ -38,7 +40,9 @@ _FOOT = re.compile(r"^-- ?\n[\d.]+\S*\n.*\Z", re.MULTILINE | re.DOTALL)
 
 
 class Patch(NamedTuple):
-    """A patch or cover letter of one posting, the trailers of its replies, and how many replies it has."""
+    """A patch or cover letter of one posting, the trailers of its replies, and how many replies it
+    has.
+    """
 
     row: Mapping[str, Any]
     trailers: list[tuple[str, str]]
@@ -61,7 +65,8 @@ class Series(NamedTuple):
 
 
 class _Difference(NamedTuple):
-    """The two patches that are compared, as rows of `messages`, and their lines: class and text, a diff of diffs.
+    """The two patches that are compared, as rows of `messages`, and their lines: class and text, a
+    diff of diffs.
 
     `note` says why there are none.
     """
@@ -73,7 +78,9 @@ class _Difference(NamedTuple):
 
 
 def versions(ask: Ask, row: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """The same part in every version of the series of a row of `patch_series`, with those that are compared with it."""
+    """The same part in every version of the series of a row of `patch_series`, with those that are
+    compared with it.
+    """
     if row is None:
         return []
     rows = ask(_VERSIONS, {"id": row["series_id"]}).to_pylist()
@@ -110,7 +117,9 @@ def series_page(ask: Ask, id_: str) -> Series:
 
 
 def patch_difference(ask: Ask, old_id: str, new_id: str) -> _Difference:
-    """The changes between two patches: in their commit messages and diffs, without numbers of lines and hashes."""
+    """The changes between two patches: in their commit messages and diffs, without numbers of lines
+    and hashes.
+    """
     if not (old_id and new_id):
         raise QueryError("name the Message-IDs of two patches as from and to")
     old, new = (rows_about(ask, _PATCH, "mail", id_)[0] for id_ in (old_id, new_id))

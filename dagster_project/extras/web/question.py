@@ -1,15 +1,16 @@
-"""Addresses of the pages, which say all that a page shows, and the query with its filters that one asks for."""
+"""Addresses of the pages, which say all that a page shows, and the query with its filters that one
+asks for.
+"""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from dagster_project.index.search.filters import Filters
-from transforms.errors import QueryError, shortened
-from transforms.retrieval.query_fields import HAS, KINDS, bound
-from transforms.retrieval.query_language import storable
+from transforms.retrieval.search_filters import SEARCH_FILTERS, Filters, read_filters
+from transforms.text.storable import storable
 
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 """Ends of the names of pictures that pages show."""
@@ -51,7 +52,8 @@ def page_of(kind: str, id_: str, byte_start: int | None = None, byte_end: int | 
 
 
 def file_of(kind: str, id_: str, embeds: str = "", page: int | None = None) -> str:
-    """Where the file of an attachment or document is, a picture that it embeds, or a page of a PDF as a picture.
+    """Where the file of an attachment or document is, a picture that it embeds, or a page of a PDF
+    as a picture.
 
     >>> file_of("document", "notes:a b.md", "x.png")
     '/document-file/notes%3Aa%20b.md?embeds=x.png'
@@ -99,7 +101,8 @@ def condition(field: str, value: str) -> str | None:
     return f"{field}:{value}" if re.fullmatch(r"\w+", value) else f'{field}:"{value.strip()}"'
 
 
-FILTERS = ("source", "list", "from", "kind", "has", "path", "tag", "since", "until")
+OPTION = attrgetter("option")
+FILTERS = tuple(map(OPTION, SEARCH_FILTERS))
 """Parameters that filter; they are named as the options of `weft search`."""
 MAX_START = 90
 """First hit of the last page: searches rank a hundred."""
@@ -109,7 +112,8 @@ MAX_START = 90
 class Question:
     """A query, its filters by parameter, the number of the first hit that is shown.
 
-    The query may be `plain` text without syntax; `weak` shows hits even if none is near, `by_date` the newest first.
+    The query may be `plain` text without syntax; `weak` shows hits even if none is near, `by_date`
+    the newest first.
     """
 
     query: str
@@ -127,23 +131,7 @@ class Question:
     @property
     def filters(self) -> Filters:
         """The filters of a search; QueryError if one has a value that it cannot have."""
-        values = self.values
-        for name, choices in (("kind", KINDS), ("has", HAS)):
-            if name in values and values[name] not in choices:
-                raise QueryError(
-                    f"{name} takes {', '.join(choices)}, not {shortened(values[name])!r}"
-                )
-        return Filters(
-            list_id=values.get("list"),
-            source=values.get("source"),
-            kind=values.get("kind"),
-            since=bound("since", values.get("since")),
-            until=bound("until", values.get("until"), is_end=True),
-            author=values.get("from"),
-            path=values.get("path"),
-            tag=values.get("tag"),
-            has=values.get("has"),
-        )
+        return read_filters(self.values, OPTION)
 
     def address(self, path: str = "/", **changes: str | int | None) -> str:
         """The address that asks the same with some parameters changed; without them the first page."""
@@ -154,7 +142,9 @@ class Question:
         )
 
     def filtered(self, name: str, value: str | None) -> str:
-        """The address that asks the same with a filter of that name and value; with None without one."""
+        """The address that asks the same with a filter of that name and value; with None without
+        one.
+        """
         values = {n: v for n, v in self.values.items() if n != name} | (
             {name: value} if value else {}
         )

@@ -1,10 +1,15 @@
-"""Results: a page with the question, hits by thread, facets and scores as bars; a feed; the search box of a browser."""
+"""Results: a page with the question, hits by thread, facets and scores as bars; a feed; the search
+box of a browser.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,19 +25,26 @@ from dagster_project.extras.web.question import (
 )
 from dagster_project.extras.web.site import Site
 from dagster_project.index.search.explain import Explanation
-from dagster_project.index.search.filters import Understood
+from dagster_project.index.search.filters import Resolved, Understood
+from dagster_project.index.search.hit_table import RankedHits
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.outgoing.receipts import Disclosed
 from transforms.conversations.pseudonyms import short_pseudonyms
 from transforms.errors import QueryError
+from transforms.retrieval.counts import Count
+from transforms.retrieval.cutoffs import near_or_first
+from transforms.retrieval.folding import folded_by_relation
+from transforms.retrieval.small_tables import rows_at, with_values
 
 MOST_HITS = 100
-"""Hits that facets count, and that can be paged through: as many as the stages of a search look at."""
+"""Hits that facets count, and whose threads can be paged through: as many as the stages of a search
+look at.
+"""
 _PER_PAGE = 15
 _OLDEST = datetime.min.replace(tzinfo=UTC)
 SHOWN_OF_THREAD = 4
 """Hits of one thread that are not folded."""
-_LABELS = {
+WARNINGS = {
     "WEAK": "These may answer the query, or only share words or meaning with it: look twice.",
     "NO_RESULTS": "Nothing is near to this query; these are the least distant texts.",
 }
@@ -45,7 +57,8 @@ WHERE chunk_no IN (SELECT unnest($chunks::INTEGER[]))
 class _Hit(NamedTuple):
     """A hit as the page shows it; `row` is that of `schemas.SEARCH_HITS`.
 
-    Each part of its score is a bar with a name, a text, and a length between 0 and 1.
+    Each part of its score is a bar with a name, a text, and a length between 0 and 1; `folded` are
+    the hits folded into it, by relation.
     """
 
     row: Mapping[str, Any]
@@ -54,10 +67,13 @@ class _Hit(NamedTuple):
     badges: list[str]
     bars: list[tuple[str, str, float]]
     why: str
+    folded: list[tuple[str, list[Any]]]
 
 
 class Group(NamedTuple):
-    """Hits of one thread, the best first, or a single hit; `folded` are its further ones, `address` shows all of it."""
+    """Hits of one thread, the best first, or a single hit; `folded` are its further ones, `address`
+    shows all of it.
+    """
 
     hits: list[_Hit]
     folded: list[_Hit]
@@ -67,8 +83,9 @@ class Group(NamedTuple):
 class Results(NamedTuple):
     """The data of the template of results; `warning` says how far they can be trusted.
 
-    Where none is near enough to be shown, `meant` are words of the index that may have been meant, each with its address,
-    and `weaker` is the address that shows the hits nevertheless.
+    Where none is near enough to be shown, `meant` is the query that may have been meant
+    with its address, and `weaker` is the address that shows the hits nevertheless;
+    `words_alone` asks for the words without what they were read as.
     """
 
     groups: list[Group]
@@ -77,46 +94,69 @@ class Results(NamedTuple):
     warning: str | None
     meant: list[tuple[str, str]]
     weaker: str | None
+    words_alone: str
     milliseconds: float
     completeness: str
     previous: str | None
     next: str | None
+    count: Count
 
 
 def results(index: SearchIndex, question: Question) -> Results:
     """The page of results of a query; QueryError if it cannot be understood."""
-    start, end = time.perf_counter(), question.start + _PER_PAGE
+    start = time.perf_counter()
     resolved = index.resolved([question.query], question.filters, question.plain)
-    # Ranked once, twice as many as are paged through: some hits repeat a higher one.
-    ranked = index.ranked(resolved, limit=max(MOST_HITS // 2, end + 1), spare=2)
     settings = index.settings.model_copy(update={"weak": question.weak or index.settings.weak})
-    result = index.shown(
-        resolved, ranked, MOST_HITS // 2 if question.by_date else end + 1, settings, start
-    )
-    rows = result.hits.to_pylist()
-    rows = newest_first(rows) if question.by_date else rows
-    groups = hit_groups(index, question, rows[question.start : end])
     listed = resolved[0].listed
+    is_listing = listed is not None and not resolved[0].text
+    ranked = (_listed if is_listing else _near)(index, resolved, question.start)
+    result = index.shown(resolved, ranked, MOST_HITS, settings, start)
+    rows = result.hits.to_pylist()
+    threads = _by_thread(newest_first(rows) if question.by_date else rows)
+    first = 0 if is_listing else question.start
+    groups = hit_groups(index, question, threads[first : first + _PER_PAGE])
     counted = (
         ranked.hits.get_column("chunk_no").to_list()
         if listed is None
         else listed[:MOST_ROWS].tolist()
     )
     before, after = (
-        question.address(start=max(0, n) or None) for n in (question.start - _PER_PAGE, end)
+        question.address(start=max(0, question.start + n) or None) for n in (-_PER_PAGE, _PER_PAGE)
     )
     return Results(
         groups=groups,
         facets=facets(index.ask, counted, question),
         understood=result.understood[0],
-        warning=_LABELS.get(result.labels[0]),
-        meant=[(word, question.address(q=word)) for word in result.understood[0].meant],
+        warning=WARNINGS.get(result.labels[0]),
+        meant=[
+            (text, question.address(q=question.query.replace(result.understood[0].text, text)))
+            for text in result.understood[0].meant
+        ],
         weaker=question.address(weak="1") if result.understood[0].nearest else None,
+        words_alone=question.address(plain="1"),
         milliseconds=(time.perf_counter() - start) * 1000,
         completeness=result.completeness.line(),
         previous=before if question.start else None,
-        next=after if len(rows) > end < MOST_HITS else None,
+        next=after if len(threads) > first + _PER_PAGE else None,
+        count=result.counts[0],
     )
+
+
+def _near(index: SearchIndex, resolved: Sequence[Resolved], _: int) -> RankedHits:
+    """The hits that the pages of a query show: all that are near, at least as many as one page has."""
+    ranked = index.ranked(resolved, folds=True)
+    return replace(ranked, hits=near_or_first(ranked.hits, index.settings.label_weak, _PER_PAGE))
+
+
+def _listed(index: SearchIndex, resolved: Sequence[Resolved], start: int) -> RankedHits:
+    """The hits of one page of a list and of the thread behind it, which no text folds."""
+    ranked = index.ranked(resolved, limit=MOST_ROWS)
+    threads = index.arrays.places.thread[ranked.hits.get_column("chunk_no").to_numpy()]
+    _, at, thread = np.unique(threads, return_index=True, return_inverse=True)
+    place = np.argsort(np.argsort(at))[thread]
+    of_page = np.flatnonzero((start <= place) & (place <= start + _PER_PAGE))[:MOST_HITS]
+    rank = np.arange(1, len(of_page) + 1, dtype=np.int32)
+    return replace(ranked, hits=with_values(rows_at(ranked.hits, of_page), rank=rank))
 
 
 def newest_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -131,25 +171,37 @@ def hit_passages(rows: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, A
     return [(row, page_of_hit(row), highlighted(row["snippet"], row["highlights"])) for row in rows]
 
 
-def hit_groups(
-    index: SearchIndex, question: Question, rows: Sequence[Mapping[str, Any]]
-) -> list[Group]:
-    """The hits of a page, rows of `schemas.SEARCH_HITS`, those of one thread together at the place of the best."""
+_Rows = Sequence[Mapping[str, Any]]
+
+
+def _by_thread(rows: _Rows) -> list[_Rows]:
+    """Rows of `schemas.SEARCH_HITS`, those of one thread together at the place of the best."""
+    threads: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        threads.setdefault(row["thread_id"] or row["chunk_id"], []).append(row)
+    return list(threads.values())
+
+
+def hit_groups(index: SearchIndex, question: Question, threads: Sequence[_Rows]) -> list[Group]:
+    """The hits of a page, rows of `schemas.SEARCH_HITS` by thread."""
+    rows = [*chain.from_iterable(threads)]
     numbers = [row["chunk_no"] for row in rows]
     classes = dict(index.connection.execute(_CLASSES, {"chunks": numbers}).fetchall())
     most = max((row["lexical_score"] for row in rows), default=0.0)
-    groups: dict[str, list[_Hit]] = {}
-    for row in rows:
-        hit = _Hit(
-            row,
-            page_of_hit(row),
-            Markup(short_pseudonyms(highlighted(row["snippet"], row["highlights"]))),
-            _badges(row, classes.get(row["chunk_no"])),
-            _bars(row, most),
-            question.address("/why", id=row["chunk_id"]),
+
+    def hit(row: Mapping[str, Any]) -> _Hit:
+        others = [part for part in row["folded"] if part["doc_id"] != row["doc_id"]]
+        return _Hit(
+            row=row,
+            address=page_of_hit(row),
+            snippet=Markup(short_pseudonyms(highlighted(row["snippet"], row["highlights"]))),
+            badges=_badges(row, classes.get(row["chunk_no"])),
+            bars=_bars(row, most),
+            why=question.address("/why", id=row["chunk_id"]),
+            folded=folded_by_relation(others),
         )
-        groups.setdefault(row["thread_id"] or row["chunk_id"], []).append(hit)
-    return [_group(hits, question) for hits in groups.values()]
+
+    return [_group([hit(row) for row in of_thread], question) for of_thread in threads]
 
 
 def _group(hits: list[_Hit], question: Question) -> Group:
@@ -205,7 +257,8 @@ ROWS, _REASONS = 10, 8
 def why_stages(result: Explanation) -> list[dict[str, Any]]:
     """The stages of an explanation for its page.
 
-    Each has its name and share of the time, how many hits it kept and dropped, and where the explained id is in it.
+    Each has its name and share of the time, how many hits it kept and dropped, and where the
+    explained id is in it.
     """
     longest = max((table.seconds for table in result.stages), default=0.0) or 1.0
     moments = {m.stage: m for m in result.fate.moments} if result.fate else {}
@@ -242,7 +295,9 @@ _NOT_XML = dict.fromkeys(
 
 
 def feed(site: Site, request: Request, index: SearchIndex) -> Response:
-    """The best hits of a search as an Atom feed (RFC 4287), the newest first; of conditions alone the newest texts."""
+    """The best hits of a search as an Atom feed (RFC 4287), the newest first; of conditions alone
+    the newest texts.
+    """
     question = question_of(request.query_params)
     if question.is_empty:
         raise QueryError("there is nothing to follow: add a query to the address")

@@ -1,4 +1,6 @@
-"""Saved searches: each person who asks `weft serve` names the addresses of results in files beside the settings."""
+"""Saved searches: each person who asks `weft serve` names the addresses of results in files beside
+the settings.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,10 +17,10 @@ from dagster_project.extras.web.site import Site
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.outgoing.receipts import ASKER
 from dagster_project.system.disk_space import may_be_made
-from dagster_project.system.durable import write_durably
+from dagster_project.system.durable import write_privately
 from dagster_project.system.locks import alone
 from transforms.errors import DisclosureLimitError, QueryError, SettingsError, shortened
-from transforms.retrieval.query_language import storable
+from transforms.text.storable import storable
 
 _MOST = 50
 """Searches that one person may have."""
@@ -35,7 +37,9 @@ WHERE date_trunc('second', published_at) > $since AND doc_id IN (SELECT unnest($
 
 
 class _Search(BaseModel):
-    """A name for the address of results; `visited_at` is when the version of the last visit was published."""
+    """A name for the address of results; `visited_at` is when the version of the last visit was
+    published.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str = Field(min_length=1, max_length=80)
@@ -52,7 +56,9 @@ _SEARCHES = TypeAdapter(dict[str, _Search])
 
 
 def saved_as(site: Site, question: Question, index: SearchIndex) -> _Search | None:
-    """The search of the person who asks that asks the same; the version that answers is then that of its last visit."""
+    """The search of the person who asks that asks the same; the version that answers is then that
+    of its last visit.
+    """
     published = _published(index)
     search = next((s for s in _own(site) if s.question.address() == question.address()), None)
     if search and search.visited_at < published:
@@ -65,7 +71,8 @@ def saved_as(site: Site, question: Question, index: SearchIndex) -> _Search | No
 def own_searches(site: Site, index: SearchIndex, most: int = _MOST) -> list[tuple[_Search, int]]:
     """The first searches of the person who asks, by name, each with the number of its new texts.
 
-    New are those of the best fifty hits that no version held, or not with this content, at the last visit.
+    New are those of the best fifty hits that no version held, or not with this content, at the last
+    visit.
     """
     return [(search, _new(site, index, search)) for search in _own(site)[:most]]
 
@@ -107,9 +114,11 @@ def _own(site: Site) -> list[_Search]:
 
 
 def searches_page(site: Site, request: Request, index: SearchIndex) -> Response:
-    """The saved searches of the person who asks; a POST saves, renames or deletes one and leads back to them.
+    """The saved searches of the person who asks; a POST saves, renames or deletes one and leads
+    back to them.
 
-    DisclosureLimitError for a person who cannot save any, QueryError for a name that is taken, or too many searches.
+    DisclosureLimitError for a person who cannot save any, QueryError for a name that is taken, or
+    too many searches.
     """
     if request.method == "GET":
         _read(_file(site))
@@ -132,7 +141,9 @@ def searches_page(site: Site, request: Request, index: SearchIndex) -> Response:
 
 
 def _change(searches: dict[str, _Search], form: Mapping[str, str], published: datetime) -> None:
-    """Save the search of a form in place of that named `before`, or with `do=delete` only take that away."""
+    """Save the search of a form in place of that named `before`, or with `do=delete` only take that
+    away.
+    """
     name = " ".join(storable(form.get("name", "")).split())
     before = searches.pop(form.get("before", ""), None)
     if form.get("do") == "delete":
@@ -172,6 +183,4 @@ def _changed(site: Site) -> Iterator[dict[str, _Search]]:
     with alone(file.parent / ".lock"):
         searches = _read(file)
         yield searches
-        write_durably(
-            file, _SEARCHES.dump_json(searches, indent=1).decode(), file.with_suffix(".part")
-        )
+        write_privately(file, _SEARCHES.dump_json(searches, indent=1).decode())

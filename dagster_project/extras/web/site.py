@@ -1,4 +1,6 @@
-"""The site: its templates, its opened indexes, how a view becomes an answer, and the state of the index for pages."""
+"""The site: its templates, its opened indexes, how a view becomes an answer, and the state of the
+index for pages.
+"""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -11,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from dagster_project.config.settings import Settings
-from dagster_project.extras.registry import extra_parts
+from dagster_project.extensions import extra_parts
 from dagster_project.extras.web import question
 from dagster_project.extras.web.question import question_of
 from dagster_project.extras.web.unpacked import Unpacker
@@ -21,6 +23,7 @@ from dagster_project.index.search.index_pool import AllBusyError, IndexPool
 from dagster_project.index.search.lookup import Ask
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.ledger.ledger import ledger_in
 from dagster_project.outgoing.receipts import Disclosed, Receipts, Seen
 from dagster_project.outgoing.screen import fault_text
 from dagster_project.sources.chats import ChatFiles
@@ -30,13 +33,17 @@ from dagster_project.system.locks import BUILD_LOCK, is_held
 from transforms import errors
 from transforms.conversations.pseudonyms import short_pseudonyms
 from transforms.hashing import bytes_sha256
+from transforms.mail.list_tags import without_list_tags
+from transforms.retrieval.preference_words import preference_sentence
 
 RETRY_SECONDS = 5
 """Seconds after which to ask a busy server again."""
 
 
 class Trouble(NamedTuple):
-    """Why a page has nothing to show: a code that programs read, the status of the answer, and words for people."""
+    """Why a page has nothing to show: a code that programs read, the status of the answer, and
+    words for people.
+    """
 
     code: str
     status: int
@@ -96,6 +103,7 @@ SECONDS = 20.0
 """Seconds until a question is given up."""
 _DRAWN_AT_ONCE = 2
 """Pages of PDF that are drawn side by side, each in a process that may take `read_memory_bytes`."""
+_LISTS = "SELECT DISTINCT list_id FROM memberships WHERE list_id IS NOT NULL"
 View = Callable[["Site", Request, SearchIndex], Response]
 """Makes the answer to a request from the index, in a thread of the pool."""
 
@@ -114,8 +122,8 @@ class Site:
         self.reports = None if lens else settings.root / "eval"
         self.pool = IndexPool(settings.root / "index", lambda: open_index(settings, lens=lens))
         cache = settings.root / "cache"
-        self.chats = ChatFiles(settings, cache / "chats.json")
-        self.sources = FileSources(settings, cache / "files.json", self.chats, lambda *_: [])
+        self.chats = ChatFiles(settings, ledger_in(settings.root))
+        self.sources = FileSources(settings, cache, self.chats, lambda *_: [])
         drawn = settings.documents.model_copy(update={"ocr": None, "read_seconds": seconds})
         self.readers = DocumentReaders(drawn, cache / "documents")
         self.contents: dict[tuple[str, str], list[Any]] = {}
@@ -128,11 +136,13 @@ class Site:
         )
         self.templates.globals |= {  # pyrefly: ignore[bad-assignment]  # its type is that of the defaults
             "page_of": question.page_of,
+            "preference_sentence": preference_sentence,
             "with_parameters": question.with_parameters,
             "ago": ago,
             "medium_of": question.medium_of,
             "file_of": question.file_of,
             "has_proofs": bool(extra_parts("proofs")),
+            "has_answers": bool(extra_parts("answers")),
         }
         self.templates.filters |= {
             "day": _day,
@@ -166,7 +176,9 @@ class Site:
         return response
 
     def shows_files(self, index: SearchIndex) -> bool:
-        """True if whoever asks may have raw mails and files: under no lens, and no answer is masked."""
+        """True if whoever asks may have raw mails and files: under no lens, and no answer is
+        masked.
+        """
         return self.lens is None and index.screen.is_open
 
     def note(
@@ -197,10 +209,20 @@ class Site:
             "path": request.url.path,
             "state": state,
             "version": manifest.get("version"),
+            "titled": self._titled(index),
             **values,
         }
         html = self.templates.get_template(name).render(context)
         return HTMLResponse(html, status)
+
+    def _titled(self, index: SearchIndex | None) -> Callable[[str | None], str]:
+        """Gives the title of a mail, page or chat to show: without the tags of lists of the index."""
+        rows = [] if index is None else index.ask(_LISTS, {}).column("list_id").to_pylist()
+
+        def titled(title: str | None) -> str:
+            return without_list_tags(title, rows) if title else "(no subject)"
+
+        return titled
 
     def refusal(self, request: Request, fault: errors.WeftError | TimeoutError) -> Response:
         """The response to a request that met a fault."""
@@ -217,7 +239,9 @@ class Site:
 
 
 def tagged(request: Request, response: Response) -> Response:
-    """`response` with a tag of its bytes; 304 without them to a program that has these (RFC 9110, 13.1.2)."""
+    """`response` with a tag of its bytes; 304 without them to a program that has these (RFC 9110,
+    13.1.2).
+    """
     if "ETag" not in response.headers:
         response.headers["ETag"] = f'"{bytes_sha256(bytes(response.body))}"'
     tag = response.headers["ETag"]
@@ -226,7 +250,9 @@ def tagged(request: Request, response: Response) -> Response:
 
 
 def rows_about(ask: Ask, statement: str, kind: str, id_: str) -> list[dict[str, Any]]:
-    """The rows of a statement about the thing `$id`; UnknownIdError that names its kind if there is none."""
+    """The rows of a statement about the thing `$id`; UnknownIdError that names its kind if there is
+    none.
+    """
     if rows := ask(statement, {"id": id_}).to_pylist():
         return rows
     raise errors.UnknownIdError(f"the index holds no {kind} {errors.shortened(id_)!r}")

@@ -1,4 +1,6 @@
-"""Files inside a mail or a zip: unpacked onto the disk, where they have no name, and sent from there."""
+"""Files inside a mail or a zip: unpacked onto the disk, where they have no name, and sent from
+there.
+"""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +17,15 @@ from dagster_project.system.disk_space import may_be_made
 from dagster_project.system.disk_watch import translate_disk_faults
 
 MOST_UNPACKED = 64
-"""Unpacked files at once: each takes its bytes of the disk until its reader, who may be slow, has them."""
+"""Unpacked files at once: each takes its bytes of the disk until its reader, who may be slow, has
+them.
+"""
 
 
 class Unpacker:
-    """Unpacks one after the other: a mail takes seven times its size of memory, which each thread would keep for itself."""
+    """Unpacks one after the other: a mail takes seven times its size of memory, which each thread
+    would keep for itself.
+    """
 
     def __init__(self, root: Path):
         self._folder = root if may_be_made(root / "x") else Path(gettempdir())
@@ -27,7 +33,9 @@ class Unpacker:
         self._files = WeakSet[IO[bytes]]()
 
     def file(self, pieces: Iterable[bytes]) -> IO[bytes]:
-        """A file of these pieces, at its start; AllBusyError if there are as many as may be, DiskFullError."""
+        """A file of these pieces, at its start; AllBusyError if there are as many as may be,
+        DiskFullError.
+        """
         if len(self._files) >= MOST_UNPACKED:
             raise AllBusyError(f"{MOST_UNPACKED} files are being sent")
         with translate_disk_faults(self._folder):
@@ -39,7 +47,9 @@ class Unpacker:
 
 
 class UnpackedResponse(FileResponse):
-    """An unpacked file as an answer, with a tag of its bytes: a download that broke off goes on (RFC 9110, 13.1.5)."""
+    """An unpacked file as an answer, with a tag of its bytes: a download that broke off goes on
+    (RFC 9110, 13.1.5).
+    """
 
     chunk_size = 1 << 18
 

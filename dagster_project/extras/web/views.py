@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 from itertools import pairwise
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from dagster_project.extras.registry import extra_parts
+from dagster_project.extensions import extra_parts
 from dagster_project.extras.web import (
     contents,
     corpus,
@@ -19,7 +19,6 @@ from dagster_project.extras.web import (
     searches,
 )
 from dagster_project.extras.web.mail_parts import plain_parts
-from dagster_project.extras.web.mails import card
 from dagster_project.extras.web.marks import Marked, markdown_html
 from dagster_project.extras.web.question import medium_of, page_of, question_of
 from dagster_project.extras.web.site import Site, cited_bytes, parameter, rows_about, tagged
@@ -27,14 +26,19 @@ from dagster_project.index.search.explain import explanation
 from dagster_project.index.search.lookup import reading
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.outgoing.receipts import Disclosed
+from dagster_project.servers import answers
+from dagster_project.servers.answers import CheckedSentence, Followed
+from dagster_project.servers.requests import AskRequest
+from dagster_project.servers.threads import card
+from dagster_project.system.sql_files import SqlFile
 from transforms.errors import QueryError, UnknownIdError, shortened
+from transforms.text.storable import storable
 
-_ATTACHMENT = """
-SELECT a.*, coalesce(m.subject, w.title) AS subject, coalesce(m.from_name, m.from_addr) AS author, m.effective_at,
-  CASE WHEN w.doc_id IS NULL THEN 'message' ELSE 'conversation' END AS kind
-FROM attachments a LEFT JOIN messages m USING (message_id) LEFT JOIN conversation_windows w ON w.doc_id = a.message_id
-WHERE attachment_id = $id
-"""
+_BROWSE = SqlFile(__file__, "browse.sql")
+_ISSUES, _LIKELY = 50, 0.1
+"""Issues on their page, and the confidence from which it names an earlier one."""
+_SHORT_THREAD = 3
+"""Mails of a thread up to which none is folded."""
 _LISTED_SEARCHES = 12
 """Saved searches on the start page."""
 _PICTURE = """
@@ -55,8 +59,10 @@ def search(site: Site, request: Request, index: SearchIndex) -> Response:
         saved = searches.own_searches(site, index, _LISTED_SEARCHES)
         return site.page("home.html", request, index, corpus=glance, searches=saved)
     result = results.results(index, question)
-    rows = (hit.row for group in result.groups for hit in (*group.hits, *group.folded))
-    _note(request, ((row["citation"], row["snippet"]) for row in rows))
+    hits = [hit for group in result.groups for hit in (*group.hits, *group.folded)]
+    _note(request, ((hit.row["citation"], hit.row["snippet"]) for hit in hits))
+    folded = (part for hit in hits for _, parts in hit.folded for part in parts)
+    _note(request, ((part["doc_id"], part["title"]) for part in folded))
     saved, why_not = searches.saved_as(site, question, index), searches.why_not(site)
     return site.page("results.html", request, index, results=result, saved=saved, why_not=why_not)
 
@@ -92,14 +98,45 @@ def open_id(site: Site, request: Request, index: SearchIndex) -> Response:
     return RedirectResponse(page_of(kind, id_, start, end), 302)
 
 
+def ask(site: Site, request: Request, index: SearchIndex) -> Response:
+    """A form for a question, and its answer in sentences of the sources."""
+    question, answer = question_of(request.query_params), None
+    if not question.is_empty:
+        ask_request = AskRequest(q=question.query)
+        answer, passages = answers.question_answered(
+            site.settings, index, ask_request, question.filters
+        )
+        request.state.shown += passages
+    return site.page("ask.html", request, index, answer=answer)
+
+
 def verify(site: Site, request: Request, index: SearchIndex) -> Response:
-    """The way of a citation back to its source, link by link."""
-    text = parameter(request)
-    chains = [
-        c for proofs in extra_parts("proofs") for c in proofs(site.settings, index, site.lens, text)
-    ]
-    _note(request, ((citation, link.detail) for citation, links in chains for link in links))
-    return site.page("verify.html", request, index, chains=chains)
+    """A form for a text, and its sentences with their colours; the way of each citation back to its
+    source, link by link.
+    """
+    if request.method == "POST":
+        form = dict(parse_qsl(request.state.body.decode(errors="replace"), max_num_fields=9))
+        text = storable(form.get("text", "")).strip()
+    else:
+        text = request.query_params.get("id", "").strip()
+    checked, chains = list[CheckedSentence](), list[Followed]()
+    if text:
+        shown, passages = answers.verified(site.settings, index, site.lens, text)
+        request.state.shown += passages
+        checked, chains = shown.sentences, shown.citations
+    marked = [(sentence, marked_words(sentence)) for sentence in checked]
+    is_pasted = request.method == "POST" or not text
+    values = {"chains": chains, "sentences": marked, "text": text if is_pasted else ""}
+    return site.page("verify.html", request, index, **values)
+
+
+def marked_words(sentence: CheckedSentence) -> list[tuple[str, bool]]:
+    """The parts of the source of a sentence, and whether both have their words."""
+    data, at, parts = (sentence.source or "").encode(), 0, list[tuple[str, bool]]()
+    for start, end in sentence.words:
+        parts += [(data[at:start].decode(), False), (data[start:end].decode(), True)]
+        at = end
+    return [part for part in [*parts, (data[at:].decode(), False)] if part[0]]
 
 
 def mail(site: Site, request: Request, index: SearchIndex) -> Response:
@@ -138,16 +175,19 @@ def stored_text(site: Site, request: Request, index: SearchIndex) -> Response:
 
 
 def thread(site: Site, request: Request, index: SearchIndex) -> Response:
-    """A thread, all mails on one page or as a tree."""
+    """A thread, all mails on one page, but for the cited folded to two lines, or as a tree."""
     start = request.query_params.get("start", "0")
     first = int(start) if start.isascii() and start.isdigit() and len(start) < 9 else 0
     page = mails.thread_page(index.ask, parameter(request), first)
-    is_tree = request.query_params.get("view") == "tree"
+    view = request.query_params.get("view") or "flat"
+    is_tree = view == "tree"
     question = question_of(request.query_params)
     opening = page.mails[0].row["message_id"] if page.mails and not first else None
     hits = card(index, question.query, opening, plain=question.plain) if opening else []
     _note(request, ((node["message_id"], node["subject"]) for node in page.tree))
     _note(request, ((row["citation"], row["snippet"]) for row in hits))
+    cited = {row["doc_id"] for row in hits} or {of.row["message_id"] for of in page.mails[:1]}
+    is_short = len(page.mails) <= _SHORT_THREAD
     first_words = {of.row["message_id"]: of.first_words for of in page.mails}
     texts = first_words if is_tree else {of.row["message_id"]: of.row["body"] for of in page.mails}
     _note(request, texts.items())
@@ -157,6 +197,8 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
         index,
         thread=page,
         is_tree=is_tree,
+        view=view,
+        open_mails={of.row["message_id"] for of in page.mails} if is_short else cited,
         first_words=first_words,
         card=results.hit_passages(hits),
         has_files=site.shows_files(index),
@@ -167,7 +209,7 @@ def thread(site: Site, request: Request, index: SearchIndex) -> Response:
 
 def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
     """The text of an attachment, or why there is none."""
-    (row,) = rows_about(index.ask, _ATTACHMENT, "attachment", parameter(request))
+    (row,) = rows_about(index.ask, _BROWSE("attachment"), "attachment", parameter(request))
     is_pdf = bool(row["page_starts"]) and (row["filename"] or "").lower().endswith(".pdf")
     text = Marked(row["text"] or "", cited_bytes(request), is_printed=is_pdf)
     _note(request, [(row["attachment_id"], row["text"])])
@@ -194,11 +236,13 @@ def attachment(site: Site, request: Request, index: SearchIndex) -> Response:
 
 
 def _of_chat(site: Site, index: SearchIndex, source: str) -> dict[str, bool]:
-    """Whether files of a source are shown, and whether of those only media, as of a chat with pseudonyms."""
+    """Whether files of a source are shown, and whether of those only media, as of a chat with
+    pseudonyms.
+    """
     chats = files.source_of(site, source)
     return {
         "has_files": site.shows_files(index),
-        "only_media": chats is not None and chats.pseudonyms,
+        "only_media": chats is not None and chats.pseudonyms is True,
     }
 
 
@@ -274,6 +318,17 @@ def quarantine(site: Site, request: Request, index: SearchIndex) -> Response:
     )
 
 
+def issues_page(site: Site, request: Request, index: SearchIndex) -> Response:
+    """The newest issues with what each lacks and may repeat."""
+    parts = extra_parts("issues")
+    rows = [row for notes in parts for row in notes(site.settings, index, site.lens)][:_ISSUES]
+    _note(request, ((row["doc_id"], f"{row['title']}\n{row['summary']}") for row in rows))
+    for row in rows:
+        row["likely"] = [d for d in row["duplicates"] if d["confidence"] >= _LIKELY]
+        _note(request, ((one["doc_id"], one["title"]) for one in row["likely"]))
+    return site.page("issues.html", request, index, issues=rows)
+
+
 def help_page(site: Site, request: Request, index: SearchIndex | None) -> Response:
     """The query language, with examples of the index if there is one."""
     language = corpus.query_help(index.ask if index else None)
@@ -288,4 +343,6 @@ def corpus_page(site: Site, request: Request, index: SearchIndex) -> Response:
     overview = corpus.overview(index.ask)
     for name, ident in (("threads", "thread_id"), ("open", "message_id")):
         _note(request, ((row[ident], row["subject"]) for row in overview[name]))
-    return site.page("corpus.html", request, index, corpus=overview, quality=quality)
+    has_issues = extra_parts("issues") and any(s.kind == "issues" for s in site.settings.sources)
+    facts = {"corpus": overview, "quality": quality, "has_issues": has_issues}
+    return site.page("corpus.html", request, index, **facts)

@@ -1,4 +1,6 @@
-"""A backup brings back what no build can make again: key, receipts, tokens, searches, and answers that were paid for."""
+"""A backup brings back what no build can make again: key, receipts, tokens, searches, and answers
+that were paid for.
+"""
 
 import json
 import shutil
@@ -9,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from dagster_project.extras.backup.snapshots import Backups, back_up, restore
+from dagster_project.extras.backup.restoring import restoration
+from dagster_project.extras.backup.snapshots import Backups, back_up
 from dagster_project.models.answer_cache import SQLiteAnswerCache
 from dagster_project.outgoing.receipts import Receipts, Seen
 from tests.archives import Workspace, two_lists
@@ -91,11 +94,12 @@ def test_only_changed_files_are_stored_again_and_old_snapshots_go(built: Workspa
         assert (facts["new_files"], facts["new_bytes"]) == (1, 1)
     rows = json.loads(built.weft("backup", str(place), "--verify", "--json").stdout)
     assert len(rows) == 2 and rows[-1]["snapshot"] == facts["snapshot"]
+    assert {row["signed_by"] for row in rows} == {facts["signed_by"]}
     assert sorted(p.read_text() for p in (place / "files").glob("*") if p.stat().st_size == 1) == [
         "b",
         "c",
     ]
-    restore(str(place), tmp_path / "new", rows[0]["snapshot"])
+    restoration(str(place), tmp_path / "new", rows[0]["snapshot"]).write()
     assert (tmp_path / "new" / "state" / "sessions" / "one.jsonl").read_text() == "b"
     other = two_lists(tmp_path / "other")
     with pytest.raises(SettingsError, match="give another folder"):
@@ -114,13 +118,13 @@ def test_damage_of_a_backup_is_named_and_never_restored(built: Workspace, tmp_pa
     ):
         Backups(str(place)).verified()
     with pytest.raises(CheckFailedError, match="restore another snapshot"):
-        restore(str(place), tmp_path / "new")
+        restoration(str(place), tmp_path / "new").write()
     assert not (tmp_path / "new" / "weft.toml").exists()
     assert stored(built, place)["new_files"] == 1, "of another size, it is stored again"
     (snapshot,) = (place / "snapshots").glob("*")
     snapshot.write_text(snapshot.read_text().replace("root/", "root/../"))
     with pytest.raises(CheckFailedError, match="is not what was written: delete it"):
-        restore(str(place), tmp_path / "new")
+        restoration(str(place), tmp_path / "new").write()
 
 
 def test_answers_are_copied_whole_while_a_process_writes(built: Workspace, tmp_path: Path):
@@ -131,7 +135,7 @@ def test_answers_are_copied_whole_while_a_process_writes(built: Workspace, tmp_p
         writer.execute("DELETE FROM answers")
         back_up(built.settings, built.config, str(tmp_path / "backup"), 1)
         writer.rollback()
-    restore(str(tmp_path / "backup"), tmp_path / "new")
+    restoration(str(tmp_path / "backup"), tmp_path / "new").write()
     copy = SQLiteAnswerCache(tmp_path / "new" / "state" / "cache" / "answers.sqlite")
     assert copy.verify() == [] and copy.all_keys() == cache.all_keys()
 
@@ -144,5 +148,5 @@ def test_a_backup_on_an_object_store_is_restored_from_it(built: Workspace, s3: A
     assert stored(built, place)["new_files"] == 0
     (row,) = Backups(place).verified()
     assert (row["files"], row["snapshot"]) == (first["files"], first["snapshot"])
-    assert restore(place, tmp_path / "new") == first["files"]
+    assert restoration(place, tmp_path / "new").write() == first["files"]
     assert (tmp_path / "new" / "weft.toml").read_bytes() == built.config.read_bytes()

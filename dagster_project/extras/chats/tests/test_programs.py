@@ -1,4 +1,6 @@
-"""Exports of further programs: each is recognised by its first bytes, and its messages are those that people saw."""
+"""Exports of further programs: each is recognised by its first bytes, and its messages are those
+that people saw.
+"""
 
 import json
 import sqlite3
@@ -195,6 +197,88 @@ def test_a_transcript_is_a_chat_of_who_spoke(data: str):
     assert [f"{e.at:%d %H:%M:%S}" for e in chat.entries] == ["01 13:30:01", "01 13:31:00"]
     with pytest.raises(ChatFormatError, match="no_date"):
         chats_of("transcript", data, "in/planning")
+
+
+TOPIC = [
+    {
+        "id": 7,
+        "sender_full_name": "Jo Pires",
+        "timestamp": 1709298060,
+        "content": "<p>yes, <em>since</em> noon</p>",
+        "last_edit_timestamp": 1709298070,
+    },
+    {
+        "id": 5,
+        "sender_full_name": "Maud Eaves",
+        "timestamp": 1709298000,
+        "content": "<p>is the sluice open?</p>",
+        "display_recipient": "doors",
+        "subject": "sluice",
+    },
+    {"id": 9, "sender_full_name": "Jo Pires", "timestamp": None, "content": "x"},
+]
+
+
+@pytest.mark.parametrize("form", [list, lambda rows: {"result": "success", "messages": rows}])
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_a_topic_of_the_api_of_zulip_is_a_chat(form, separators: tuple[str, str]):
+    (chat,) = chats_of("zulip_topic", json.dumps(form(TOPIC), separators=separators))
+    assert said(chat) == [("Maud Eaves", MAUD[1]), ("Jo Pires", "yes, *since* noon")]
+    assert (chat.title, chat.entries[1].is_edited) == ("doors > sluice", True)
+    assert [fault.place for fault in chat.faults] == ["in/doors:9"]
+
+
+PAGE = """\
+---
+layout: page
+---
+<h2>Stream: <a href="https://o.example/archive/1doors/index.html">doors</a>
+<h3>Topic: <a href="https://o.example/archive/1doors/2sluice.html">sluice</a></h3>
+
+<hr>
+
+<base href="https://o.example">
+
+<a name="5"></a>
+<h4><a href="https://o.example/#narrow/near/5" class="zl"><img src="z.png" alt="view this post on Zulip"></a> \
+<a href="https://o.example/2sluice.html#5">Maud Eaves (Mar 01 2024 at 13:00)</a>:</h4>
+<p>is the sluice open?</p>
+
+<a name="7"></a>
+<h4><a href="https://o.example/#narrow/near/7" class="zl"><img src="z.png" alt="view this post on Zulip" style="x"></a> \
+Jo Pires <a href="https://o.example/2sluice.html#7">(Mar 01 2024 at 13:01 (UTC))</a>:</h4>
+<p>yes, <em>since</em> noon</p>
+
+<a name="9"></a>
+<h4><a href="https://o.example/#narrow/near/9" class="zl"><img src="z.png" alt="view this post on Zulip"></a> Jo Pires:</h4>
+<p>x</p>
+
+<hr><p>Last updated: Mar 02 2024 UTC</p>
+"""
+
+
+def test_a_page_of_zulip_has_turns_with_names_and_times(tmp_path: Path):
+    (chat,) = chats_of("zulip_page", PAGE)
+    assert said(chat) == [("Maud Eaves", MAUD[1]), ("Jo Pires", "yes, *since* noon")]
+    assert [f"{entry.at:%d %H:%M}" for entry in chat.entries] == ["01 13:00", "01 13:01"]
+    assert (chat.title, [fault.place for fault in chat.faults]) == (
+        "doors > sluice",
+        ["in/doors:9"],
+    )
+    with pytest.raises(ChatFormatError, match="no_zulip"):
+        chats_of("zulip_page", PAGE.replace('<a name="', '<a id="'))
+    folder = written(
+        tmp_path / "in", {"1doors/2sluice.html": PAGE.encode(), "1doors/index.html": b"<p>"}
+    )
+    (source,) = sources_at(folder)
+    assert source.kind == "conversation"
+
+
+def test_an_export_on_one_line_is_known_by_its_content():
+    row = {"date": "2024-03-01T13:00:00", "from": "Maud Eaves", "text": MAUD[1], "type": "message"}
+    export = {"name": "Doors", "type": "personal_chat", "id": 1, "messages": [row]}
+    (chat,) = chats_of("telegram", json.dumps(export, separators=(",", ":")))
+    assert said(chat) == [("Maud Eaves", MAUD[1])]
 
 
 ZULIP = {

@@ -38,10 +38,11 @@ def looks_like_irc(head: bytes) -> bool:
 
 
 def read_irc(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
-    """The chat of a log, whose times are in `timezone`; a join, a quit or a topic is a line of the program.
+    """The chat of a log, whose times are in `timezone`; a join, a quit or a topic is a line of the
+    program.
 
-    The day is that of the line, of the last line that names one, or of the name of the file (`2024-03-01.log`).
-    ChatFormatError if no line is one of a log, or its day is not known.
+    The day is that of the line, of the last line that names one, or of the name of the file
+    (`2024-03-01.log`). ChatFormatError if no line is one of a log, or its day is not known.
     """
     day = _dated(_IN_NAME.search(name.rpartition("/")[2]))
     entries: list[Entry] = []
@@ -78,7 +79,9 @@ def read_irc(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
 
 
 def _entry_of(line: str) -> tuple[re.Match[str], str, str] | None:
-    """A line with its nick, empty for one of the program, and its text; None if it is not one of a log."""
+    """A line with its nick, empty for one of the program, and its text; None if it is not one of a
+    log.
+    """
     match = _LINE.match(line)
     if (
         match is None

@@ -27,7 +27,8 @@ def looks_like_mattermost(head: bytes) -> bool:
 
 
 def read_mattermost(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
-    """The chats of an export: `name/team/channel`, and `name/direct/n` in the order in which they begin.
+    """The chats of an export: `name/team/channel`, and `name/direct/n` in the order in which they
+    begin.
 
     A reply names its post. ChatFormatError if no line is a post.
     """

@@ -1,4 +1,6 @@
-"""Signal: the file `main.jsonl` of an export of chats, whose lines are the frames of a backup (Signal's Backups.proto)."""
+"""Signal: the file `main.jsonl` of an export of chats, whose lines are the frames of a backup
+(Signal's Backups.proto).
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -30,7 +32,8 @@ def looks_like_signal(head: bytes) -> bool:
 
 
 def read_signal(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
-    """The chats of an export, `name/n` in the order of their first messages; an edited message has its last text.
+    """The chats of an export, `name/n` in the order of their first messages; an edited message has
+    its last text.
 
     ChatFormatError if no line is a message.
     """
@@ -80,7 +83,9 @@ def _names_of(recipient: Mapping[str, Any]) -> list[str]:
 
 
 def _entry(item: Mapping[str, Any], author: str) -> Entry | None:
-    """A message or its deletion; a call or a change of a group is named by its kind. None without a time."""
+    """A message or its deletion; a call or a change of a group is named by its kind. None without a
+    time.
+    """
     at, key = milliseconds(item.get("dateSent")), str(item.get("dateSent"))
     if at is None:
         return None

@@ -1,4 +1,6 @@
-"""Signal: the JSON lines of `signal-cli --output=json receive` and of its daemon (man page signal-cli-jsonrpc)."""
+"""Signal: the JSON lines of `signal-cli --output=json receive` and of its daemon (man page
+signal-cli-jsonrpc).
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -20,7 +22,8 @@ def looks_like_signal_cli(head: bytes) -> bool:
 
 
 def read_signal_cli(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
-    """The chats of the lines, `name/n` in the order in which they begin; edits and deletions change the earlier message.
+    """The chats of the lines, `name/n` in the order in which they begin; edits and deletions change
+    the earlier message.
 
     Receipts, calls and changes of groups are left out.
     """
@@ -42,23 +45,8 @@ def read_signal_cli(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
             titles[chat] = str(group.get("groupName") or author)
         if target := reaction.get("targetSentTimestamp"):
             reactions[str(target), author] = "" if reaction.get("isRemove") else chat
-        elif deleted := fields(message.get("remoteDelete")).get("timestamp"):
-            if entry := entries.get(str(deleted)):
-                entries[entry.key] = entry._replace(text="", kind="deleted", files=())
-        elif text := _text(message):
-            key = str(edit.get("targetSentTimestamp") or message.get("timestamp"))
-            at = (
-                entries[key].at
-                if key in entries
-                else exports.milliseconds(message.get("timestamp"))
-            )
-            answers = str(fields(message.get("quote")).get("id") or "")
-            if at is None:
-                faults.append(exports.no_time(place, row))
-            else:
-                entries[key] = Entry(
-                    at, author, text, "message", key, answers, is_edited=bool(edit)
-                )
+        elif not _change(entries, message, author, str(edit.get("targetSentTimestamp") or "")):
+            faults.append(exports.no_time(place, row))
     counts = Counter((chat, target) for (target, _), chat in reactions.items())
     for number, (chat, entries) in enumerate((c, e) for c, e in chats.items() if e):
         ordered = sorted(entries.values(), key=lambda entry: entry.at)
@@ -66,6 +54,28 @@ def read_signal_cli(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
         yield Chat(f"{name}/{number + 1}", counted, frozenset(names), title=titles.get(chat, ""))
     if faults:
         yield Chat(name, [], faults=faults)
+
+
+def _change(
+    entries: dict[str, Entry], message: Mapping[str, Any], author: str, edited: str
+) -> bool:
+    """Add a message to the entries of its chat, or delete or edit one there; False for a text
+    without a time.
+
+    `edited` is the key of the message that it edits, "" for a new one.
+    """
+    if deleted := fields(message.get("remoteDelete")).get("timestamp"):
+        if entry := entries.get(str(deleted)):
+            entries[entry.key] = entry._replace(text="", kind="deleted", files=())
+    elif text := _text(message):
+        key = edited or str(message.get("timestamp"))
+        earlier = entries.get(key)
+        at = earlier.at if earlier else exports.milliseconds(message.get("timestamp"))
+        if at is None:
+            return False
+        answers = str(fields(message.get("quote")).get("id") or "")
+        entries[key] = Entry(at, author, text, "message", key, answers, is_edited=bool(edited))
+    return True
 
 
 def _people(part: Mapping[str, Any], who: str) -> list[str]:

@@ -1,4 +1,6 @@
-"""Signal: the file `data.json` of a chat, JSON lines by the program signal-export (`sigexport`) from Signal Desktop."""
+"""Signal: the file `data.json` of a chat, JSON lines by the program signal-export (`sigexport`)
+from Signal Desktop.
+"""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +10,7 @@ from transforms.conversations import exports
 from transforms.conversations.exports import Chat, Entry, Fault, NamedFile, fields, list_of
 from transforms.conversations.programs import Program
 
-_FIRST = re.compile(rb'\{"date": "[0-9T:.+-]{19,32}", "sender": "')
+_FIRST = re.compile(rb'\{"date":\s*"[0-9T:.+-]{19,32}",\s*"sender":\s*"')
 
 
 def looks_like_signal_export(head: bytes) -> bool:
@@ -17,7 +19,9 @@ def looks_like_signal_export(head: bytes) -> bool:
 
 
 def read_signal_export(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
-    """The chat of a file, whose title is the name of its folder; times without a zone are in `timezone`."""
+    """The chat of a file, whose title is the name of its folder; times without a zone are in
+    `timezone`.
+    """
     entries, names, faults = list[Entry](), set[str](), list[Fault]()
     for place, _, row in exports.json_lines(data, name, faults):
         at, author = exports.moment(row.get("date")), str(row.get("sender") or "")

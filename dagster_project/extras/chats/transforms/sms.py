@@ -20,7 +20,8 @@ def looks_like_sms(head: bytes) -> bool:
 
 
 def read_sms(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
-    """The chats of a backup, one for each number or group: `name/n` in the order in which they begin.
+    """The chats of a backup, one for each number or group: `name/n` in the order in which they
+    begin.
 
     ChatFormatError if the file is not XML of messages.
     """

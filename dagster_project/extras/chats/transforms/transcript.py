@@ -39,10 +39,11 @@ def looks_like_transcript(head: bytes) -> bool:
 
 
 def read_transcript(data: bytes, name: str, timezone: str) -> Iterator[Chat]:
-    """The chat of a transcript: a turn is the words of one speaker until another speaks, cut at sentences.
+    """The chat of a transcript: a turn is the words of one speaker until another speaks, cut at
+    sentences.
 
-    Times count from the day, and the clock if there is one, in the name of the file (`2024-03-01 14.30 planning.vtt`).
-    ChatFormatError if the name has no day, or nothing is said.
+    Times count from the day, and the clock if there is one, in the name of the file (`2024-03-01
+    14.30 planning.vtt`). ChatFormatError if the name has no day, or nothing is said.
     """
     match = _DAY.search(name.rpartition("/")[2])
     try:

@@ -25,7 +25,8 @@ _CHANNEL = 2
 
 
 def read_zulip(realm: bytes, files: Sequence[tuple[str, bytes]], name: str) -> Iterator[Chat]:
-    """The chats of an export: `name/channel/topic`, and `name/direct/n` in the order in which they begin.
+    """The chats of an export: `name/channel/topic`, and `name/direct/n` in the order in which they
+    begin.
 
     `files` are those of its messages, with their names. ChatFormatError if `realm` cannot be read.
     """

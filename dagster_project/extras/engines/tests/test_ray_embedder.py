@@ -1,4 +1,6 @@
-"""Batches that actors of Ray embed have the vectors that this machine gives, on as many GPUs as there are."""
+"""Batches that actors of Ray embed have the vectors that this machine gives, on as many GPUs as
+there are.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""What tasks make is what a run makes; Dagster hears of it, and of what fails; a lake that tasks do not see is refused."""
+"""What tasks make is what a run makes; Dagster hears of it, and of what fails; a lake that tasks do
+not see is refused.
+"""
 
 import pickle
 import shutil

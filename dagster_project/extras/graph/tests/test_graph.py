@@ -1,4 +1,6 @@
-"""A build with the graph enabled: published stripes, the export, the command line, and what changes bring."""
+"""A build with the graph enabled: published stripes, the export, the command line, and what changes
+bring.
+"""
 
 import json
 import shutil

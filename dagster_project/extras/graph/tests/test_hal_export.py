@@ -37,7 +37,9 @@ HASH = 2**64 - 1
 
 
 def tables(files: dict[str, str], limit: int | None = None) -> GraphTables:
-    """All tables of a graph over files, vectors made of their chunks' letters; `limit` cuts the chunks off."""
+    """All tables of a graph over files, vectors made of their chunks' letters; `limit` cuts the
+    chunks off.
+    """
     documents = read(dict(files)).documents
     sections = DocumentChunkSettings(chunker="sections", min_chars=1)
     made = document_chunks(documents, document_nodes(documents), sections).chunks

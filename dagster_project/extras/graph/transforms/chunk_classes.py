@@ -1,4 +1,6 @@
-"""Which chunks of documents are code, by the two rules of the Information Graph: that of its text and that of its data."""
+"""Which chunks of documents are code, by the two rules of the Information Graph: that of its text
+and that of its data.
+"""
 
 import numpy as np
 import polars as pl
@@ -8,8 +10,7 @@ from dagster_project.extras.graph.transforms.schema import CHUNK_CLASSES
 from dagster_project.extras.graph.transforms.settings import GraphSettings
 from transforms.documents.markdown import outline
 from transforms.schemas.table import rows_of
-
-VERSION = "1"
+from transforms.settings.documents import PLAIN_FORMATS
 
 HALF = 0.5
 """Share of all lines beyond which a chunk is code (Information Graph, section 5)."""
@@ -52,7 +53,7 @@ def _code_lines(documents: pa.Table, ranges: pl.DataFrame) -> pl.Series:
     names = ("doc_id", "format", "text", "body_start")
     for doc_id, kind, text, body_start in rows_of(documents, *names):
         rows = row_ranges.get(doc_id)
-        if rows is None or kind == "text" or ("```" not in text and "~~~" not in text):
+        if rows is None or kind in PLAIN_FORMATS or ("```" not in text and "~~~" not in text):
             continue
         inside = _lines_in_fences(text, body_start)
         counts[rows] = np.searchsorted(inside, closes[rows]) - np.searchsorted(inside, starts[rows])

@@ -1,7 +1,7 @@
 """The exported graph: documents and their chunks as linked files, each a path and bytes.
 
-This module has the layout, `index.json` in HAL+JSON, and addresses (Information Graph). It lacks similarities and
-orders, which come as tables; the exporter writes.
+This module has the layout, `index.json` in HAL+JSON, and addresses (Information Graph). It lacks
+similarities and orders, which come as tables; the exporter writes.
 """
 
 import json
@@ -19,8 +19,6 @@ from dagster_project.extras.graph.transforms.stripes import similar_documents
 from transforms.hashing import parts_hash
 from transforms.schemas.table import rows_of
 
-VERSION = "1"
-
 SCHEMA: dict[str, Any] = json.loads(get_data(__name__, "hal_schema.json") or b"")
 """The JSON Schema of every `index.json`."""
 
@@ -35,9 +33,10 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 class GraphTables(NamedTuple):
     """The tables that a graph is built from.
 
-    `documents` (doc_id, source, path, title), `chunks` (the result of `embedded_text.embedded_chunks`), the
-    tables `chunk_classes`, `chunk_similarities`, `stripe_orders`, `chunk_keywords` and
-    `prompt_hashes`, and of `document_links` from_id and to_id.
+    `documents` (doc_id, source, path, title), `chunks` (the result of
+    `embedded_text.embedded_chunks`), the tables `chunk_classes`, `chunk_similarities`,
+    `stripe_orders`, `chunk_keywords` and `prompt_hashes`, and of `document_links` from_id and
+    to_id.
     """
 
     documents: pa.Table
@@ -53,8 +52,8 @@ class GraphTables(NamedTuple):
 class Folder(NamedTuple):
     """The files of one folder of the graph, by name; `doc_id` is None for a folder above documents.
 
-    A document's folder has all files below it. Another folder has `index.json` (and the topmost the schema);
-    all else in it belongs to folders of their own.
+    A document's folder has all files below it. Another folder has `index.json` (and the topmost the
+    schema); all else in it belongs to folders of their own.
     """
 
     path: str
@@ -63,10 +62,12 @@ class Folder(NamedTuple):
 
 
 def graph_folders(tables: GraphTables, settings: GraphSettings) -> Iterator[Folder]:
-    """The folders of the graph: documents in order of their ids, then the folders over them, deepest first.
+    """The folders of the graph: documents in order of their ids, then the folders over them,
+    deepest first.
 
     A document at `a/b.md` of the source `s` becomes the folder `s/a/b.md` with `index.json` and the
-    texts of its chunks, `_chunks/b-0.md` and so on, in document order. One without chunks is left out.
+    texts of its chunks, `_chunks/b-0.md` and so on, in document order. One without chunks is left
+    out.
     """
     graph = _Graph(tables, settings)
     for doc_id in graph.doc_ids:
@@ -90,7 +91,9 @@ def file_table(folders: Iterable[Folder]) -> pa.Table:
 
 
 def urlpath(path: str) -> str:
-    """A path as part of a URL (RFC 3986): all but unreserved characters and slashes percent-encoded."""
+    """A path as part of a URL (RFC 3986): all but unreserved characters and slashes
+    percent-encoded.
+    """
     return "".join(chr(b) if b in _UNRESERVED else f"%{b:02X}" for b in path.encode())
 
 
@@ -242,7 +245,9 @@ class _Graph:
         return out, back
 
     def _document_of(self, node_id: str | None) -> str | None:
-        """The exported document that a document or node id belongs to; a path may hold a `#` itself."""
+        """The exported document that a document or node id belongs to; a path may hold a `#`
+        itself.
+        """
         while node_id and node_id not in self.folders:
             node_id = node_id.rpartition("#")[0]
         return node_id or None
@@ -278,7 +283,9 @@ class _Graph:
         return f"{source}:{below}" if source else ""
 
     def _href(self, base: str, target: str) -> str:
-        """The address of a file of the graph, as the file `index.json` in the folder `base` says it."""
+        """The address of a file of the graph, as the file `index.json` in the folder `base` says
+        it.
+        """
         if self.settings.base_url:
             return f"{self.settings.base_url.rstrip('/')}/{urlpath(target)}"
         return urlpath(posixpath.relpath(f"/{target}", f"/{base}"))
@@ -292,7 +299,9 @@ def _grouped(pairs: Iterable[tuple[Any, ...]]) -> dict[str, list[Any]]:
 
 
 def _text_of(item: Mapping[str, Any]) -> bytes:
-    """The text of a chunk below the headings that stand above it, each a level deeper than the one before."""
+    """The text of a chunk below the headings that stand above it, each a level deeper than the one
+    before.
+    """
     text, path = item["text_display"], list(item["heading_path"])
     if path and text.startswith("#") and text.partition("\n")[0].strip("# \t\r") == path[-1]:
         path.pop()

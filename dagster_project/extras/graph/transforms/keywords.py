@@ -1,7 +1,7 @@
 """Keywords of a tree with their authority, and the chunks that hold them.
 
-It reads `_keywords/words.md`, computes the keywords of a tree without this file, and finds them in chunks
-(Information Graph). The terms of the search index are in `transforms.text.terms`.
+It reads `_keywords/words.md`, computes the keywords of a tree without this file, and finds them in
+chunks (Information Graph). The terms of the search index are in `transforms.text.terms`.
 """
 
 import re
@@ -19,8 +19,6 @@ from transforms.settings.search import TermSettings
 from transforms.text.terms import stems
 from transforms.toml_file import toml_file
 
-VERSION = "1"
-
 MAX_WORDS = 4
 """Words of the longest keyword that is searched for."""
 MIN_COUNT = 3
@@ -28,7 +26,8 @@ MIN_COUNT = 3
 BOUND_SHARE = 0.3
 """Share of a word's occurrences that stand beside the other from which two words are a compound."""
 COMMON_SHARE = 0.6
-"""Share of the pages from which a single word is not a keyword, in a tree of at least SOME_PAGES."""
+"""Share of the pages from which a single word is not a keyword, in a tree of at least SOME_PAGES.
+"""
 SOME_PAGES = 5
 _MAX_KEYWORDS = 50
 """Keywords that are computed for a source without `_keywords/words.md`."""
@@ -54,9 +53,10 @@ def keywords(
     """The keywords of all trees, as `schemas.KEYWORDS`, best first in each folder.
 
     A document at `_keywords/words.md` lists those of the folder it is in: rows of a table whose
-    first column is the term and whose last is the score. For the other documents of a source the best
-    `most` are computed as such lists say: count × heading × kind × rarity, over the pages of
-    the source without code blocks and lists of keywords or questions. A heading counts for compounds only.
+    first column is the term and whose last is the score. For the other documents of a source the
+    best `most` are computed as such lists say: count × heading × kind × rarity, over the pages of
+    the source without code blocks and lists of keywords or questions. A heading counts for
+    compounds only.
     """
     frame = pl.DataFrame(documents).sort("doc_id")
     lists = [list_folder(path) is not None or is_question_list(path) for path in frame["path"]]
@@ -140,7 +140,9 @@ def _matches(
 
 
 def _list_rows(text: str) -> Iterator[tuple[str, int | None, float]]:
-    """Term, count and score of the rows of a list of keywords; rows without a number at the end are skipped."""
+    """Term, count and score of the rows of a list of keywords; rows without a number at the end are
+    skipped.
+    """
     for row in _ROW.finditer(text):
         cells = [cell.strip() for cell in row[1].replace("\\|", "\0").split("|")]
         try:
@@ -193,7 +195,9 @@ def _compute(source: str, pages: pl.DataFrame, limit: int, term_settings: TermSe
 
 
 def _prose(text: str, body_start: int) -> str:
-    """A text without frontmatter and code blocks, whose words say more of the language than of the tree."""
+    """A text without frontmatter and code blocks, whose words say more of the language than of the
+    tree.
+    """
     data, at, texts = text.encode(), body_start, []
     for start, end, _ in outline(text, body_start).code:
         texts.append(data[at:start])
@@ -202,7 +206,8 @@ def _prose(text: str, body_start: int) -> str:
 
 
 def _candidates(tokens: pl.DataFrame) -> pl.DataFrame:
-    """Words that may be keywords, and pairs of them that stand together often: row, gram, written, words.
+    """Words that may be keywords, and pairs of them that stand together often: row, gram, written,
+    words.
 
     A word inside such a pair does not count for itself.
     """
@@ -290,7 +295,9 @@ def _tokens(texts: pl.Series, term_settings: TermSettings) -> pl.DataFrame:
 
 
 def _grams(tokens: pl.DataFrame) -> pl.DataFrame:
-    """Columns row and gram: every one to `MAX_WORDS` words that nothing parts, stemmed, joined by blanks."""
+    """Columns row and gram: every one to `MAX_WORDS` words that nothing parts, stemmed, joined by
+    blanks.
+    """
     frames = [tokens.select("row", gram="stem")]
     gram, together = pl.col("stem"), pl.lit(True)
     for length in range(1, MAX_WORDS):

@@ -1,7 +1,7 @@
 """Questions that chunks answer, as 64-bit SimHashes: a search that needs no vector of the query.
 
-It reads `qa-pairs.md`, computes the hashes, and gives each question to its chunks (experimental in the
-Information Graph). Vectors come from the embedder.
+It reads `qa-pairs.md`, computes the hashes, and gives each question to its chunks (experimental in
+the Information Graph). Vectors come from the embedder.
 """
 
 import re
@@ -21,14 +21,10 @@ from dagster_project.extras.graph.transforms.stripes import DECIMALS
 from transforms.embedding.vectors import matrix
 from transforms.schemas.table import rows_of
 
-VERSION = "1"
-
 FILE_NAME = "qa-pairs.md"
 BITS = 64
 MOST_BITS = 12
 """Bits by which a query and a stored question may differ and count as the same."""
-_PROMPT_SIMILARITY = 0.5
-"""Cosine from which, with prompts = "threshold", a chunk keeps a question."""
 
 _QUESTION = re.compile(
     r"[ \t]{0,3}(?:#{1,6}[ \t]+)?(?:\*\*|__)?Q(?:uestion)?[ \t]*\d*[.:](?:\*\*|__)?[ \t]*(.*)"
@@ -71,7 +67,9 @@ def questions(text: str) -> list[str]:
 
 
 def document_questions(documents: pa.Table) -> pa.Table:
-    """Columns source, folder, asked_in and question: the questions of every `qa-pairs.md`, each once."""
+    """Columns source, folder, asked_in and question: the questions of every `qa-pairs.md`, each
+    once.
+    """
     rows: dict[tuple[str, str, str], str] = {}
     names = ("doc_id", "source", "path", "text")
     for doc_id, source, path, text in sorted(rows_of(documents, *names)):
@@ -89,10 +87,10 @@ def document_questions(documents: pa.Table) -> pa.Table:
 def simhash(text: str) -> int:
     """The 64-bit SimHash of a text (Charikar 2002).
 
-    Tokens are the distinct runs of letters and digits, single underscores inside them included, of the
-    NFKC text in lower case, without common words if there are others; each weighs 1. A token's
-    hash is FNV-1a over its UTF-8 bytes, stirred by MurmurHash3's 64-bit finalizer. Bit i is set where
-    more tokens have it set than not; 0 for a text without tokens.
+    Tokens are the distinct runs of letters and digits, single underscores inside them included, of
+    the NFKC text in lower case, without common words if there are others; each weighs 1. A token's
+    hash is FNV-1a over its UTF-8 bytes, stirred by MurmurHash3's 64-bit finalizer. Bit i is set
+    where more tokens have it set than not; 0 for a text without tokens.
     """
     tokens = set(_TOKEN.findall(unicodedata.normalize("NFKC", text).lower()))
     tokens = (tokens - _IGNORED) or tokens
@@ -115,12 +113,13 @@ def prompt_hashes(
     vectors: np.ndarray,
     settings: GraphSettings,
 ) -> pa.Table:
-    """The questions near to each chunk, as `schemas.PROMPT_HASHES`, by document, chunk and similarity.
+    """The questions near to each chunk, as `schemas.PROMPT_HASHES`, by document, chunk and
+    similarity.
 
-    `chunks` is the result of `embedded_text.embedded_chunks`, `question_table` that of `document_questions`, `vectors`
-    has a unit-length row for each question. A question is compared with the chunks of the documents in
-    the folder of its list and below, the list itself among them, and kept as `prompts` says. The chunk that
-    has it with its answer keeps it always.
+    `chunks` is the result of `embedded_text.embedded_chunks`, `question_table` that of
+    `document_questions`, `vectors` has a unit-length row for each question. A question is compared
+    with the chunks of the documents in the folder of its list and below, the list itself among
+    them, and kept as `prompts` says. The chunk that has it with its answer keeps it always.
     """
     paths = {d: (s, p) for d, s, p in rows_of(documents, "doc_id", "source", "path")}
     chunk_rows = chunks.select(["chunk_id", "doc_id"]).to_pylist()
@@ -149,7 +148,7 @@ def prompt_hashes(
                 questions_of_list,
                 scores,
                 verbatim,
-                settings.prompts,
+                settings,
             )
     rows.sort(key=lambda row: (row["doc_id"], row["chunk_id"], -row["similarity"], row["question"]))
     distinct = {(row["chunk_id"], row["question"]): row for row in reversed(rows)}
@@ -179,11 +178,13 @@ def _near(
     question_list: Sequence[tuple[str, str]],
     scores: np.ndarray,
     verbatim: Set[tuple[str, str]],
-    prompts: str,
+    settings: GraphSettings,
 ) -> list[dict[str, Any]]:
-    """The rows of the questions of one list; `scores` has a row per question and a column per chunk."""
+    """The rows of the questions of one list; `scores` has a row per question and a column per
+    chunk.
+    """
     is_best = np.arange(len(chunks)) == scores.argmax(axis=1)[:, None]
-    retained = is_best if prompts == "top" else scores >= _PROMPT_SIMILARITY
+    retained = is_best if settings.prompts == "top" else scores >= settings.prompt_similarity
     for number, (question, _) in enumerate(question_list):
         retained[number] |= [(question, chunk["chunk_id"]) in verbatim for chunk in chunks]
     hashes = [simhash(question) for question, _ in question_list]

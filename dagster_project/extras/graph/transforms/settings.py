@@ -25,6 +25,9 @@ class GraphSettings(StageSettings):
         "off",
         description="chunks that keep questions of `qa-pairs.md`: the nearest, or all near enough",
     )
+    prompt_similarity: float = Field(
+        0.5, ge=-1, le=1, description="threshold: least cosine of a question and a chunk"
+    )
     base_url: str | None = Field(
         None, description="where the graph is served; none: relative addresses"
     )

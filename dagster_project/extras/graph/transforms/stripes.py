@@ -1,4 +1,6 @@
-"""Chunks in an order whose every beginning represents the document, and which documents are like each other."""
+"""Chunks in an order whose every beginning represents the document, and which documents are like
+each other.
+"""
 
 from typing import NamedTuple
 
@@ -9,8 +11,6 @@ import pyarrow as pa
 from dagster_project.extras.graph.transforms.schema import CHUNK_SIMILARITIES, STRIPE_ORDERS
 from dagster_project.extras.graph.transforms.settings import GraphSettings
 from transforms.embedding.vectors import matrix
-
-VERSION = "1"
 
 MIN_STRIPED = 8
 """Chunks beside the baseline from which an order is striped; fewer stand in order of similarity."""
@@ -36,15 +36,19 @@ _TECHNICAL_TITLES = [
     "cheat sheet",
     "cheatsheet",
 ]
-"""Words in the heading of a technical baseline (Information Graph, whose published data never has the first)."""
+"""Words in the heading of a technical baseline (Information Graph, whose published data never has
+the first).
+"""
 
 
 def chunk_similarities(chunks: pa.Table, classes: pa.Table, settings: GraphSettings) -> pa.Table:
-    """The similarity of every chunk to the baselines of its document, as `schemas.CHUNK_SIMILARITIES`.
+    """The similarity of every chunk to the baselines of its document, as
+    `schemas.CHUNK_SIMILARITIES`.
 
-    `chunks` is the result of `embedded_chunks`, `classes` the table `chunk_classes`. A document has a
-    conceptual baseline, and a technical one where the rule finds one. The design's MinHash estimates
-    the Jaccard similarity of words; a chunk meets two baselines at most, so here it is counted.
+    `chunks` is the result of `embedded_chunks`, `classes` the table `chunk_classes`. A document has
+    a conceptual baseline, and a technical one where the rule finds one. The design's MinHash
+    estimates the Jaccard similarity of words; a chunk meets two baselines at most, so here it is
+    counted.
     """
     frame = pl.DataFrame(chunks.drop_columns(["vector"])).with_row_index("row")
     code = pl.DataFrame(classes.select(["chunk_id", "is_code"]))
@@ -143,8 +147,9 @@ class Similar(NamedTuple):
 def similar_documents(chunks: pa.Table) -> dict[str, list[Similar]]:
     """By document the documents most like it, at most _MOST, best first.
 
-    `chunks` is the result of `embedded_text.embedded_chunks`. Similar are documents whose similarity is above
-    the percentile of all pairs. Every pair is one step of a matrix product: 10,000 documents take seconds.
+    `chunks` is the result of `embedded_text.embedded_chunks`. Similar are documents whose
+    similarity is above the percentile of all pairs. Every pair is one step of a matrix product:
+    10,000 documents take seconds.
     """
     names, first = np.unique(
         chunks.column("doc_id").to_numpy(zero_copy_only=False), return_index=True
@@ -162,7 +167,8 @@ def similar_documents(chunks: pa.Table) -> dict[str, list[Similar]]:
         scores[rows, rows + start] = -np.inf
         edges = np.partition(scores, -most, axis=1)[:, -most]
         for row, edge in zip(rows, edges, strict=True):
-            # To sort them all would take four times as long; equal scores are in the order of their names.
+            # To sort them all would take four times as long; equal scores are in the order of their
+            # names.
             candidates = np.flatnonzero((scores[row] >= edge) & (scores[row] > threshold))
             best = candidates[np.argsort(-scores[row, candidates], kind="stable")][:most]
             similar[str(names[row + start])] = [

@@ -1,4 +1,6 @@
-"""Debian's dovecot on the loopback interface: one user, one Maildir, its own configuration in a temporary folder."""
+"""Debian's dovecot on the loopback interface: one user, one Maildir, its own configuration in a
+temporary folder.
+"""
 
 import os
 import pwd
@@ -51,7 +53,9 @@ class ImapServer:
 def served_mail(
     issuer: str = "http://127.0.0.1:9", mechanism: str = "xoauth2"
 ) -> Iterator[ImapServer]:
-    """A server over an empty mailbox, ended on leaving; it takes the tokens that an issuer calls active."""
+    """A server over an empty mailbox, ended on leaving; it takes the tokens that an issuer calls
+    active.
+    """
     with tempfile.TemporaryDirectory(prefix="weft-imap-") as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -1,4 +1,6 @@
-"""A JMAP server on the loopback interface with one account (RFC 8620, RFC 8621): it answers truly until it lies."""
+"""A JMAP server on the loopback interface with one account (RFC 8620, RFC 8621): it answers truly
+until it lies.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -16,9 +18,9 @@ BOXES = (("in", "Eingang", None, "inbox"), ("li", "Lists", None, None), ("de", "
 class Account:
     """The mails of an account (bytes, arrival, folders) by id, the log of changes, and lies.
 
-    `keywords` are those of the mails that have some. `lies` maps a method, `session` or `blob` to a function of the
-    true answer that returns the one to give: a value, or `(status, headers)` of HTTP. Changes before `forgotten` are
-    not known any more. A page has two ids.
+    `keywords` are those of the mails that have some. `lies` maps a method, `session` or `blob` to a
+    function of the true answer that returns the one to give: a value, or `(status, headers)` of
+    HTTP. Changes before `forgotten` are not known any more. A page has two ids.
     """
 
     url: str = ""
@@ -50,11 +52,11 @@ class Account:
     def answer(self, method: str, asked: dict[str, Any]) -> dict[str, Any]:
         """The true arguments of a response; those of an error have a `type`."""
         if method == "Mailbox/get":
-            return {
-                "list": [
-                    dict(zip(("id", "name", "parentId", "role"), box, strict=True)) for box in BOXES
-                ]
-            }
+            names = ("id", "name", "parentId", "role")
+            boxes = [dict(zip(names, box, strict=True)) for box in BOXES]
+            for box in boxes:
+                box["totalEmails"] = sum(box["id"] in mail[2] for mail in self.mails.values())
+            return {"list": boxes}
         if method == "Email/query":
             box, after = asked["filter"]["inMailbox"], asked["filter"].get("after", "")
             ids = [m for m, (_, at, boxes) in self.mails.items() if box in boxes and at >= after]

@@ -1,4 +1,6 @@
-"""An authorization server on the loopback interface (RFC 6749, 8414, 7662): each refresh token is good for once."""
+"""An authorization server on the loopback interface (RFC 6749, 8414, 7662): each refresh token is
+good for once.
+"""
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
@@ -17,7 +19,8 @@ DEVICE, CODE = "device-code-4711", "authorization-code-4711"
 
 @dataclass
 class Issuer:
-    """The valid tokens, the requests, and lies: functions by path and number of a true answer that return the one to give.
+    """The valid tokens, the requests, and lies: functions by path and number of a true answer that
+    return the one to give.
 
     A lie returns a value, bytes, or `(status, value, headers)`.
     """

@@ -1,4 +1,6 @@
-"""A folder of a real IMAP server as a Maildir: what comes, what goes, and what stays untouched there."""
+"""A folder of a real IMAP server as a Maildir: what comes, what goes, and what stays untouched
+there.
+"""
 
 import itertools
 import shutil

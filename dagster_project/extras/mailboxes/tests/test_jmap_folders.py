@@ -1,4 +1,6 @@
-"""A folder of a JMAP account as a Maildir: changes alone are asked for, and a server that lies removes nothing."""
+"""A folder of a JMAP account as a Maildir: changes alone are asked for, and a server that lies
+removes nothing.
+"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -125,6 +127,8 @@ def other(method: str, **facts: Any) -> Any:
     return lambda true: {"methodResponses": [[method, true["methodResponses"][0][1] | facts, "0"]]}
 
 
+BOX = {"id": "x", "name": f"{TOKEN}, ghp_{'a1B2' * 9}/x", "parentId": None, "role": None}
+HIDDEN = r"\[secret\], \[access_token\]"
 LIES = [
     ("session", lambda _: (401, {}), "answers 401 Unauthorized; check MAIL_TOKEN", False),
     (
@@ -139,6 +143,14 @@ LIES = [
         "another host than the private one",
         False,
     ),
+    (
+        "session",
+        lambda true: true | {"apiUrl": "http://127.0.0.1:1/api"},
+        "leads to http://127.0.0.1:1/api, another port; mend `url`",
+        False,
+    ),
+    ("Mailbox/get", other("Mailbox/get", list=[BOX]), f"but {HIDDEN}/x; mend", False),
+    ("Mailbox/get", other("error", type=BOX["name"]), f"answers {HIDDEN}/x; check", False),
     ("session", lambda _: b"[" * 9999, "the session: the answer cannot be read", True),
     ("blob", lambda _: (500, {}), "answers 500", True),
     ("blob", lambda _: (429, {"Retry-After": "4000"}), "asks to wait 4000 s, longer than", False),

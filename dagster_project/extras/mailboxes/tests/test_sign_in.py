@@ -1,4 +1,6 @@
-"""Sign-ins by OAuth 2: a person signs in once, fetches renew the token, and a server that refuses or lies is named."""
+"""Sign-ins by OAuth 2: a person signs in once, fetches renew the token, and a server that refuses
+or lies is named.
+"""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

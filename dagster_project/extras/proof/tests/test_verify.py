@@ -1,4 +1,6 @@
-"""Citations followed to their sources: what was changed by one byte is named, and nothing of it is called whole."""
+"""Citations followed to their sources: what was changed by one byte is named, and nothing of it is
+called whole.
+"""
 
 import json
 import re
@@ -45,7 +47,9 @@ CASES = {
     "notes:": ("key", "notes/Kiln.md", "proved", "notes/.git holds Kiln.md as blob"),
     "chat:": ("key", "chat/kiln.txt", "unchanged since read", "kiln.txt (SHA-256 "),
 }
-"""By the begin of a document's id: a word that stands in no other, its file, the state and the text of its place."""
+"""By the begin of a document's id: a word that stands in no other, its file, the state and the text
+of its place.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -76,12 +80,14 @@ def block(work: Workspace, begin: str) -> str:
     where = f"starts_with(doc_id, '{begin}') AND (chunk_kind = 'turn' OR doc_id NOT LIKE 'chat:%')"
     with closing(open_index(work.settings, for_assistant=True)) as index:
         ids = work.column(f"SELECT chunk_id FROM chunks WHERE {where}")
-        found = index.screen.passages(passages(index.connection, ids)).values()
+        found = index.screen.passages(passages(index, ids)).values()
     return render_block(sorted(found, key=lambda passage: passage.start))
 
 
 def verified(work: Workspace, what: str, *options: str) -> dict[str, tuple[str, str]]:
-    """State and detail of each link of the one citation in a text, and that the exit code says the same."""
+    """State and detail of each link of the one citation in a text, and that the exit code says the
+    same.
+    """
     run = work.weft("verify", what, "--json", *options)
     answer = json.loads(run.stdout)
     ((_, links),) = (chain.values() for chain in answer["citations"])
@@ -147,13 +153,20 @@ def test_citations_of_an_answer_are_told_apart(made_once: Workspace):
     assert max(map(len, run.stdout.splitlines())) <= 80
 
 
+def test_a_text_that_names_nothing_is_not_a_citation(made_once: Workspace):
+    run = made_once.weft("verify", "nonsense")
+    assert run.exit_code == 3 and "holds nothing called 'nonsense'" in run.stderr
+    assert "differs" not in run.output
+
+
 def test_a_lens_shows_neither_places_nor_other_texts(made_once: Workspace):
     found = verified(made_once, block(made_once, "m3@"), "--lens", "mail")
     assert {name: state for name, (state, _) in found.items()} == {
         "quote": "proved",
         "source": "not known",
     }
-    assert list(verified(made_once, "notes:Kiln.md", "--lens", "mail")) == ["quote"]
+    hidden = made_once.weft("verify", "notes:Kiln.md", "--lens", "mail")
+    assert hidden.exit_code == 3 and "holds nothing called 'notes:Kiln.md'" in hidden.stderr
 
 
 @pytest.mark.parametrize("changed", ["notes/Kiln.md", "mail/dev/dev.mbox"])

@@ -1,4 +1,6 @@
-"""What is in Qdrant is not in the published file too, and the next version is made without it as from nothing."""
+"""What is in Qdrant is not in the published file too, and the next version is made without it as
+from nothing.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -72,7 +74,9 @@ def current(work: Workspace) -> Path:
 
 
 def stored(client: EdgeClient, work: Workspace) -> dict[int, tuple[Any, ...]]:
-    """By the key of a chunk what its point says: payload, embedding, and the words of it and of its mail."""
+    """By the key of a chunk what its point says: payload, embedding, and the words of it and of its
+    mail.
+    """
     of = mirrored(current(work))
     assert of
     facts, ids = of
@@ -96,7 +100,9 @@ def _said(point: Any) -> tuple[Any, ...]:
 
 
 def searched(work: Workspace) -> list[dict[str, Any]]:
-    """What searches say of each hit, with scores that may be a little off, as the mean length may be."""
+    """What searches say of each hit, with scores that may be a little off, as the mean length may
+    be.
+    """
     with closing(open_index(work.settings)) as index:
         hits = [
             index.search([query], limit=3).hits.drop_columns(["rerank_parts"]) for query in QUERIES

@@ -1,4 +1,6 @@
-"""An index that a collection of Qdrant ranks gives the hits that its file gives, also while it changes."""
+"""An index that a collection of Qdrant ranks gives the hits that its file gives, also while it
+changes.
+"""
 
 import re
 import threading
@@ -14,12 +16,12 @@ from click.testing import CliRunner
 
 from dagster_project.cli.main import main
 from dagster_project.index.publish.versions import version_of
-from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
 from tests.archives import START, Mail, Workspace, discussion
 from tests.timing import HUNG
 from transforms.errors import IndexUnavailableError
+from transforms.retrieval.search_filters import Filters
 from transforms.settings.search import SearchSettings
 
 pytest.importorskip("qdrant_client", reason="the extra qdrant is not installed")
@@ -84,7 +86,9 @@ def searched(index: SearchIndex, **options: Any) -> list[dict[str, Any]]:
 
 
 def about(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same with scores that may be a little off: they are sums of single precision in another order."""
+    """The same with scores that may be a little off: they are sums of single precision in another
+    order.
+    """
     return [
         {name: pytest.approx(v, abs=1e-5) if isinstance(v, float) else v for name, v in row.items()}
         for row in rows
@@ -105,7 +109,7 @@ def chunks(rows: list[dict[str, Any]]) -> list[str]:
     [
         {},
         {"filters": Filters(source="users")},
-        {"filters": Filters(list_id="dev")},
+        {"filters": Filters(list="dev")},
         {
             "filters": Filters(
                 since=START + timedelta(hours=1), until=START + timedelta(hours=4), kind="message"

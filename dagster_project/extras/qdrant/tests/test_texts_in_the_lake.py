@@ -1,4 +1,6 @@
-"""With Qdrant as its target, a published file has references to texts of the lake, and answers as one with all texts."""
+"""With Qdrant as its target, a published file has references to texts of the lake, and answers as
+one with all texts.
+"""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +11,6 @@ import duckdb
 import numpy as np
 import pytest
 
-from dagster_project.context.context_index import passages
 from dagster_project.index.files.arrays import folder_of
 from dagster_project.index.files.hit_rows import HitRows
 from dagster_project.index.search.lookup import reading
@@ -129,7 +130,10 @@ def test_a_statement_reads_the_texts_of_the_rows_that_joins_leave(
     with closing(open_index(pair[1].settings)) as index:
         (first, *_) = index.search(["compactor load"]).hits.to_pylist()
         monkeypatch.setattr(LakeTexts, "of", counted)
-        passages(index.connection, [first["chunk_id"]])
+        index.ask(
+            "SELECT text_display, body FROM chunks JOIN messages ON message_id = doc_id WHERE chunk_id = $id",
+            {"id": first["chunk_id"]},
+        )
         assert len(asked) == 2, "what is shown, and the body around it"
         asked.clear()
         index.ask("SELECT count(*), max(subject) FROM messages", {})

@@ -1,8 +1,10 @@
-"""The inverted index as sparse vectors, whose products with those of queries are the BM25F scores of `bm25`.
+"""The inverted index as sparse vectors, whose products with those of queries are the BM25F scores
+of `bm25`.
 
-A vector has for each term of a chunk, or of a whole mail or page, f / (f + norm), its BM25 without its idf; the
-vector of a query has the idf of its terms. Both are sums over the same terms, so that a vector is as good as its corpus
-is old in one way only: `norm` knows the mean length that it was made with.
+A vector has for each term of a chunk, or of a whole mail or page, f / (f + norm), its BM25 without
+its idf; the vector of a query has the idf of its terms. Both are sums over the same terms, so that
+a vector is as good as its corpus is old in one way only: `norm` knows the mean length that it was
+made with.
 """
 
 import zlib
@@ -20,7 +22,8 @@ _Weights = TypeVar("_Weights", bm25.Weighed, bm25.WeighedWholes)
 
 @dataclass(frozen=True)
 class SparseVectors:
-    """Vectors one after the other: vector i has `numbers` and `values` from `starts[i]` to `starts[i + 1]`.
+    """Vectors one after the other: vector i has `numbers` and `values` from `starts[i]` to
+    `starts[i + 1]`.
 
     Numbers (uint32) are those of terms and ascend in each vector, values are float32.
     """
@@ -36,7 +39,8 @@ class SparseVectors:
 
 
 def term_number(term: str, moved: Mapping[str, int]) -> int:
-    """The 32-bit number of a term: its CRC-32, with a salt for one of the `moved`, whose number another term has.
+    """The 32-bit number of a term: its CRC-32, with a salt for one of the `moved`, whose number
+    another term has.
 
     >>> term_number("index", {}), term_number("index", {"index": 1})
     (2155046657, 3670693644)
@@ -50,7 +54,8 @@ def moved_terms(
     before: Mapping[str, int],
     was_there: Callable[[str], bool] = lambda term: False,
 ) -> dict[str, int]:
-    """The salts by which all terms have numbers of their own; of two with one number the first keeps it.
+    """The salts by which all terms have numbers of their own; of two with one number the first
+    keeps it.
 
     `before` are the salts in use, which stay; `was_there` says which terms are numbered by now.
     """
@@ -73,7 +78,9 @@ def moved_terms(
 
 
 def with_mean(weights: _Weights, mean: float) -> _Weights:
-    """The weights of chunks, or of mails and pages as a whole, with the norms that another mean length makes."""
+    """The weights of chunks, or of mails and pages as a whole, with the norms that another mean
+    length makes.
+    """
     if weights.mean == mean or not mean:
         return replace(weights, mean=mean)
     least = bm25.K1 * (1 - bm25.B)
@@ -84,7 +91,9 @@ def with_mean(weights: _Weights, mean: float) -> _Weights:
 def chunk_vectors(
     postings: Postings, weights: bm25.Weighed, numbers: Sequence[np.ndarray], chunks: np.ndarray
 ) -> SparseVectors:
-    """The vector of each of some chunks; `numbers` has the numbers of the terms of each segment, in their order."""
+    """The vector of each of some chunks; `numbers` has the numbers of the terms of each segment, in
+    their order.
+    """
     slots = postings.slots.of(chunks)
     rows, terms, codes = _occurrences(postings, numbers, slots)
     frequency = weights.frequency[codes]
@@ -99,7 +108,9 @@ def whole_vectors(
     numbers: Sequence[np.ndarray],
     chunks: np.ndarray,
 ) -> tuple[np.ndarray, SparseVectors]:
-    """The numbers of the mails and pages of some chunks, ascending, and their vectors; `chunks` are all chunks of these."""
+    """The numbers of the mails and pages of some chunks, ascending, and their vectors; `chunks` are
+    all chunks of these.
+    """
     slots = postings.slots.of(chunks)
     document, of_chunk = np.unique(wholes.document[slots], return_inverse=True)
     rows, terms, codes = _occurrences(postings, numbers, slots)
@@ -119,14 +130,16 @@ def whole_vectors(
 def _occurrences(
     postings: Postings, numbers: Sequence[np.ndarray], slots: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The postings of the chunks in these slots: the place of the chunk among them, the number of the term, the code."""
+    """The postings of the chunks in these slots: the place of the chunk among them, the number of
+    the term, the code.
+    """
     place = np.full(postings.slots.count, -1, dtype=np.int32)
     place[slots] = np.arange(len(slots), dtype=np.int32)
     parts = []
     for segment, (slot, code), of_terms in zip(
         postings.segments, postings.firsts, numbers, strict=True
     ):
-        in_segment = place[slot : slot + segment.lengths.shape[1]].take(segment.chunks)
+        in_segment = place[slot : slot + segment.lengths.shape[1]].take(segment.chunks[:])
         places = np.flatnonzero(in_segment >= 0)
         numbered = of_terms[np.searchsorted(segment.starts, places, side="right") - 1]
         parts.append((in_segment[places], numbered, segment.codes[places].astype(np.int64) + code))

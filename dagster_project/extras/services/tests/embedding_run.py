@@ -1,4 +1,6 @@
-"""One run of the Gemini model over numbered texts; tests also start it by itself, kill it, or run two at once."""
+"""One run of the Gemini model over numbered texts; tests also start it by itself, kill it, or run
+two at once.
+"""
 
 import os
 from collections.abc import Set

@@ -1,4 +1,6 @@
-"""What a service sends is read up to a limit: neither a long answer nor one that swells fills memory."""
+"""What a service sends is read up to a limit: neither a long answer nor one that swells fills
+memory.
+"""
 
 import gzip
 import resource

@@ -1,4 +1,6 @@
-"""Builds with sentences: kept apart, asked for once, and the same whether built at once or bit by bit."""
+"""Builds with sentences: kept apart, asked for once, and the same whether built at once or bit by
+bit.
+"""
 
 import json
 from pathlib import Path

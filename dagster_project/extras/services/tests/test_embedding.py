@@ -1,4 +1,6 @@
-"""Builds with a model of the network: what they cost, what they say, and what happens when models change."""
+"""Builds with a model of the network: what they cost, what they say, and what happens when models
+change.
+"""
 
 import json
 import signal

@@ -1,4 +1,6 @@
-"""The clients of Google's service against one that lies: a result or a clear fault, soon, and never the key."""
+"""The clients of Google's service against one that lies: a result or a clear fault, soon, and never
+the key.
+"""
 
 import gzip
 import json

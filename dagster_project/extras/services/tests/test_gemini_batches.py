@@ -1,4 +1,6 @@
-"""The Batch API through the real client: half the price, and no text is paid for twice, whatever ends a run."""
+"""The Batch API through the real client: half the price, and no text is paid for twice, whatever
+ends a run.
+"""
 
 import json
 import random
@@ -103,7 +105,9 @@ def test_when_the_time_is_over_jobs_go_on_and_the_next_run_collects_them(
 
 
 def is_killed(gemini: Loopback, folder: Path, last: int, seen: int, after: float) -> bool:
-    """Run over numbered texts and kill the run `after` seconds since the server saw so much; False if it was done before."""
+    """Run over numbered texts and kill the run `after` seconds since the server saw so much; False
+    if it was done before.
+    """
     process = started(folder, gemini.url, 0, last, batch_texts=1)
     until(lambda: gemini.seen >= seen or not process.is_alive(), "requests of the run", pause=0.001)
     process.join(after)

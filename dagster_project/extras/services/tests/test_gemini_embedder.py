@@ -1,4 +1,6 @@
-"""The Gemini model through the real client: whatever the network does, every text gets its one right vector."""
+"""The Gemini model through the real client: whatever the network does, every text gets its one
+right vector.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,6 @@
-"""The language model through the real client: answers of the asked shape, or a reason why there is none."""
+"""The language model through the real client: answers of the asked shape, or a reason why there is
+none.
+"""
 
 import json
 from collections import deque

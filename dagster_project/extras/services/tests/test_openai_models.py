@@ -1,4 +1,6 @@
-"""Models behind OpenAI's protocol, over a loopback endpoint: right vectors and answers, faults told apart, prefixes sent."""
+"""Models behind OpenAI's protocol, over a loopback endpoint: right vectors and answers, faults told
+apart, prefixes sent.
+"""
 
 import asyncio
 import hashlib

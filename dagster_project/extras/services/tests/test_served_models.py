@@ -1,15 +1,19 @@
-"""Google's list of models is asked once, before anything is paid for; of a name not on it the successor is named."""
+"""Google's list of models is asked once, before anything is paid for; of a name not on it the
+successor is named.
+"""
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from dagster_project.cli.doctor import examination
 from dagster_project.composition.objects import require_served_models
 from dagster_project.config.settings import Settings
 from tests.archives import Mail, Workspace
 from tests.daemon import Daemon
 from tests.gemini_loopback import Loopback
-from transforms.errors import ServiceError
+from transforms.errors import ServiceError, SettingsError
 
 
 def settings_of(url: str, **sections: object) -> Settings:
@@ -61,7 +65,24 @@ def test_without_a_list_nothing_is_said(gemini: Loopback, monkeypatch: pytest.Mo
     assert gemini.listed == 0
 
 
-def test_a_build_and_the_schedule_ask_before_the_first_step(tmp_path: Path, gemini: Loopback):
+def test_a_build_and_the_doctor_say_which_extra_is_missing(
+    tmp_path: Path, gemini: Loopback, monkeypatch: pytest.MonkeyPatch
+):
+    """The package `google` of other projects may be there without `google.genai`."""
+    google = pytest.importorskip("google")
+    monkeypatch.setitem(sys.modules, "google.genai", None)
+    monkeypatch.delattr(google, "genai", raising=False)
+    work = Workspace(tmp_path).configure(embedding=GEMINI)
+    work.write("dev.2004-01.mbox", [Mail(1, "Hello.")])
+    with pytest.raises(
+        SettingsError, match=r"step embeddings failed: .*pip install 'weft\[gemini\]'"
+    ):
+        work.build()
+    findings = [f for f in examination(work.settings) if f.area == "model"]
+    assert findings[-1].state == "fault" and findings[-1].remedy == "pip install 'weft[gemini]'"
+
+
+def test_a_build_and_the_hour_ask_before_the_first_step(tmp_path: Path, gemini: Loopback):
     work = Workspace(tmp_path).configure(embedding=GEMINI)
     work.write("dev.2004-01.mbox", [Mail(1, "Hello.")])
     gemini.served.pop("gemini-embedding-2")
@@ -71,8 +92,7 @@ def test_a_build_and_the_schedule_ask_before_the_first_step(tmp_path: Path, gemi
     assert not list(work.settings.root.glob("lake/messages/*"))
     with work.instance() as instance:
         daemon = Daemon(work, instance)
-        with pytest.raises(ServiceError, match="gemini-embedding-001"):
-            daemon.hour()
+        assert daemon.hour() == [] and "gemini-embedding-001" in daemon.why
         daemon.begin_refresh()
         daemon.run()
         assert daemon.look() == [] and "gemini-embedding-001" in daemon.why

@@ -1,4 +1,6 @@
-"""Locks of a lake that lie on its object store: alone or shared, in order, and nobody's once their process is dead."""
+"""Locks of a lake that lie on its object store: alone or shared, in order, and nobody's once their
+process is dead.
+"""
 
 import json
 import threading
@@ -146,7 +148,9 @@ def test_a_number_is_used_once(store: Any):
 def test_a_holder_whose_lease_ran_out_learns_it_before_it_writes(
     store: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    """It sleeps; another process takes the lock in its place; what it does afterwards changes nothing of the other's."""
+    """It sleeps; another process takes the lock in its place; what it does afterwards changes
+    nothing of the other's.
+    """
     lake = ParquetLake(LAKE, {"terms": TERMS}, tmp_path)
     staged = lake.stage("terms", "dev/1", TERMS.empty(), code_version="1", inputs={})
     with store_lock(LAKE, "build", waits=False):

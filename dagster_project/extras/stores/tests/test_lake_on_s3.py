@@ -133,7 +133,7 @@ def test_a_look_lists_the_objects_and_reads_the_footers_of_new_ones(
     ]
     assert looked[2] == looked[1] | {("messages", "many/7"): OTHER_SCHEMA}
     assert looked[3] == looked[2] | {("messages", "many/8"): MISSING}
-    catalogue = work.settings.root / "cache" / "lake" / "footers.sqlite"
+    catalogue = work.settings.root / "state.sqlite"
     catalogue.write_bytes(b"of another program")
     with (lake := work.lake).one_look():
         assert lake.footer(*places[0]) == looked[0][places[0]]

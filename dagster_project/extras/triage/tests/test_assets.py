@@ -1,4 +1,6 @@
-"""Summaries of issues by a language model, which reads strangers' texts: a real client against a loopback server."""
+"""Summaries of issues by a language model, which reads strangers' texts: a real client against a
+loopback server.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from assets.context import SentenceReport
-from dagster_project.extras.registry import declared_tables
+from dagster_project.extensions import declared_tables
 from dagster_project.extras.triage.assets import TRIAGED, triage_stage, written_summaries
 from dagster_project.extras.triage.transforms.items import issue_items
 from dagster_project.extras.triage.transforms.table import TriageSettings, issue_triage
@@ -118,9 +120,15 @@ def test_the_stage_compares_vectors_of_what_authors_wrote_and_looks_again_only_a
     model = make_language_model(None, 1, GeminiSettings(), SafetySettings())
 
     def made() -> tuple[int, list[list[str]]]:
-        result = stage.make(*read_tables, lake=lake, language_model=model, answer_cache=Answers())
+        result = stage.make(
+            *read_tables, lake=lake, language_model=model, answer_cache=Answers(), code_version="1"
+        )
         lake.stage(
-            TRIAGED, None, result.tables[0], code_version=stage.version, inputs=result.inputs
+            TRIAGED,
+            None,
+            result.tables[0],
+            code_version="1",
+            inputs=result.inputs,
         ).commit()
         rows = result.tables[0].to_pylist()
         return result.metadata["issues_looked_at"], [

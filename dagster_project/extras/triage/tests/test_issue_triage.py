@@ -4,12 +4,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import dagster as dg
 import pytest
+from mcp import Client
+from starlette.testclient import TestClient
 
 from dagster_project.extras.triage.transforms.table import ISSUE_TRIAGE
 from dagster_project.orchestration.asset_jobs import asset_definitions, whole_assets
 from dagster_project.outgoing.receipts import Receipts
+from dagster_project.servers.mcp import mcp_server
 from tests.archives import Workspace
 
 pytestmark = pytest.mark.exhaustive
@@ -120,6 +124,49 @@ def _is_described_and_checked(work: Workspace) -> None:
         not asset_definitions(notes.settings).resolve_asset_graph().has(dg.AssetKey("issue_triage"))
     )
     assert printed(notes)[0] == 2
+
+
+def tool_issues(work: Workspace, lens: str | None, **arguments: int) -> dict[str, Any]:
+    """The answer of the tool `triage`."""
+
+    async def call() -> Any:
+        async with Client(mcp_server(work.settings, lens)) as client:
+            return (await client.call_tool("triage", arguments)).structured_content
+
+    return dict(anyio.run(call))
+
+
+def test_a_tool_and_a_page_show_the_issues_that_a_lens_shows(work: Workspace):
+    work.put("tracker/later.json", export(3))
+    hidden = json.dumps(
+        [
+            json.loads(export(1))[0]
+            | {"title": "Hidden door", "html_url": "https://github.com/h/h/issues/1"}
+        ]
+    )
+    work.put("hidden/issues.json", hidden)
+    sources = [
+        {"name": name, "kind": "issues", "path": path}
+        for name, path in (("bugs", "tracker"), ("hid", "hidden"))
+    ]
+    work.configure(*sources, lenses={"few": "source:bugs"}).build()
+    everything, few = (tool_issues(work, lens) for lens in (None, "few"))
+    assert "Hidden" in str(everything) and "Hidden" not in str(few)
+    assert SECRET not in str(everything) and "T0pmost" not in str(everything)
+    assert [one["number"] for one in few["issues"]] == [3, 2, 1]
+    assert few["issues"][0]["duplicates"][0]["number"] == 1
+    second = tool_issues(work, "few", number=2)
+    assert (second["issues"][0]["title"], second["more"]) == ("Lamp flickers", 0)
+    assert tool_issues(work, "few", limit=1)["more"] == 2
+    *_, receipt = Receipts(work.settings.root).read()
+    assert (receipt["tool"], receipt["lens"]) == ("triage", "few")
+    web = pytest.importorskip("dagster_project.extras.web.app")
+    for lens in (None, "few"):
+        client = TestClient(web.web_app(work.settings, lens=lens), base_url="http://localhost")
+        page = client.get("/issues")
+        assert page.status_code == 200 and "Shed door stays open" in page.text
+        assert ("Hidden" in page.text) == (lens is None) and SECRET not in page.text
+        assert '"/issues"' in client.get("/corpus").text
 
 
 def test_under_a_lens_issues_are_triaged_as_if_there_were_no_others(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dagster_project.extras.triage.transforms.duplicates import MOST, repeats
+from dagster_project.extras.triage.transforms.form_fields import fields_of
 from dagster_project.extras.triage.transforms.items import issue_items, missing, pieces, shown
 from dagster_project.extras.triage.transforms.table import TriageSettings, issue_triage
 from tests.documents import read
@@ -166,6 +167,53 @@ def test_pieces_are_where_they_say_they_are():
         "1. first step",
         "2. second step",
     ]
+
+
+FORM = "### What happened\n\n{}\n\n### Version\n\n{}\n\n### System\n\n{}\n"
+DOOR = "The door of the shed stays open in a storm although the bolt is closed."
+
+
+def confidence(first: str, second: str) -> dict:
+    """The entry of the first issue in the triage of the second, among issues on other things."""
+    others = ["The lamp in the hall flickers at ten.", "Paint peels off the north wall."]
+    texts = [first, *others, second]
+    files = {
+        f"{n}.md": f"---\ncreated: 2025-01-0{n}\n---\n# Report {n}\n\n{text}\n".encode()
+        for n, text in enumerate(texts, 1)
+    }
+    issues = issue_items(read(files).documents)
+    table = issue_triage(issues, np.zeros((len(issues), 1)), SETTINGS, {}).to_pylist()
+    return next(one for one in table[-1]["duplicates"] if one["number"] == 1)
+
+
+def test_likeness_and_evidence_are_told_apart():
+    """The same words with two fields that contradict are alike, and less likely one fault."""
+    one = FORM.format(DOOR, "1.2", "Linux")
+    same = confidence(one, FORM.format(DOOR, "1.2", "Linux"))
+    other = confidence(one, FORM.format(DOOR, "3.0", "Windows"))
+    assert same["same"] == ["system", "version"] and same["different"] == []
+    assert other["same"] == [] and other["different"] == ["system", "version"]
+    assert same["confidence"] > 0.9 and other["confidence"] < 0.3
+    assert same["evidence"] == other["evidence"] == 1.0
+
+
+def test_an_unrelated_issue_has_little_evidence():
+    near, far = confidence(DOOR, DOOR), confidence(DOOR, "The roof of the garage leaks in rain.")
+    assert far["evidence"] < 0.5 < near["evidence"]
+    assert far["confidence"] < 0.1 < near["confidence"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Version: 1.2\n- **System**: Linux.\n", {"version": "1.2", "system": "linux"}),
+        ("### Version\n\n1.2\n\n### Steps\n\n1. a\n2. b\n", {"version": "1.2"}),
+        ("```\nVersion: 1.2\n```\nERROR: no\nhttps://x.example/a\n", {}),
+        ("### Version\n\n_No response_\n\nSystem: n/a\n", {}),
+    ],
+)
+def test_fields_are_short_lines_with_a_name(text: str, expected: dict[str, str]):
+    assert fields_of(text) == expected
 
 
 def test_few_and_empty_issues_repeat_nothing():

@@ -1,9 +1,13 @@
-"""Which earlier issue one repeats: the likeliest three, each with a score, a confidence and the passages that agree.
+"""Which earlier issue one repeats: the likeliest three, each with a score, a confidence and the
+passages that agree.
 
-A score adds the cosine of the words' TF-IDF, that of the titles' words and that of the vectors. Words that most issues
-share, as those of a template, count next to nothing by their IDF. The meaning of scores differs by collection: in one on a
-single subject all issues are near each other. So the confidence is a logistic function of a score's distance to the usual
-score of the third nearest there, which is seldom a repeat; it is fitted by `benchmarks/triage.py`.
+A score adds the cosine of the words' TF-IDF, that of the titles' words and that of the vectors.
+Words that most issues share, as those of a template, count next to nothing by their IDF. The
+meaning of scores differs by collection: in one on a single subject all issues are near each other.
+So the confidence is a logistic function of a score's distance to the usual score of the third
+nearest there, which is seldom a repeat; it is fitted by `benchmarks/triage.py`. Likeness is not
+evidence: each field in which the two contradict each other halves it, and so do passages that share
+no second word.
 """
 
 import math
@@ -23,11 +27,15 @@ _WORDS, _TITLE, _VECTORS = 0.5, 0.2, 0.3
 _USUAL, _USUAL_ITEMS = 0.2, 5
 """Score of the third nearest where there is none yet, and how many items that counts for."""
 _COMMON = (50, 0.1)
-"""A term that more texts have than this, and than this share of them, takes long to compare and says little."""
+"""A term that more texts have than this, and than this share of them, takes long to compare and
+says little.
+"""
 _PIECES = 60
 """Passages of a text that are compared, those with the rarest words."""
 CALIBRATION = (-4.13, 5.57)
 """Constant, and the weight of the excess."""
+_TELLING_WORDS = 2
+"""Words that two passages share at least if they are evidence."""
 
 
 class Repeat(NamedTuple):
@@ -48,18 +56,30 @@ class Repeat(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """Two passages that say the same, each with its first byte in its text."""
+    """Two passages that say the same, each with its first byte in its text.
+
+    `words` is how many they share, `share` their part in the rare words of both, from 0 to 1.
+    """
 
     passage: str
     byte_start: int
     earlier_passage: str
     earlier_start: int
+    words: int
+    share: float
+
+
+def supported(confidence: float, agreed: Agreement | None, contradictions: int) -> float:
+    """A confidence by likeness alone, less where the texts speak against it or say nothing for it."""
+    lacks = agreed is None or agreed.words < _TELLING_WORDS
+    return confidence / 2 ** (contradictions + lacks)
 
 
 def repeats(
     titles: pl.Series, texts: pl.Series, vectors: np.ndarray, settings: TermSettings
 ) -> list[Repeat]:
-    """The likeliest earlier items of each, at most `MOST`, best first; items are in the order in which they came.
+    """The likeliest earlier items of each, at most `MOST`, best first; items are in the order in
+    which they came.
 
     `vectors` has a row of unit length, or of zeros, for each item.
     """
@@ -132,11 +152,16 @@ class Agreements:
         return sum(self._idf.get(term, 0.0) for term in terms)
 
     def of(self, row: int, earlier: int) -> Agreement | None:
-        """Where two texts agree most: in how many rare words, and in how large a share of both; None if in no word."""
+        """Where two texts agree most: in how many rare words, and in how large a share of both;
+        None if in no word.
+        """
         best, most = None, 0.0
         for piece, start, terms, total in self._pieces.get(row, ()):
             for other, other_start, other_terms, other_total in self._pieces.get(earlier, ()):
-                shared = self._sum(terms & other_terms)
+                common = terms & other_terms
+                shared = self._sum(common)
                 if shared and (agreed := shared * shared / math.sqrt(total * other_total)) > most:
-                    best, most = Agreement(piece, start, other, other_start), agreed
+                    share = shared / math.sqrt(total * other_total)
+                    best = Agreement(piece, start, other, other_start, len(common), share)
+                    most = agreed
         return best

@@ -1,7 +1,8 @@
-"""Issues as triage reads them: their texts screened, the gaps of each, and the sentences that say most of it.
+"""Issues as triage reads them: their texts screened, the gaps of each, and the sentences that say
+most of it.
 
-Here documents of issue sources become one row an issue; `duplicates` has the repeats, `..assets` the summaries of a
-language model.
+Here documents of issue sources become one row an issue; `duplicates` has the repeats, `..assets`
+the summaries of a language model.
 """
 
 import json
@@ -21,7 +22,6 @@ from transforms.text.redaction import masked_in_place
 from transforms.text.segments import PARAGRAPH, SENTENCE
 from transforms.text.terms import counted_terms
 
-VERSION = "1"
 DOCUMENT_COLUMNS = (
     "doc_id",
     "source",
@@ -52,7 +52,7 @@ _WISHES = {
     "proposal",
 }
 """Labels of issues that do not report a fault, and need nothing."""
-_NOTHING = {"", "_no response_", "n/a", "none", "-", "…", "..."}
+EMPTY_VALUES = {"", "_no response_", "n/a", "none", "-", "…", "..."}
 """Texts below a heading that was not filled in."""
 _READ_CHARS = 100_000
 """Characters of an issue in which its needs are looked for."""
@@ -60,7 +60,7 @@ _TITLE = re.compile(r"\A\s*# [^\n]*\n")
 _SECTION = re.compile(r"^#{1,6} [^\n]*(?:\n|\Z)", re.M)
 _HINT = re.compile(r"<!--.*?-->", re.S)
 _ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s)>]+", re.I)
-_FENCED = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.M | re.S)
+FENCED = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.M | re.S)
 _ORDER = re.compile(
     r"\b(?:ignore|disregard|forget)\b[^.\n]{0,40}\b(?:instructions?|prompts?|rules)\b|^\s*system\s*:|"
     r"\byou are now\b|\b(?:answer|reply|respond)\s+only\s+with\b|</?(?:system|issue|prompt|instructions?)>",
@@ -75,15 +75,18 @@ _ROOM = re.compile(r"\]\*+")
 """A mark of the screen with the filler for the bytes that it masks."""
 _WORDS = re.compile(r"(?:[^\W\d_]+\W+){2}[^\W\d_]")
 _SHORT = 4
-"""Words that are added to those of a sentence: of one or two words it says little, however rare they are."""
+"""Words that are added to those of a sentence: of one or two words it says little, however rare
+they are.
+"""
 
 
 def issue_items(documents: pa.Table) -> pl.DataFrame:
     """The issues among documents in the order in which they came, pull requests left out.
 
-    Columns doc_id, source, number, title, state, url, tags and created_at; `text` by the author of the issue, and
-    `thread`, that with all comments, both masked byte for byte; `start`, the byte of the document at which both begin;
-    `found`, how many finds of each kind there are, `instruction` for text that addresses a program that reads.
+    Columns doc_id, source, number, title, state, url, tags and created_at; `text` by the author of
+    the issue, and `thread`, that with all comments, both masked byte for byte; `start`, the byte of
+    the document at which both begin; `found`, how many finds of each kind there are, `instruction`
+    for text that addresses a program that reads.
     """
     rows = [
         row
@@ -125,11 +128,7 @@ def _body(text: str, body_start: int) -> str:
 
 def _screened(texts: list[str]) -> list[tuple[str, Counter[str]]]:
     """Each text masked, with its finds by kind; few have any."""
-    masked, _ = masked_in_place(texts, SCREEN)
-    return [
-        (new, masked_in_place([old], SCREEN)[1] if new != old else Counter[str]())
-        for old, new in zip(texts, masked, strict=True)
-    ]
+    return list(zip(*masked_in_place(texts, SCREEN), strict=True))
 
 
 _ITEMS: dict[str, Any] = {
@@ -157,8 +156,8 @@ def _number(value: object, path: str) -> int | None:
 def missing(items: pl.DataFrame, needs: Mapping[str, Mapping[str, str]]) -> list[list[str]]:
     """For each issue the names in `needs` that neither its text nor a comment has.
 
-    `needs` are regular expressions by source and name. Text below an empty heading, and hints of templates, do not
-    count; an issue that is a wish or a question by its labels needs nothing.
+    `needs` are regular expressions by source and name. Text below an empty heading, and hints of
+    templates, do not count; an issue that is a wish or a question by its labels needs nothing.
     """
     patterns = {source: {n: re.compile(p) for n, p in own.items()} for source, own in needs.items()}
     lacks = []
@@ -176,7 +175,7 @@ def missing(items: pl.DataFrame, needs: Mapping[str, Mapping[str, str]]) -> list
 def _filled(text: str) -> list[str]:
     starts = [0, *(match.start() for match in _SECTION.finditer(text)), len(text)]
     sections = [text[a:b] for a, b in zip(starts, starts[1:], strict=False)]
-    return [s for s in sections if _SECTION.sub("", s).strip().lower() not in _NOTHING]
+    return [s for s in sections if _SECTION.sub("", s).strip().lower() not in EMPTY_VALUES]
 
 
 def weights(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
@@ -191,7 +190,9 @@ def weights(texts: pl.Series, settings: TermSettings) -> pl.DataFrame:
 
 
 def pieces(texts: pl.Series) -> pl.DataFrame:
-    """Columns row, piece, start (in UTF-8 bytes): the sentences of texts, and lines where sentences are missing."""
+    """Columns row, piece, start (in UTF-8 bytes): the sentences of texts, and lines where sentences
+    are missing.
+    """
     rows: list[tuple[int, str, int]] = []
     for row, text in enumerate(texts):
         at, byte = 0, 0
@@ -220,12 +221,14 @@ def _in_list(text: str, boundary: re.Match[str]) -> bool:
 
 
 def summaries(items: pl.DataFrame, weighed: pl.DataFrame, settings: TermSettings) -> list[str]:
-    """The one or two sentences of each issue with most of its `weights`, in their order, without addresses.
+    """The one or two sentences of each issue with most of its `weights`, in their order, without
+    addresses.
 
-    It leaves out sentences that address a program or were masked, code and logs; an issue without a sentence has its title.
+    It leaves out sentences that address a program or were masked, code and logs; an issue without a
+    sentence has its title.
     """
     prose = pl.Series(
-        [_FENCED.sub("\n\n", _HINT.sub("", text)) for text in items["text"]], dtype=pl.String
+        [FENCED.sub("\n\n", _HINT.sub("", text)) for text in items["text"]], dtype=pl.String
     )
     cut = pieces(prose)
     plain = [_MARKUP.sub("", piece) for piece in cut["piece"]]
@@ -255,7 +258,9 @@ def summaries(items: pl.DataFrame, weighed: pl.DataFrame, settings: TermSettings
 
 
 def shown(best: str, both: str = "") -> str:
-    """`both` sentences on one line without addresses, or only the `best` if they do not fit, cut if that is too long."""
+    """`both` sentences on one line without addresses, or only the `best` if they do not fit, cut if
+    that is too long.
+    """
     line, longer = (
         " ".join(_ADDRESS.sub("[link]", _ROOM.sub("]", text)).split()) for text in (best, both)
     )

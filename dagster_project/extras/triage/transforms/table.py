@@ -1,4 +1,6 @@
-"""The table of triage: its schema, and issues as `items` reads them, with their gaps and likely repeats."""
+"""The table of triage: its schema, and issues as `items` reads them, with their gaps and likely
+repeats.
+"""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from dagster_project.extras.triage.transforms import duplicates, items
+from dagster_project.extras.triage.transforms import duplicates, form_fields, items
 from transforms.hashing import parts_hash
 from transforms.schemas.table import SOURCE, TIME, Column, Table, required
 from transforms.settings.models import SafetySettings
@@ -25,6 +27,9 @@ _REPEAT = pa.struct(
         "title": _TEXT,
         "score": _SHARE,
         "confidence": _SHARE,
+        "evidence": _SHARE,
+        "same": pa.list_(_TEXT),
+        "different": pa.list_(_TEXT),
         "passage": _TEXT,
         "byte_start": _BYTE,
         "byte_end": _BYTE,
@@ -63,8 +68,10 @@ ISSUE_TRIAGE = Table(
         required(
             "duplicates",
             pa.list_(_REPEAT),
-            "the likeliest earlier issues, best first, with score, confidence (0 to 1), and of both the passages that "
-            "agree most, masked, with their UTF-8 bytes in the documents; null where no word agrees",
+            "the likeliest earlier issues, best first, with score (how alike they are), confidence (0 to 1: how likely one "
+            "repeats the other), and of both the passages that agree most, masked, with their UTF-8 bytes in the documents; "
+            "null where no word agrees. `evidence` is the part of the rare words of both passages that they share (0 to 1); "
+            "`same` and `different` name the fields, as `version`, in which the two agree or contradict each other",
         ),
     ),
 )
@@ -74,7 +81,9 @@ TABLES = (ISSUE_TRIAGE,)
 
 @dataclass(frozen=True)
 class TriageSettings:
-    """Settings of triage: the needs of issues and whether a model sums them up, both by source; terms, and the screen."""
+    """Settings of triage: the needs of issues and whether a model sums them up, both by source;
+    terms, and the screen.
+    """
 
     needs: Mapping[str, Mapping[str, str]]
     kinds: Mapping[str, str]
@@ -82,16 +91,18 @@ class TriageSettings:
     safety: SafetySettings
 
     def version(self) -> str:
-        """A hash of all of it and of the code's versions."""
+        """A hash of all of it."""
         own = json.dumps({s: [self.needs[s], self.kinds.get(s)] for s in sorted(self.needs)})
         others = (self.terms.digest(), self.safety.digest(), str(duplicates.CALIBRATION))
-        return parts_hash((items.VERSION, own, *others))[:12]
+        return parts_hash((own, *others))[:12]
 
 
 def issue_triage(
     issues: pl.DataFrame, vectors: np.ndarray, settings: TriageSettings, by_model: Mapping[str, str]
 ) -> pa.Table:
-    """The table `issue_triage` of `items.issue_items`; `by_model` are summaries of a language model by document."""
+    """The table `issue_triage` of `items.issue_items`; `by_model` are summaries of a language model
+    by document.
+    """
     term_settings = settings.terms.of_most(issues["text"])
     weighed = items.weights(issues["title"] + "\n" + issues["text"], term_settings)
     extracted = items.summaries(issues, weighed, term_settings)
@@ -103,9 +114,11 @@ def issue_triage(
     ]
     agreements = duplicates.Agreements(issues["text"], term_settings)
     repeats: list[list[dict[str, Any]]] = [[] for _ in range(len(issues))]
+    forms = [form_fields.fields_of(text) for text in issues["text"]]
     for repeat in duplicates.repeats(issues["title"], issues["text"], vectors, term_settings):
         agreed = agreements.of(repeat.row, repeat.earlier)
-        repeats[repeat.row].append(_repeat(issues, repeat, agreed))
+        both = form_fields.compared_fields(forms[repeat.row], forms[repeat.earlier])
+        repeats[repeat.row].append(_repeat(issues, repeat, agreed, both))
     columns = {
         "summary": [summary for summary, _ in summaries],
         "summary_kind": [kind for _, kind in summaries],
@@ -117,12 +130,21 @@ def issue_triage(
 
 
 def _repeat(
-    issues: pl.DataFrame, repeat: duplicates.Repeat, agreed: duplicates.Agreement | None
+    issues: pl.DataFrame,
+    repeat: duplicates.Repeat,
+    agreed: duplicates.Agreement | None,
+    both: form_fields.Compared,
 ) -> dict[str, Any]:
     """An entry of `duplicates`; the bytes of its passages are those of the documents."""
     own, earlier = issues["start"][repeat.row], issues["start"][repeat.earlier]
     entry = {name: issues[name][repeat.earlier] for name in ("doc_id", "number", "title")}
-    entry |= {"score": round(repeat.score, 4), "confidence": round(repeat.confidence(), 3)}
+    confidence = duplicates.supported(repeat.confidence(), agreed, len(both.different))
+    entry |= {
+        "score": round(repeat.score, 4),
+        "confidence": round(confidence, 3),
+        "evidence": round(agreed.share, 3) if agreed else 0.0,
+        **both._asdict(),
+    }
     if agreed is None:
         return entry
     return entry | {
@@ -136,9 +158,11 @@ def _repeat(
 
 
 def author_vectors(issues: pl.DataFrame, chunks: pl.DataFrame, vectors: np.ndarray) -> np.ndarray:
-    """For each issue the mean of the vectors of its author's text, of unit length; zeros without one.
+    """For each issue the mean of the vectors of its author's text, of unit length; zeros without
+    one.
 
-    `chunks` has doc_id and at, the byte of the document at which a chunk begins, a row for each of `vectors`.
+    `chunks` has doc_id and at, the byte of the document at which a chunk begins, a row for each of
+    `vectors`.
     """
     ends = issues.select(
         "doc_id", end=pl.col("start") + pl.col("text").str.len_bytes(), row=pl.int_range(pl.len())

@@ -1,4 +1,5 @@
-// Keys, folding of all quotes, the brush of the histogram, and searches without a new page. Every page works without this file.
+// Keys, folding of all quotes, the brush of the histogram, and searches without a new page.
+// Every page works without this file.
 "use strict";
 
 function move(step) {
@@ -116,6 +117,31 @@ window.trustedTypes?.createPolicy("default", {
   createHTML: (html, _type, sink) => (PARSERS.includes(sink) ? html : null),
 });
 
+// Back shows a page where it was left: htmx fetches it again, and a browser knows no place in that.
+const places = new Map();
+const address = () => location.pathname + location.search;
+let shown = address(),
+  isRestoring = false;
+addEventListener("popstate", (event) => {
+  isRestoring = Boolean(event.state?.htmx);
+});
+addEventListener(
+  "scroll",
+  () => {
+    if (!isRestoring) places.set(shown, scrollY);
+  },
+  { passive: true },
+);
+for (const change of ["htmx:pushedIntoHistory", "htmx:replacedInHistory"])
+  document.addEventListener(change, () => {
+    shown = address();
+  });
+document.addEventListener("htmx:historyRestore", () => {
+  shown = address();
+  isRestoring = false;
+  scrollTo(0, places.get(shown) ?? 0);
+});
+
 function visit(address) {
   if (window.htmx) htmx.ajax("GET", address, { target: "body", push: address });
   else location.assign(address);
@@ -131,6 +157,16 @@ for (const fault of ["htmx:responseError", "htmx:sendError", "htmx:historyCacheM
   document.addEventListener(fault, (event) =>
     location.assign(event.detail.pathInfo?.finalRequestPath ?? event.detail.path),
   );
+
+// Who comes to a mail of a thread sees it in full.
+function openTarget() {
+  const whole = document.querySelector(":target > details.whole");
+  if (!whole) return;
+  whole.open = true;
+  whole.parentElement.scrollIntoView();
+}
+addEventListener("hashchange", openTarget);
+openTarget();
 
 // Who comes by a citation sees its bytes, also where they lie in something folded.
 const cited = document.getElementById("cited");

@@ -1,4 +1,6 @@
-"""People search and read in Chromium: on a desk and on a phone, with and without JavaScript; hostile mails stay inert."""
+"""People search and read in Chromium: on a desk and on a phone, with and without JavaScript;
+hostile mails stay inert.
+"""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +17,8 @@ from tests.format_files import page_of, pdf
 from tests.pages import BROWSED, served, shoot
 from tests.timing import HUNG
 
-# What the pages show is built before Chromium starts, whose event loop would be met by that of a build.
+# What the pages show is built before Chromium starts, whose event loop would be met by that of a
+# build.
 pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("base")]
 
 DESK, PHONE = {"width": 1400, "height": 950}, {"width": 390, "height": 844}
@@ -59,7 +62,9 @@ MANUAL = pdf(
 
 @pytest.fixture(scope="module")
 def sample(shipped: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """The sample with mails and a document of somebody who means harm, a patch in two versions, and a PDF."""
+    """The sample with mails and a document of somebody who means harm, a patch in two versions, and
+    a PDF.
+    """
     work = shipped.copied(tmp_path_factory.mktemp("web") / "work")
     folder = work.folder
     hostile = [
@@ -145,6 +150,8 @@ def test_search_filter_open_and_fold(chromium: Any, base: str, size: dict[str, i
         assert page.locator("mark#cited").is_visible()
         page.locator("aside h2 a").click()
         page.wait_for_url("**/t/**")
+        # Of a longer thread only the cited mail is open.
+        page.goto(f"{page.url.partition('#')[0].partition('?')[0]}?view=open")
         quotes = page.locator("details.quote")
         quote = quotes.nth(quotes.evaluate_all("quotes => quotes.findIndex(quote => !quote.open)"))
         assert not quote.locator("blockquote").is_visible()
@@ -188,6 +195,42 @@ PAGES = (
     "/d/docs%3Amanual.pdf",
     *BROWSED,
 )
+
+
+@pytest.mark.parametrize("size", [{"width": 1280, "height": 900}, PHONE], ids=["desk", "phone"])
+def test_pages_open_on_something_and_back_returns_to_the_place(
+    chromium: Any, base: str, sample: Workspace, size: dict[str, int]
+):
+    """The start page, Browse, a page of results and a long thread, as somebody walks through them."""
+    with opened(chromium, base, size=size) as page:
+        page.goto("/")
+        page.locator(".examples a").first.click()
+        page.locator(".group").first.wait_for()
+        page.goto("/browse")
+        addresses = [a.get_attribute("href") for a in page.locator("nav.tabs a").all()]
+        for address in ("/browse", *addresses):
+            page.goto(address)
+            assert page.locator("[data-item]").count() and fits(page), address
+        page.goto("/?q=wal")
+        groups = page.locator(".group").count()
+        assert groups == 15 or page.locator("a[rel=next]").count() == 0
+        last = page.locator(".group h2 a").last
+        last.scroll_into_view_if_needed()
+        at = page.evaluate("window.scrollY")
+        last.click()
+        page.wait_for_url(lambda url: "/?q=" not in url)
+        page.go_back()
+        page.locator(".group").first.wait_for()
+        page.wait_for_function(f"Math.abs(window.scrollY - {at}) < 40")
+        (thread,) = sample.column(
+            "SELECT thread_id FROM threads ORDER BY message_count DESC, thread_id LIMIT 1"
+        )
+        page.goto(f"/t/{thread}")
+        folded = page.locator("details.whole:not([open])")
+        count = folded.count()
+        assert count and fits(page)
+        folded.first.locator("summary").first.click()
+        assert page.locator("details.whole:not([open])").count() == count - 1
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -246,7 +289,9 @@ def test_a_span_of_the_histogram_is_brushed(chromium: Any, base: str):
 
 
 def test_a_search_replaces_what_the_page_shows(chromium: Any, base: str):
-    """No page is loaded anew, the focus stays where it is, and the addresses are those of whole pages."""
+    """No page is loaded anew, the focus stays where it is, and the addresses are those of whole
+    pages.
+    """
     with opened(chromium, base) as page:
         page.goto("/")
         page.evaluate("window.isTheSame = true")
@@ -285,7 +330,9 @@ def test_a_search_replaces_what_the_page_shows(chromium: Any, base: str):
 def test_the_html_of_a_mail_asks_nobody_but_for_pictures_on_a_click(
     chromium: Any, base: str, address: str
 ):
-    """Neither in its frame nor on a page of its own; what leaves the browser for another host is counted."""
+    """Neither in its frame nor on a page of its own; what leaves the browser for another host is
+    counted.
+    """
     asked: list[str] = []
 
     def other_host(route: Any) -> None:

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 from dagster_project.extras.web.app import web_app
 from tests.archives import Mail, Workspace
-from tests.pages import pages
+from tests.pages import PageClient, pages
 from transforms.settings.search import LensSettings
 
 BASE = "http://127.0.0.1:8320"
@@ -45,7 +45,7 @@ def test_a_search_is_saved_renamed_and_deleted_and_says_what_is_new(built: Works
         assert web.get(ASKED).is_success and not re.search(new, web.get("/").text)
         assert names(save(web, "", before="b", do="delete")) == ["a"]
         file = built.settings.base / "searches" / "own.json"
-        assert file.parent.stat().st_mode & 0o077 == 0
+        assert file.parent.stat().st_mode & 0o077 == file.stat().st_mode & 0o077 == 0
         file.write_text("{")
         assert web.get("/").status_code == web.get(ASKED).status_code == 200
         assert "own.json" in web.get("/searches").text
@@ -72,7 +72,7 @@ def test_what_cannot_be_saved_says_why(built: Workspace):
 def test_each_person_has_searches_under_their_lens_and_pages_of_others_save_none(built: Workspace):
     lenses = {name: LensSettings(where=f"source:{name}") for name in ("dev", "users")}
     settings = built.settings.model_copy(update={"lenses": lenses})
-    with TestClient(web_app(settings, lens="dev"), base_url=BASE) as shared:
+    with PageClient(web_app(settings, lens="dev"), base_url=BASE) as shared:
         assert "one: ask whoever runs" in shared.get(ASKED).text + shared.get("/searches").text
         assert shared.post("/searches", data={"name": "x", "address": ASKED}).status_code == 403
     with pages(settings, "dev") as ann, pages(settings, "users") as bob:

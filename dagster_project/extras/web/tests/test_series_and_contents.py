@@ -1,4 +1,6 @@
-"""Patch series as they are read, and the table of contents of a source of documents: its own, or by folder and path."""
+"""Patch series as they are read, and the table of contents of a source of documents: its own, or by
+folder and path.
+"""
 
 import duckdb
 import pytest

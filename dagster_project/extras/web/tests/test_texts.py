@@ -1,4 +1,6 @@
-"""Texts of strangers as HTML: everything escaped, cited bytes marked, only links to the web and to mailboxes followed."""
+"""Texts of strangers as HTML: everything escaped, cited bytes marked, only links to the web and to
+mailboxes followed.
+"""
 
 import re
 from html import unescape
@@ -69,7 +71,8 @@ LEAVING = (
     "vbscript:x",
     "file:///etc",
 )
-"""Addresses that lead, or may lead, away from the server without saying so, or that run something."""
+"""Addresses that lead, or may lead, away from the server without saying so, or that run something.
+"""
 OWN = ("http", "")
 """Scheme and host of this server."""
 PLAIN = {"mark", "a", "span"}
@@ -122,7 +125,9 @@ def require_inert(html: str, elements: set[str]) -> None:
 
 
 def as_a_browser_reads(address: str) -> tuple[str, str]:
-    """Scheme and host that a link on a page of this server leads to (WHATWG, URL Standard, basic URL parser)."""
+    """Scheme and host that a link on a page of this server leads to (WHATWG, URL Standard, basic
+    URL parser).
+    """
     plain = re.sub(r"[\t\n\r]", "", address.strip("".join(map(chr, range(33)))))
     scheme = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]*):", plain)
     if scheme and scheme[1].lower() not in ("http", "https"):
@@ -149,7 +154,9 @@ def test_hostile_text_stays_text(text: str):
 
 @pytest.mark.parametrize("address", LEAVING, ids=ascii)
 def test_a_link_that_looks_like_the_servers_own_stays_on_it(address: str):
-    """In Markdown by all its ways to write a link, and in the links of mails, chats and attachments."""
+    """In Markdown by all its ways to write a link, and in the links of mails, chats and
+    attachments.
+    """
     quoted = escape(address)
     for text in (
         f"[x]({address})",

@@ -1,0 +1,1 @@
+"""Sentences as tables of words: their parts, what a source says of each, and which answer a question."""
