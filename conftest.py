@@ -1,4 +1,6 @@
-"""What of the tests a run collects, in which order, and how its processes share the work of it; fixtures are in tests/."""
+"""What of the tests a run collects, in which order, and how its processes share the work of it;
+fixtures are in tests/.
+"""
 
 import compileall
 import gc
@@ -16,7 +18,7 @@ from tests.changed_extras import digests
 
 ROOT = Path(__file__).parent
 EXTRAS = ROOT / "dagster_project" / "extras"
-FOLDERS = ("transforms", "assets", "dagster_project", "tests")
+FOLDERS = ("transforms", "assets", "dagster_project", "weft", "tests")
 _ALL_EXHAUSTIVE = re.compile(r"^pytestmark = \[?pytest\.mark\.exhaustive", re.M)
 _EXHAUSTIVE, _TEST = (
     re.compile(r"^@pytest\.mark\.exhaustive", re.M),
@@ -26,9 +28,11 @@ _SOME_EXHAUSTIVE = re.compile(r"exhaustive|^@given|^from tests\.cases import", r
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let Ctrl-C end the commands that tests start: a shell ignores it for what runs in its background.
+    """Let Ctrl-C end the commands that tests start: a shell ignores it for what runs in its
+    background.
 
-    A process that only hands out the tests loads no fixtures: their imports take seconds, for which all others wait.
+    A process that only hands out the tests loads no fixtures: their imports take seconds, for which
+    all others wait.
     """
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -38,7 +42,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _compile_a_share(config: pytest.Config) -> None:
-    """Compile some of the modules that tests import; the other processes of the run read the result."""
+    """Compile some of the modules that tests import; the other processes of the run read the
+    result.
+    """
     worker = getattr(config, "workerinput", None)
     if worker is None or sys.dont_write_bytecode:
         return
@@ -50,7 +56,9 @@ def _compile_a_share(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out files from which the run selects nothing: their imports are most of what a collection takes."""
+    """Leave out files from which the run selects nothing: their imports are most of what a
+    collection takes.
+    """
     extra = (
         collection_path.relative_to(EXTRAS).parts[0] if EXTRAS in collection_path.parents else ""
     )
@@ -76,7 +84,9 @@ def is_test(file: Path) -> bool:
 
 @cache
 def _left_out(config: pytest.Config) -> list[str]:
-    """The extras that `make test` leaves out, since neither they nor their tests changed since they passed."""
+    """The extras that `make test` leaves out, since neither they nor their tests changed since they
+    passed.
+    """
     if os.environ.get("WEFT_EXTRAS") != "changed":
         return []
     passed = config.cache.get("weft/extras", {}) if config.cache else {}
@@ -85,7 +95,9 @@ def _left_out(config: pytest.Config) -> list[str]:
 
 @cache
 def missing_extras() -> list[str]:
-    """The extras that the page of the architecture lists and whose folders are deleted; the pages describe all of them."""
+    """The extras that the page of the architecture lists and whose folders are deleted; the pages
+    describe all of them.
+    """
     _, _, listed = (ROOT / "docs" / "architecture.md").read_text().partition("### Extras")
     names = re.findall(r"^\| `(\w+)` \|", listed.partition("\n## ")[0], re.M)
     return [
@@ -111,7 +123,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if (
         exitstatus == 0
         and "WEFT_EXTRAS" in os.environ
-        and session.config.cache
+        and getattr(session.config, "cache", None)
         and session.config.option.dist != "no"
     ):
         session.config.cache.set("weft/extras", digests(ROOT))
@@ -121,14 +133,17 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def pytest_collect_file(
     file_path: Path,
 ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Look for examples in docstrings of the product alone: of a helper of tests this is all that would import it."""
+    """Look for examples in docstrings of the product alone: of a helper of tests this is all that
+    would import it.
+    """
     found = yield
     return [f for f in found if type(f) is pytest.Module] if is_test(file_path) else found
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, in the order of `longest_first.txt`: no process ends with one of them.
+    """Begin with the files that take longest, in the order of `longest_first.txt`: no process ends
+    with one of them.
 
     The mark `property` is what `make test-all` selects in order to try all examples.
     """
@@ -145,7 +160,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Modules stay until the end: no garbage collection goes through their third of a million objects again."""
+    """Modules stay until the end: no garbage collection goes through their third of a million
+    objects again.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000)

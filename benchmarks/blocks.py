@@ -2,11 +2,12 @@
 
     python benchmarks/blocks.py [--lines]
 
-Prints author-line F1 and accuracy over five kinds, the confusion table, and with `--lines` every line
-that is judged otherwise than its label. Then the bodies per second of linux-erofs, with one thread and
-with two, beside the other parsers and a plain Python loop over lines, whose speed says how busy the
-machine is. Separator and blank lines do not count. The other parsers know no kinds but text and quote,
-so F1 is given a second time over the lines alone that people called the author's, a quote or a header.
+Prints author-line F1 and accuracy over five kinds, the confusion table, and with `--lines` every
+line that is judged otherwise than its label. Then the bodies per second of linux-erofs, with one
+thread and with two, beside the other parsers and a plain Python loop over lines, whose speed says
+how busy the machine is. Separator and blank lines do not count. The other parsers know no kinds but
+text and quote, so F1 is given a second time over the lines alone that people called the author's, a
+quote or a header.
 """
 
 import gzip
@@ -126,7 +127,9 @@ def quotequail_lines(text: str) -> list[str]:
 
 
 def reply_parser_lines(text: str) -> list[str]:
-    """The text of mail-parser-reply's latest reply is the author's, each of its lines once and in order."""
+    """The text of mail-parser-reply's latest reply is the author's, each of its lines once and in
+    order.
+    """
     reply = EmailReplyParser(
         languages=["en", "cs", "da", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "sv", "zh"]
     )

@@ -1,12 +1,14 @@
-"""Speed of the document chunkers beside chonkie and semchunk: one thread, the same Markdown in one run.
+"""Speed of the document chunkers beside chonkie and semchunk: one thread, the same Markdown in one
+run.
 
     python benchmarks/chunkers.py [--text FOLDER ...] [--megabytes N]
 
-Reads the Markdown files below the folders (default: those of the installed packages, and of the corpora
-where they are), repeats them up to N megabytes, and prints the best of five interleaved rounds in MB/s
-of UTF-8 for each chunker, each beside the fastest peer that produces structure; then the time over 1, 2,
-4 and 8 times the text. Peers get one document after the other, as Weft does. Weft's figure is all of its
-stage: offsets, heading paths, three texts a chunk, hashes and the Arrow table; headings are parsed before.
+Reads the Markdown files below the folders (default: those of the installed packages, and of the
+corpora where they are), repeats them up to N megabytes, and prints the best of five interleaved
+rounds in MB/s of UTF-8 for each chunker, each beside the fastest peer that produces structure; then
+the time over 1, 2, 4 and 8 times the text. Peers get one document after the other, as Weft does.
+Weft's figure is all of its stage: offsets, heading paths, three texts a chunk, hashes and the Arrow
+table; headings are parsed before.
 """
 
 import os
@@ -26,6 +28,7 @@ from rich.table import Table
 from transforms.documents.chunks.table import document_chunks
 from transforms.documents.files import RawFile, read_documents
 from transforms.documents.nodes import document_nodes
+from transforms.settings.designs import DESIGNS
 from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
 
 ROUNDS = 5
@@ -43,7 +46,8 @@ MARKDOWN_RULES = RecursiveRules(
         RecursiveLevel(),
     ]
 )
-"""Headings, paragraphs, sentences, marks, words: the levels of chonkie's published Markdown recipe."""
+"""Headings, paragraphs, sentences, marks, words: the levels of chonkie's published Markdown recipe.
+"""
 
 
 class Corpus:
@@ -90,7 +94,9 @@ def _default_folders() -> list[Path]:
 
 
 def markdown_files(folders: list[Path], size: float) -> list[RawFile]:
-    """Files from all folders in turn until `size` bytes are reached, repeated under other names if need be."""
+    """Files from all folders in turn until `size` bytes are reached, repeated under other names if
+    need be.
+    """
     found = [path for folder in folders for path in sorted(folder.rglob("*.md")) if path.is_file()]
     if not found:
         raise SystemExit(
@@ -117,7 +123,9 @@ def weft_chunkers() -> dict[str, Callable[[Corpus], int]]:
     return {
         "weft tree": run(DocumentChunkSettings(chunker="tree")),
         "weft sections": run(DocumentChunkSettings()),
-        "weft sections, seed": run(DocumentChunkSettings(profile="seed")),
+        "weft sections, seed": run(
+            DocumentChunkSettings(**DESIGNS["secondbrain"]["document_chunks"])
+        ),
         "weft semantic": run(DocumentChunkSettings(chunker="semantic")),
     }
 

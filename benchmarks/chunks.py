@@ -1,4 +1,5 @@
-"""Speed of the way from bodies to blocks and chunks, beside two parsers of replies on the same bodies.
+"""Speed of the way from bodies to blocks and chunks, beside two parsers of replies on the same
+bodies.
 
     python benchmarks/chunks.py [--runs N]
 
@@ -90,7 +91,9 @@ def _reply(body: str) -> str:
 
 
 def _peaks(messages: pa.Table, blocks: pa.Table, none: pa.Table) -> str:
-    """Resident memory that a run adds at its peak, less its result, for a quarter and for all mails."""
+    """Resident memory that a run adds at its peak, less its result, for a quarter and for all
+    mails.
+    """
     told = []
     for share in (4, 1):
         part = messages.slice(0, len(messages) // share)

@@ -2,10 +2,10 @@
 
     python benchmarks/conversations.py [topics] [turns] [speed] [--state FOLDER]
 
-topics: windows that concatenate discussions of 2, 3 and 5 PostgreSQL topics, asked of the index of the other mails: the
-share of topics with a right mail in the context, and the recall of right mails, by strategy, at equal context. turns:
-LoCoMo, recall of the turns that hold the evidence, beside bm25s over turns in the same run. speed: a window of 5,000
-messages against 100,000 chunks.
+topics: windows that concatenate discussions of 2, 3 and 5 PostgreSQL topics, asked of the index of
+the other mails: the share of topics with a right mail in the context, and the recall of right
+mails, by strategy, at equal context. turns: LoCoMo, recall of the turns that hold the evidence,
+beside bm25s over turns in the same run. speed: a window of 5,000 messages against 100,000 chunks.
 """
 
 import json
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,6 @@ from rich.console import Console
 from assets.protocols.search import Asker
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.context.context_index import IndexForContext, PublishedVersions
-from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.language_models import Reranker
 from dagster_project.models.static import PackagedTokenCounter
@@ -40,16 +39,18 @@ from transforms.context import block as context_block
 from transforms.context import selection
 from transforms.conversations import query_chunks
 from transforms.conversations import windows as conversations
+from transforms.retrieval.search_filters import Filters
 from transforms.settings.conversations import ContextSettings, ConversationSettings
+from transforms.settings.designs import DESIGNS
 from transforms.settings.search import RerankSettings, SearchSettings
 
 FILES, CHUNKS, MESSAGES = 200, 100_000, 5_000
 SLOTS, BUDGET, WINDOWS, PER_TOPIC = 5, 2000, 24, 8
 _QUOTED = re.compile(r"^\s*>.*\n?|^.*(?:wrote|writes):\s*$\n?", re.M)
-STRATEGIES: dict[str, dict[str, Any]] = {
+STRATEGIES: dict[str, Mapping[str, Any]] = {
     "one query (vectors)": {"strategy": "window", "lexical_weight": 0.0, "pick": "score"},
     "one query (vectors and terms)": {"strategy": "window", "pick": "score"},
-    "chunked, as the seed": {"profile": "seed"},
+    "chunked, as the design": DESIGNS["egregora"]["context"],
     "chunked, said alone": {
         "strategy": "chunks",
         "lexical_weight": 0.0,
@@ -401,7 +402,8 @@ def _score(
 def speed(state: Path, corpora: Path) -> None:
     """Print the time of a window of 5,000 messages, from text to context, against 100,000 chunks.
 
-    The chunks are sections of shuffled lines of the PostgreSQL mails, as many as no corpus at hand has.
+    The chunks are sections of shuffled lines of the PostgreSQL mails, as many as no corpus at hand
+    has.
     """
     folder = state / "many"
     lines = _lines(corpora)

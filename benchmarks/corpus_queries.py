@@ -3,8 +3,9 @@
     python benchmarks/corpus_queries.py pgsql FILE.yaml
     python benchmarks/corpus_queries.py erofs FILE.yaml --index INDEX.duckdb
 
-The second needs an index of linux-erofs, which knows the threads of the mails that commits came from;
-its queries have the tags `mail` (the mail a commit came from) and `thread` (the others of its thread).
+The second needs an index of linux-erofs, which knows the threads of the mails that commits came
+from; its queries have the tags `mail` (the mail a commit came from) and `thread` (the others of its
+thread).
 """
 
 from pathlib import Path

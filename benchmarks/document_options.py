@@ -1,11 +1,13 @@
-"""What the stages that are off by default do to documents: sections, collapse, diversity, expansion.
+"""What the stages that are off by default do to documents: sections, collapse, diversity,
+expansion.
 
     python benchmarks/document_options.py [--state FOLDER] [--budget BYTES] [--every NUMBER] [--markdown]
 
-Questions with marked passages, asked of a speech and of encyclopaedia articles whose headings are written as
-Markdown. Of each setting: how much of the passages the first 5,000 bytes hold that a reader is shown (hits in their
-order, each followed by what expansion adds), with 95 % interval; precision and IoU; how many hits that are; and
-nDCG@10, for which a section counts where the chunk it is shown for holds most of a passage.
+Questions with marked passages, asked of a speech and of encyclopaedia articles whose headings are
+written as Markdown. Of each setting: how much of the passages the first 5,000 bytes hold that a
+reader is shown (hits in their order, each followed by what expansion adds), with 95 % interval;
+precision and IoU; how many hits that are; and nDCG@10, for which a section counts where the chunk
+it is shown for holds most of a passage.
 """
 
 import json
@@ -35,7 +37,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sections, behind an elbow": BUILT_IN_PROFILES["sections"],
     "sections, later order": BUILT_IN_PROFILES["sections_later"],
     "elbow": {"cutoff_ratio": 0.5},
-    "duplicates collapsed": {"collapse_duplicates": True},
     "diversity 0.2": {"diversity": 0.2},
     "diversity 0.5": {"diversity": 0.5},
     "neighbours shown": {"expand": ("neighbours",)},

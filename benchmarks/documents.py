@@ -2,9 +2,10 @@
 
     python benchmarks/documents.py FOLDER... [--ocr eng]
 
-Reads every file below the folders in this process: the start of a reading process, .5 s, is left out. Debian's packages
-`r-doc-pdf`, `octave-doc`, `debian-policy` and `debmake-doc` have PDFs and books. With `--ocr` pictures and scanned pages are
-read, too, in the languages named; the time of Tesseract counts.
+Reads every file below the folders in this process: the start of a reading process, .5 s, is left
+out. Debian's packages `r-doc-pdf`, `octave-doc`, `debian-policy` and `debmake-doc` have PDFs and
+books. With `--ocr` pictures and scanned pages are read, too, in the languages named; the time of
+Tesseract counts.
 """
 
 import os

@@ -1,9 +1,11 @@
-"""Processor time of making partitions on this machine, on Spark and on Ray, over 20 months of linux-erofs.
+"""Processor time of making partitions on this machine, on Spark and on Ray, over 20 months of
+linux-erofs.
 
     python benchmarks/engines.py [--months N] [ENGINE ...]
 
-Each engine makes the partitions of two months, then of N, in a process of its own with nothing of an earlier one. The
-difference is what the mails cost without the start of workers; the last column divides it by that of this machine.
+Each engine makes the partitions of two months, then of N, in a process of its own with nothing of
+an earlier one. The difference is what the mails cost without the start of workers; the last column
+divides it by that of this machine.
 """
 
 import os
@@ -67,7 +69,9 @@ def make(config: Path) -> None:
 
 
 def spent(engine: str, months: int) -> tuple[float, float]:
-    """Seconds of processor, and of the clock, of making the newest months, the machine's other work left out."""
+    """Seconds of processor, and of the clock, of making the newest months, the machine's other work
+    left out.
+    """
     files = sorted((collections.corpora_folder() / "linux-erofs").glob("linux-erofs.*.gz"))[
         -months:
     ]
@@ -93,7 +97,9 @@ def spent(engine: str, months: int) -> tuple[float, float]:
 
 
 def processor_time(pid: int) -> float:
-    """Seconds of processor that a process has taken so far, without the processes that it began; 0 if it is gone."""
+    """Seconds of processor that a process has taken so far, without the processes that it began; 0
+    if it is gone.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

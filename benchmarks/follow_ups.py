@@ -1,10 +1,12 @@
-"""What a question that leans on the turns before it finds: as it stands, with the rules of `queries.rewrite`, and otherwise.
+"""What a question that leans on the turns before it finds: as it stands, with the rules of
+`queries.rewrite`, and otherwise.
 
     python benchmarks/follow_ups.py [--folder FOLDER]
 
-Builds the sample, and asks the questions of `follow_ups.yaml`: as they stand, by rules with what the turns name, behind all
-of the turns, and as somebody wrote them who knew the sample (the queries of `data/sample/queries.yaml`). Prints nDCG@10,
-MRR@10 and Recall@10 of each, with the interval of the difference to the question as it stands.
+Builds the sample, and asks the questions of `follow_ups.yaml`: as they stand, by rules with what
+the turns name, behind all of the turns, and as somebody wrote them who knew the sample (the queries
+of `data/sample/queries.yaml`). Prints nDCG@10, MRR@10 and Recall@10 of each, with the interval of
+the difference to the question as it stands.
 """
 
 import json

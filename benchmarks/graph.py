@@ -3,8 +3,8 @@
     pip install -e .[dev,bench] && python benchmarks/graph.py
 
 Prints the share of a document's sections that the first chunks of several orders touch; how well
-questions are matched to chunks by a threshold and by rank; and how often a search by SimHash answers
-questions that it does not have word for word, with what is right of it.
+questions are matched to chunks by a threshold and by rank; and how often a search by SimHash
+answers questions that it does not have word for word, with what is right of it.
 """
 
 import itertools
@@ -93,7 +93,9 @@ def embedded(texts: dict[str, str], chunker: str) -> Embedded:
 
 
 def disclosure_table(chunker: str, sources: dict[str, Embedded]) -> Table:
-    """The mean share of sections touched, by source and order, for the documents with enough chunks."""
+    """The mean share of sections touched, by source and order, for the documents with enough
+    chunks.
+    """
     columns = ("source", "order", *(f"n = {n}" for n in ASKED_FOR))
     table = new_table(f"sections touched by the first n chunks, chunker {chunker}", columns, left=2)
     for name, made in sources.items():
@@ -112,7 +114,9 @@ def disclosure_table(chunker: str, sources: dict[str, Embedded]) -> Table:
 
 
 def orders_and_sections(made: Embedded) -> list[tuple[dict[str, list[int]], list[object]]]:
-    """For each document with more than a request's chunks: its orders, baseline first, and each chunk's section."""
+    """For each document with more than a request's chunks: its orders, baseline first, and each
+    chunk's section.
+    """
     settings = GraphSettings()
     classes = chunk_classes(made.documents, made.chunks, settings)
     near = chunk_similarities(with_vectors(made), classes, settings)
@@ -154,7 +158,9 @@ def orders_and_sections(made: Embedded) -> list[tuple[dict[str, list[int]], list
 
 
 def maximal_marginal_relevance(vectors: np.ndarray, first: int, count: int) -> list[int]:
-    """The order of Carbonell and Goldstein (1998) with the baseline as the query and as the first result."""
+    """The order of Carbonell and Goldstein (1998) with the baseline as the query and as the first
+    result.
+    """
     relevance, chosen = vectors @ vectors[first], [first]
     while len(chosen) < count:
         scores = MMR_WEIGHT * relevance - (1 - MMR_WEIGHT) * (vectors @ vectors[chosen].T).max(
@@ -216,7 +222,9 @@ def holds(span: tuple[str, int, int], question: dict) -> bool:
 def halves_table(
     console: Console, asked: list[str], corpora: list[str], top: np.ndarray, right: np.ndarray
 ) -> None:
-    """Every second question stored with its best chunk, the others asked: how often a hash answers, and rightly."""
+    """Every second question stored with its best chunk, the others asked: how often a hash answers,
+    and rightly.
+    """
     hashes = np.array([simhash(q) for q in asked], dtype=np.uint64)
     stored, queries = range(0, len(asked), 2), range(1, len(asked), 2)
     columns = ("bits", "answered", "right of them")
@@ -242,7 +250,9 @@ def halves_table(
 
 
 def hash_tables(console: Console) -> None:
-    """Distances between different questions, between a question and itself with a word less, and of real queries."""
+    """Distances between different questions, between a question and itself with a word less, and of
+    real queries.
+    """
     listed = questions((SAMPLE / "docs" / "qa-pairs.md").read_text())
     queries = [q["query"] for q in yaml.safe_load((SAMPLE / "queries.yaml").read_text())["queries"]]
     lines = (corpora_folder() / "passages" / "questions.jsonl").read_text().splitlines()

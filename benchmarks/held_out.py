@@ -1,13 +1,17 @@
-"""Search as shipped, with weights that the other collections choose, and beside what anybody would build.
+"""Search as shipped, with weights that the other collections choose, and beside what anybody would
+build.
 
     python benchmarks/held_out.py [--corpus NAME ...] [--state FOLDER] [--markdown]
 
-Every weight and choice of WEIGHTS is tried by itself on every task of benchmarks/retrieval.py; of linux-erofs every eighth
-commit is asked, of the chats every third question. For each collection the weights are put together that have the best mean
-of nDCG@10 and MRR@10 over the tasks of all others, and measured on it. Printed are, for each task, both measures of
-the default and of these weights with 95 % intervals, of bm25s over whole texts, of bm25s with .6 of the best score of
-the thread, and of a min-max blend of bm25s (.6) with the vectors of the same texts. A second table has for each task
-what the words of questions among the stop words change by themselves, and whether the other collections choose them.
+Every weight and choice of WEIGHTS is tried by itself on every task of benchmarks/retrieval.py; of
+linux-erofs every eighth commit is asked, of the chats every third question. For each collection the
+weights are put together that have the best mean of nDCG@10 and MRR@10 over the tasks of all others,
+and measured on it; in a second table over the tasks of all other kinds (`tasks.KINDS`). Printed
+are, for each task, both measures of the default and of these weights with 95 % intervals, and of
+`tasks.baselines`: bm25s over whole texts, bm25s with .6 of the best score of the thread, a min-max
+blend of bm25s (.6) with the vectors of the same texts, and the formulas of msgvault and qmd. A last
+table has for each task what the words of questions among the stop words change by themselves, and
+whether the other collections choose them.
 """
 
 import tempfile
@@ -28,7 +32,7 @@ from transforms.retrieval import reranking
 SHIPPED = tasks.SearchSettings()
 ALL_WORDS = SHIPPED.stopwords[: SHIPPED.stopwords.index("how")]
 """The stop words without those of questions, which rank then."""
-STEPS = {"erofs": 8, "conversations": 3}
+STEPS = {"erofs": 8, "conversations": 3, "meetings": 3, "peps": 3}
 """Of the queries of a corpus every so manieth is asked."""
 Value = float | str | tuple[str, ...]
 WEIGHTS: Mapping[str, Sequence[Value]] = {
@@ -40,7 +44,6 @@ WEIGHTS: Mapping[str, Sequence[Value]] = {
     "rerank": ("as_set", "off"),
     "stopwords": (SHIPPED.stopwords, ALL_WORDS),
     "own": (0.0, 0.5, 1.0, 1.5, 2.0),
-    "brief": (0.0, 0.2, 0.4),
 }
 """Settings of [search], and weights of the second look."""
 MEASURES = ("nDCG@10", "MRR@10")
@@ -51,9 +54,7 @@ COLUMNS = (
     "95 %",
     "held out",
     "95 %",
-    "bm25s",
-    "with its thread",
-    "blend",
+    *tasks.BASELINES,
 )
 WORD_COLUMNS = (
     "task",
@@ -86,23 +87,31 @@ def main() -> None:
         state = arguments.state or Path(temporary)
         corpora = [tasks.corpus(name, state) for name in arguments.corpus or tasks.CORPORA]
         tried = {corpus.name: alternatives(corpus) for corpus in corpora}
-        table = new_table("chosen without the collection", COLUMNS, left=2)
+        names = {corpus.name: corpus.name for corpus in corpora}
+        for title, part in (("collection", names), ("kind", tasks.KINDS)):
+            table = new_table(f"chosen without the {title}", COLUMNS, left=2)
+            for corpus in corpora:
+                others = [of for name, of in tried.items() if part[name] != part[corpus.name]]
+                weights = chosen(others)
+                table.caption = f"{table.caption or ''}{corpus.name}: {choices(weights)}\n"
+                for task in asked(corpus):
+                    add_rows(table, corpus, task, weights)
+            show(table, arguments.markdown)
+            print(table.caption)
         words = new_table("words of questions are stop words", WORD_COLUMNS, left=3)
         for corpus in corpora:
-            weights = chosen([of for name, of in tried.items() if name != corpus.name])
-            choice = "yes" if weights.pop("stopwords") == SHIPPED.stopwords else "no"
-            table.caption = f"{table.caption or ''}{corpus.name}: {weights}, stop words of questions: {choice}\n"
+            others = [of for name, of in tried.items() if name != corpus.name]
+            is_chosen = chosen(others)["stopwords"] == SHIPPED.stopwords
             for task in asked(corpus):
-                add_rows(
-                    table,
-                    corpus,
-                    task,
-                    weights | ({} if choice == "yes" else {"stopwords": ALL_WORDS}),
-                )
-                add_word_rows(words, corpus, task, choice)
-        show(table, arguments.markdown)
-        print(table.caption)
+                add_word_rows(words, corpus, task, "yes" if is_chosen else "no")
         show(words, arguments.markdown)
+
+
+def choices(weights: Mapping[str, Value]) -> str:
+    """The weights, with a word in place of the list of stop words."""
+    choice = "yes" if weights["stopwords"] == SHIPPED.stopwords else "no"
+    others = {name: value for name, value in weights.items() if name != "stopwords"}
+    return f"{others}, stop words of questions: {choice}"
 
 
 def asked(corpus: tasks.Corpus) -> list[tasks.Task]:
@@ -122,22 +131,25 @@ def measured(corpus: tasks.Corpus, task: tasks.Task, weights: Mapping[str, Value
 
 def alternatives(corpus: tasks.Corpus) -> dict[tuple[str, Value], float]:
     """By weight and value the mean of MEASURES over the tasks, the other weights as shipped."""
+    shipped = SHIPPED.model_dump() | reranking.WEIGHTS
     pairs = [(name, value) for name, values in WEIGHTS.items() for value in values]
+    as_shipped = _mean(corpus, {})
     return {
-        (name, value): float(
-            np.mean(
-                [
-                    np.mean(list(measured(corpus, task, {name: value}).values()))
-                    for task in asked(corpus)
-                ]
-            )
-        )
+        (name, value): as_shipped if value == shipped[name] else _mean(corpus, {name: value})
         for name, value in track(pairs, description=corpus.name)
     }
 
 
+def _mean(corpus: tasks.Corpus, weights: Mapping[str, Value]) -> float:
+    """The mean of MEASURES over the tasks of a corpus."""
+    values = [list(measured(corpus, task, weights).values()) for task in asked(corpus)]
+    return float(np.mean([np.mean(of_task) for of_task in values]))
+
+
 def chosen(others: Sequence[Mapping[tuple[str, Value], float]]) -> dict[str, Value]:
-    """The best value of each weight by the mean over some collections; the shipped one where others are no better."""
+    """The best value of each weight by the mean over some collections; the shipped one where others
+    are no better.
+    """
     shipped = SHIPPED.model_dump() | reranking.WEIGHTS
     return {
         name: max(
@@ -169,7 +181,9 @@ def add_rows(
 
 
 def add_word_rows(table: Table, corpus: tasks.Corpus, task: tasks.Task, choice: str) -> None:
-    """One row per measure: without and with words of questions as stop words, the other weights as shipped."""
+    """One row per measure: without and with words of questions as stop words, the other weights as
+    shipped.
+    """
     without, default = (
         measured(corpus, task, {"stopwords": words}) for words in WEIGHTS["stopwords"][::-1]
     )

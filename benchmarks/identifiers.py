@@ -2,9 +2,10 @@
 
     python benchmarks/identifiers.py [--state FOLDER] [--markdown]
 
-For each camelCase identifier that stands in at most five chunks of the PostgreSQL mails its parts are asked as words
-(`GetPreparedTransactionList`: get prepared transaction list), and itself; right are the chunks that hold it. Beside
-Weft stands BM25 (bm25s) over the same chunks, which knows whole words alone.
+For each camelCase identifier that stands in at most five chunks of the PostgreSQL mails its parts
+are asked as words (`GetPreparedTransactionList`: get prepared transaction list), and itself; right
+are the chunks that hold it. Beside Weft stands BM25 (bm25s) over the same chunks, which knows whole
+words alone.
 """
 
 import re

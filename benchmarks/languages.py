@@ -1,14 +1,16 @@
-"""Sections of a manual in two languages in one archive, found by their headings in other word forms, by stemmer.
+"""Sections of a manual in two languages in one archive, found by their headings in other word
+forms, by stemmer.
 
     python benchmarks/languages.py FOLDER CODE CODE [--state FOLDER]
 
-FOLDER has a folder of pages for each language by its code (ISO 639-1), as `de` and `en` of Debian's reference
-(`debian-reference-de`, `ch*.de.html`). A question is the heading of a section, each content word of it in another form
-that the pages of the language have, if there is one: the most frequent other word with the same stem. Right are the
-chunks of that section. All stemmers rank the same questions: that of one language over the archive of both, both
-together, and, as the bound that a mixed archive can reach, each over an archive of its language alone. Printed are
-nDCG@10 and Recall@10 with 95 % intervals, how far both together are ahead, and
-the processor time of a query, measured in turns.
+FOLDER has a folder of pages for each language by its code (ISO 639-1), as `de` and `en` of Debian's
+reference (`debian-reference-de`, `ch*.de.html`). A question is the heading of a section, each
+content word of it in another form that the pages of the language have, if there is one: the most
+frequent other word with the same stem. Right are the chunks of that section. All stemmers rank the
+same questions: that of one language over the archive of both, both together, and, as the bound that
+a mixed archive can reach, each over an archive of its language alone. Printed are nDCG@10 and
+Recall@10 with 95 % intervals, how far both together are ahead, and the processor time of a query,
+measured in turns.
 """
 
 import re
@@ -83,7 +85,9 @@ def _sections(index: Any, prefix: str) -> dict[int, tuple[str, str]]:
 
 
 def _questions(index: Any, prefix: str, language: str) -> list[tuple[str, tuple[str, str]]]:
-    """Each section whose heading has a content word with another form: the heading in other forms, and the section."""
+    """Each section whose heading has a content word with another form: the heading in other forms,
+    and the section.
+    """
     settings = TermSettings(stemmer=language)
     texts = index.connection.execute(
         "SELECT text_display FROM chunks WHERE split_part(doc_id, ':', 2) LIKE ? || '%'", [prefix]

@@ -1,8 +1,10 @@
-"""Questions in lay words (lay_questions.yaml), whose answers are pages, by Weft and by bm25s over whole pages.
+"""Questions in lay words (lay_questions.yaml), whose answers are pages, by Weft and by bm25s over
+whole pages.
 
     python benchmarks/lay.py [--state FOLDER]
 
-Printed are nDCG@10, MRR@10 and Recall@10 of both, and how far the default is ahead of bm25s, with 95 % intervals.
+Printed are nDCG@10, MRR@10 and Recall@10 of both, and how far the default is ahead of bm25s, with
+95 % intervals.
 """
 
 import shutil

@@ -23,7 +23,9 @@ _TRAILER = re.compile(
 
 @dataclass(frozen=True)
 class Collection:
-    """A corpus, the settings of its source, and one or more tasks: query texts with relevant Message-IDs."""
+    """A corpus, the settings of its source, and one or more tasks: query texts with relevant
+    Message-IDs.
+    """
 
     name: str
     source: str
@@ -43,7 +45,8 @@ def corpora_folder() -> Path:
 def settings_file(
     folder: Path, name: str, source: str, chunks: Mapping[str, str] | None = None
 ) -> Path:
-    """A settings file for one source with its storage below `folder`; `chunks` are settings of [chunks].
+    """A settings file for one source with its storage below `folder`; `chunks` are settings of
+    [chunks].
 
     One that says the same stays as it is: a build that finds it as it was looks at little.
     """
@@ -71,7 +74,9 @@ def pgsql(corpora: Path) -> Collection:
 
 
 def copied_pgsql(corpora: Path, folder: Path, months: str = "*") -> None:
-    """Copy the archives of the PostgreSQL lists, or those of the months that a pattern names, into a new folder."""
+    """Copy the archives of the PostgreSQL lists, or those of the months that a pattern names, into
+    a new folder.
+    """
     folder.mkdir(parents=True)
     for file in (corpora / "pgsql").glob(f"pgsql-*.{months}"):
         shutil.copy(file, folder)

@@ -1,32 +1,54 @@
 """Precision and recall of masks, for each form of secret and personal datum.
 
-    python benchmarks/masks.py [--missed]
+    python benchmarks/masks.py [--missed] [--false] [--aside]
 
-Screens the shapes of tests/transforms/text/secret_shapes.txt, in which « and » stand around each secret, and the
-sentences of ordinary_sentences.txt, which hold none. The form of a secret is told from its own line by FORMS, not by the
-finder. Recall is the share of secrets of a form that a find overlaps, whatever its kind; precision the share of finds
-of a kind that overlap a secret, with the finds in ordinary sentences among them. Both have Wilson's 95 % interval.
-Whoever wrote the patterns saw both lists: the figures are a bound from above.
+Screens the shapes of tests/transforms/text/secret_shapes.txt, in which « and » stand around each
+secret, and the sentences of ordinary_sentences.txt, which hold none: whoever wrote the patterns saw
+both lists, so these figures are a bound from above. Then the same for the two halves of
+unseen_shapes.txt and unseen_lines.txt, which were written before the patterns; the half kept aside
+was not looked at until they were finished (`--missed` and `--false` leave it out without
+`--aside`), and those of newest_shapes.txt, written later by somebody else. Last, REAL lines of real
+mail that look most like secrets: Message-IDs, dumps, hashes and numbers.
+
+The form of a secret is told from its own line by FORMS, not by the finder. Recall is the share of
+secrets of a form that a find overlaps, whatever its kind; precision the share of finds of a kind
+that overlap a secret, with the finds in ordinary sentences among them. All have Wilson's 95 %
+interval.
 """
 
+import gzip
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 import polars as pl
 from printing import new_parser, new_table
 from rich.console import Console
+from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.transforms.text.secret_shapes import SHAPES  # noqa: E402
+from tests.transforms.text import secret_shapes  # noqa: E402
 from transforms.evaluation.quality import wilson  # noqa: E402
 from transforms.text.finds import FIND_KINDS  # noqa: E402
 from transforms.text.finds.finder import finds_in  # noqa: E402
 
-SENTENCES = ROOT / "tests/transforms/text/ordinary_sentences.txt"
+CORPORA = ROOT.parent / "shared/corpora"
+MAILS = ("pgsql/*.[12]*", "linux-erofs/*4.gz", "linux-raid/*4.gz")
+REAL = 400
+REAL_FORMS = (
+    ("Message-ID", r"(?i)^(message-id|in-reply-to|references|link):|/r/|/msgid/|message-id/"),
+    ("dump", r"(?:[0-9a-f]{2,4}[ :]){6}|0x[0-9a-f]{8}"),
+    ("hash", r"\b[0-9a-f]{12,64}\b"),
+    ("number", r"\d[\d -]{6,}\d"),
+    ("name of a secret", r"(?i)pass|secret|token|\bkey|auth|login"),
+)
+"""Forms of ordinary lines of mail, by the pattern of a line; one with an address is none of them,
+unless it is the first."""
 FORMS = (
     ("private key", r"PRIVATE KEY|AGE-SECRET"),
     ("password in an address", r"://[^/\s]*«[^»]*»[^/\s]*@|://«"),
@@ -45,47 +67,104 @@ Span = tuple[int, int]
 
 
 def main() -> None:
-    """Print a table of recall by form, and one of precision by kind."""
+    """Print a table of recall by form, and one of precision by kind, for each collection."""
     parser = new_parser(__doc__)
-    parser.add_argument(
-        "--missed", action="store_true", help="print each secret that no find overlaps"
-    )
+    parser.add_argument("--missed", action="store_true", help="print secrets that no find overlaps")
+    parser.add_argument("--false", action="store_true", help="print ordinary lines with a find")
+    parser.add_argument("--aside", action="store_true", help="print those of the half aside too")
     arguments = parser.parse_args()
-    plain, spans = zip(*map(unmarked, SHAPES), strict=True)
-    texts = [*plain, *SENTENCES.read_text(encoding="utf-8").splitlines()]
-    found = dict(finds_in(pl.Series(texts), FIND_KINDS))
+    unseen, newest = (
+        list(zip(secret_shapes.lines(name), secret_shapes.shapes(name), strict=True))
+        for name in ("unseen_shapes.txt", "newest_shapes.txt")
+    )
+    aside = secret_shapes.is_kept_aside
+    halves = [
+        (
+            name,
+            [shape for raw, shape in unseen if aside(raw) == is_aside],
+            [line for line in secret_shapes.UNSEEN_LINES if aside(line) == is_aside],
+        )
+        for name, is_aside in (("unseen, open half", False), ("unseen, half kept aside", True))
+    ]
+    collections = [
+        ("known", secret_shapes.SHAPES, secret_shapes.SENTENCES),
+        *halves,
+        ("newest, open half", [shape for raw, shape in newest if not aside(raw)], []),
+        ("newest, half kept aside", [shape for raw, shape in newest if aside(raw)], []),
+        ("lines of real mail", [], real_lines()),
+    ]
+    for name, shapes, lines in collections:
+        is_shown = arguments.aside or "aside" not in name
+        measure(name, shapes, lines, arguments.missed and is_shown, arguments.false and is_shown)
+
+
+def measure(
+    name: str, shapes: Sequence[str], lines: Sequence[str], shows_missed: bool, shows_false: bool
+) -> None:
+    """Print the tables of a collection of shapes and of ordinary lines."""
+    marked = [unmarked(shape) for shape in shapes]
+    texts = [*(text for text, _ in marked), *lines]
+    found = dict(finds_in(pl.Series(texts, dtype=pl.String), FIND_KINDS))
     there, masked, right, false = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for row, text in enumerate(texts):
-        secrets = spans[row] if row < len(spans) else []
+        secrets = marked[row][1] if row < len(shapes) else []
         finds = found.get(row, [])
         for start, end in secrets:
-            form = next(name for name, pattern in FORMS if re.search(pattern, SHAPES[row]))
+            form = next(name for name, pattern in FORMS if re.search(pattern, shapes[row]))
             is_masked = any(find.start < end and start < find.end for find in finds)
             there[form] += 1
             masked[form] += is_masked
-            if arguments.missed and not is_masked:
+            if shows_missed and not is_masked:
                 print(f"missed: {text!r}")
         for find in finds:
             hits = any(find.start < end and start < find.end for start, end in secrets)
             (right if hits else false)[find.kind] += 1
+            if shows_false and not hits:
+                print(f"false {find.kind}: {text!r}")
     console = Console(width=100)
-    table = new_table("Recall", ("form", "secrets", "masked", "recall", "95 %"))
-    for form, _ in FORMS:
-        if there[form]:
-            table.add_row(
-                form, str(there[form]), str(masked[form]), *share(masked[form], there[form])
-            )
-    table.add_row(
-        "all", str(there.total()), str(masked.total()), *share(masked.total(), there.total())
-    )
-    console.print(table)
-    table = new_table("Precision", ("kind of find", "finds", "of secrets", "precision", "95 %"))
-    for kind in FIND_KINDS:
-        if count := right[kind] + false[kind]:
-            table.add_row(kind, str(count), str(right[kind]), *share(right[kind], count))
-    count = right.total() + false.total()
-    table.add_row("all", str(count), str(right.total()), *share(right.total(), count))
-    console.print(table)
+    if shapes:
+        console.print(
+            shares(f"Recall, {name}", "form", [form for form, _ in FORMS], masked, there, "all")
+        )
+        all_finds = right + false
+        console.print(shares(f"Precision, {name}", "kind", FIND_KINDS, right, all_finds, "all"))
+    ordinary = sum(row >= len(shapes) for row in found)
+    console.print(f"{name}: ordinary lines masked", ordinary, "of", len(lines))
+    console.print(*share(ordinary, len(lines)))
+
+
+def shares(
+    title: str,
+    name: str,
+    rows: Sequence[str],
+    part: Counter[str],
+    of: Counter[str],
+    total: str,
+) -> Table:
+    """A table of the share `part` of `of` in each row, and of all."""
+    table = new_table(title, (name, "all", "of these", "share", "95 %"))
+    for row in rows:
+        if of[row]:
+            table.add_row(row, str(of[row]), str(part[row]), *share(part[row], of[row]))
+    table.add_row(total, str(of.total()), str(part.total()), *share(part.total(), of.total()))
+    return table
+
+
+def real_lines() -> list[str]:
+    """REAL lines of the mail in CORPORA, as many of each form, chosen by their hashes."""
+    lines: set[str] = set()
+    for pattern in MAILS:
+        for path in sorted(CORPORA.glob(pattern)):
+            data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+            lines.update(line[:400] for line in data.decode("latin-1").splitlines())
+    ordered = sorted(lines, key=lambda line: sha256(line.encode()).digest())
+    return [
+        line
+        for number, (_, form) in enumerate(REAL_FORMS)
+        for line in [
+            line for line in ordered if re.search(form, line) and (number == 0 or "@" not in line)
+        ][: REAL // len(REAL_FORMS)]
+    ]
 
 
 def unmarked(shape: str) -> tuple[str, list[Span]]:

@@ -1,20 +1,26 @@
-"""What a block of context holds of the evidence of questions about long conversations, without a judge.
+"""What a block of context holds of the evidence of questions about long conversations, without a
+judge.
 
-    python benchmarks/memory.py [locomo] [qmsum] [mail] [--budgets 1000 4000 8000] [--every 1] [--set NAME=VALUE]
+    python benchmarks/memory.py [beam] [locomo] [qmsum] [mail] [--budgets 1000 4000 8000] [--every 1] [--set NAME=VALUE]
         [--state FOLDER] [--json FILE]
 
-locomo: questions about four long chats with the turns that answer. qmsum: questions about meetings with the spans of turns
-that answer. mail: questions about the threads of the PostgreSQL lists with the mails that answer. Prints for each budget of
-tokens the share of the evidence that is in the block, with a 95 % interval over the questions: of chats in characters, of
-mail the share of the right mails of which a passage is shown. Beside it stand the evidence's share of the block, tokens
-used, milliseconds, blocks without hits, and calls of a model, which are none. Every question about a chat is about its own
-conversation, for all systems.
+beam: questions about ten long chats with an assistant with the turns that answer, also by their
+kind. locomo: questions about four long chats of people with the turns that answer. qmsum: questions about meetings
+with the spans of turns that answer. mail: questions about the threads of the PostgreSQL lists with
+the mails that answer. Prints for each budget of tokens the share of the evidence that is in the
+block, with a 95 % interval over the questions: of chats in characters of whole turns, of mail the
+share of the right mails of which a passage is shown. Beside it stand the share in characters of
+sentences, which counts a turn that is shown in part, the evidence's share of the block, tokens
+used, milliseconds, blocks without hits, and calls of a model, which are none. Every question about
+a chat is about its own conversation, for all systems.
 
-Peers fill the same budget by the same token counter, best first: BM25 (bm25s) over turns, over turns with date, speaker and
-two turns on either side (wide), over windows of six turns, and wide BM25 (.6) blended with the static vectors of turns. A
-turn of mail is a passage of up to 1,000 characters.
+Peers fill the same budget by the same token counter, best first, as long as one fits: BM25 (bm25s) over turns, over
+turns with date, speaker and two turns on either side (wide), over windows of six turns, and wide
+BM25 (.6) blended with the static vectors of turns. A turn of mail is a passage of up to 1,000
+characters.
 """
 
+import gzip
 import json
 import re
 import tempfile
@@ -41,22 +47,29 @@ from transforms.context.passages import stretches
 
 _COUNT = PackagedTokenCounter().counts
 _SPACES = re.compile(r"[\s>]+")
+_SENTENCES = re.compile(r"\n|(?<=[.!?])\s")
+_LEAST_SENTENCE = 25
+"""Characters of a sentence that is looked for by itself: shorter ones are said by several turns."""
 _NEAR, _WINDOW, _WORDS, _PASSAGE = 2, 6, 0.6, 1_000
-"""Turns on either side of a wide one; turns of a window; weight of words in the blend; characters of a passage of mail."""
+"""Turns on either side of a wide one; turns of a window; weight of words in the blend; characters
+of a passage of mail.
+"""
 WEFT = "weft context"
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """A conversation: its name, its turns (time, speaker, text), and questions with the numbers of the turns that answer.
+    """A conversation: its name, its turns (time, speaker, text), and questions with the numbers of
+    the turns that answer.
 
-    `mails` are the Message-IDs of turns that are passages of mails.
+    `mails` are the Message-IDs of turns that are passages of mails, `kinds` those of the questions.
     """
 
     name: str
     turns: Sequence[tuple[str, str, str]]
     questions: Sequence[tuple[str, frozenset[int]]]
     mails: Sequence[str] = ()
+    kinds: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -71,7 +84,7 @@ class Block:
 def main() -> None:
     """Run the named collections, all by default."""
     parser = new_parser(__doc__)
-    parser.add_argument("collections", nargs="*", help="locomo, qmsum, mail")
+    parser.add_argument("collections", nargs="*", help="beam, locomo, qmsum, mail")
     parser.add_argument("--budgets", type=int, nargs="*", default=[1_000, 4_000, 8_000])
     parser.add_argument("--every", type=int, default=1, help="ask every n-th question about chats")
     parser.add_argument(
@@ -86,7 +99,7 @@ def main() -> None:
     corpora, report = mail_collections.corpora_folder(), {}
     with tempfile.TemporaryDirectory() as temporary:
         state = arguments.state or Path(temporary)
-        for name in arguments.collections or ("locomo", "qmsum", "mail"):
+        for name in arguments.collections or ("beam", "locomo", "qmsum", "mail"):
             if name == "mail":
                 source = mail_collections.pgsql(corpora).source
                 settings = built(
@@ -94,7 +107,7 @@ def main() -> None:
                 )
                 said = [_mail(corpora, settings)]
             else:
-                said = {"locomo": _locomo, "qmsum": meetings}[name](corpora)
+                said = {"beam": beam, "locomo": _locomo, "qmsum": meetings}[name](corpora)
                 settings = built(settings_file(state / f"memory-{name}", said))
             every = 1 if name == "mail" else arguments.every
             report[name] = _measured(settings, said, arguments.budgets, every, changed)
@@ -103,6 +116,30 @@ def main() -> None:
         arguments.json.write_text(
             json.dumps({"every": arguments.every, "collections": report}, indent=1) + "\n"
         )
+
+
+def beam(corpora: Path) -> list[Conversation]:
+    """The chats of BEAM; a turn without a day is of the day of the last one that has one."""
+    found = []
+    with gzip.open(corpora / "beam" / "chats.jsonl.gz", "rt") as lines:
+        chats = [json.loads(line) for line in lines]
+    for chat in chats:
+        day, turns = datetime(2024, 1, 1, tzinfo=UTC), []
+        for number, turn in enumerate(chat["turns"]):
+            if turn["day"]:
+                day = datetime.strptime(turn["day"], "%B-%d-%Y").replace(tzinfo=UTC)
+            at = day + timedelta(hours=9, minutes=number)
+            turns.append((at.isoformat(), turn["speaker"], turn["text"]))
+        asked = [question for question in chat["questions"] if question["evidence"]]
+        found.append(
+            Conversation(
+                name=chat["chat"],
+                turns=turns,
+                questions=[(q["question"], frozenset(q["evidence"])) for q in asked],
+                kinds=[question["kind"] for question in asked],
+            )
+        )
+    return found
 
 
 def _locomo(corpora: Path) -> list[Conversation]:
@@ -142,7 +179,7 @@ def meetings(corpora: Path) -> list[Conversation]:
 
 def settings_file(folder: Path, said: Sequence[Conversation]) -> Path:
     (folder / "chats").mkdir(parents=True, exist_ok=True)
-    config = ['[storage]\nroot = "state"\n']
+    config = ['[storage]\nroot = "state"\n\n[context]\nstrategy = "off"\n']
     for conversation in said:
         rows = (
             json.dumps({"timestamp": at, "author": speaker, "message": text})
@@ -158,7 +195,9 @@ def settings_file(folder: Path, said: Sequence[Conversation]) -> Path:
 
 
 def _mail(corpora: Path, settings: Settings) -> Conversation:
-    """The mails of the lists in the order of their threads, as passages; the questions are the topics filed by people."""
+    """The mails of the lists in the order of their threads, as passages; the questions are the
+    topics filed by people.
+    """
     with PublishedVersions(settings).open() as index:
         rows = index.index.connection.execute(
             "SELECT m.message_id, m.effective_at, m.from_name, m.subject, m.body FROM messages m "
@@ -192,6 +231,7 @@ def _measured(
 ) -> dict:
     """By budget and system the figures of all questions."""
     rows: dict[int, dict[str, list[tuple[float, ...]]]] = {budget: {} for budget in budgets}
+    kinds = [kind for conversation in said for kind in conversation.kinds[::every]]
     for conversation in said:
         asked = conversation.questions[::every]
         peers = Peers(conversation)
@@ -214,17 +254,29 @@ def _measured(
         "budgets": {
             b: {s: _figures(np.array(r)) for s, r in systems.items()} for b, systems in rows.items()
         },
+        "kinds": {
+            kind: {
+                b: {s: _figures(_of_kind(r, kinds, kind)) for s, r in systems.items()}
+                for b, systems in rows.items()
+            }
+            for kind in sorted(set(kinds))
+        },
     }
 
 
+def _of_kind(rows: Sequence[tuple[float, ...]], kinds: Sequence[str], kind: str) -> np.ndarray:
+    return np.array([row for row, own in zip(rows, kinds, strict=True) if own == kind])
+
+
 def _figures(rows: np.ndarray) -> dict[str, float]:
-    held, share, tokens, seconds, none = rows.T
+    held, parts, share, tokens, seconds, none = rows.T
     chooser = np.random.default_rng(1)
     means = chooser.choice(held, (2_000, len(held))).mean(axis=1)
     low, high = np.quantile(means, (0.025, 0.975))
     values = {
         "held": held.mean(),
-        "of_block": share[none == 0].mean(),
+        "parts": parts.mean(),
+        "of_block": share[none == 0].mean() if not none.all() else 0.0,
         "low": low,
         "high": high,
         "tokens": tokens.mean(),
@@ -241,6 +293,7 @@ def _print(name: str, report: dict) -> None:
         "budget",
         "system",
         "evidence held",
+        "sentences held",
         "of the block",
         "tokens",
         "ms",
@@ -254,6 +307,7 @@ def _print(name: str, report: dict) -> None:
                 f"{budget:,}",
                 system,
                 f"{f['held']:.3f} ({f['low']:.3f}-{f['high']:.3f})",
+                f"{f['parts']:.3f}",
                 f"{f['of_block']:.3f}",
                 f"{f['tokens']:,.0f}",
                 f"{f['ms']:.0f}",
@@ -261,13 +315,31 @@ def _print(name: str, report: dict) -> None:
                 f"{f['model_calls']:.0f}",
             )
     Console(width=120).print(table)
+    if report["kinds"]:
+        _print_kinds(name, report["kinds"])
+
+
+def _print_kinds(name: str, kinds: dict) -> None:
+    budgets = next(iter(kinds.values()))
+    systems = [(budget, system) for budget, of in budgets.items() for system in of]
+    heads = [f"{budget:,} {system}" for budget, system in systems]
+    table = new_table(f"{name}: evidence held by kind of question", ("kind", *heads))
+    for kind, of_budgets in kinds.items():
+        cells = (of_budgets[budget][system] for budget, system in systems)
+        table.add_row(kind, *(f"{f['held']:.3f} {f['parts']:.3f}" for f in cells))
+    Console(width=180).print(table)
 
 
 def _weft(
     settings: Settings, conversation: Conversation, budget: int, every: int, changed: dict
 ) -> list[Block]:
     chosen = settings.context.model_copy(
-        update={"budget_tokens": budget, "where": f"source:{conversation.name}", **changed}
+        update={
+            "strategy": "chunks",
+            "budget_tokens": budget,
+            "where": f"source:{conversation.name}",
+            **changed,
+        }
     )
     own = settings.model_copy(update={"context": chosen})
     found = []
@@ -332,13 +404,13 @@ class Peers:
         return _WORDS * scaled[0] + (1 - _WORDS) * scaled[1]
 
     def _filled(self, scored: Callable[[], np.ndarray], budget: int, size: int = 1) -> Block:
-        """The turns of the best units of `size` turns, as many as the budget holds."""
+        """The turns of the best units of `size` turns, as long as one fits."""
         begun = time.perf_counter()
         scores = scored()
         used, block, mails = 0, [], set()
         for turn in self._by_score(scores, size):
             if used + self.costs[turn] > budget:
-                break
+                continue
             used += self.costs[turn]
             block.append(self.shown[turn])
             mails |= {self.conversation.mails[turn]} if self.conversation.mails else set()
@@ -351,24 +423,38 @@ class Peers:
             yield from range(unit * size, min(len(self.shown), (unit + 1) * size))
 
 
-def _held(block: Block, conversation: Conversation, gold: frozenset[int]) -> tuple[float, float]:
-    """The share of the evidence that a block holds, and the evidence's share of the turns or mails that it shows.
+def _held(
+    block: Block, conversation: Conversation, gold: frozenset[int]
+) -> tuple[float, float, float]:
+    """The share of the evidence that a block holds, by whole turns and by sentences, and the
+    evidence's share of the turns or mails that it shows.
 
     The unit is a character of a chat; a mail counts one if a passage of it is shown.
     """
     if conversation.mails:
         right = {conversation.mails[n] for n in gold}
         shown = len(right & block.mails)
-        return shown / max(1, len(right)), shown / max(1, len(block.mails))
+        held = shown / max(1, len(right))
+        return held, held, shown / max(1, len(block.mails))
     text = _SPACES.sub(" ", block.text)
-    sizes = [0, 0, 0]
+    right_size = whole = parts = shown_size = 0
     for number, (_, _, said) in enumerate(conversation.turns):
         words = _SPACES.sub(" ", said).strip()
-        is_right, is_there = number in gold, bool(words) and words in text
-        for place, counts in enumerate((is_right, is_there, is_right and is_there)):
-            sizes[place] += len(words) * counts
-    right_size, there, held = sizes
-    return held / max(1, right_size), held / max(1, there)
+        is_whole = bool(words) and words in text
+        of_turn = len(words) if is_whole else _sentences_in(said, text)
+        shown_size += of_turn
+        if number in gold:
+            right_size += len(words)
+            whole += len(words) * is_whole
+            parts += of_turn
+    right_size = max(1, right_size)
+    return whole / right_size, parts / right_size, parts / max(1, shown_size)
+
+
+def _sentences_in(said: str, text: str) -> int:
+    """The characters of the longer sentences and lines of a turn that a text holds."""
+    pieces = (_SPACES.sub(" ", piece).strip() for piece in _SENTENCES.split(said))
+    return sum(len(piece) for piece in pieces if len(piece) >= _LEAST_SENTENCE and piece in text)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
     python benchmarks/models.py quota               Gemini's path against a loopback server with a quota
     python benchmarks/models.py again [--state FOLDER]  second builds of all corpora ask for nothing
 
-`quality` searches the PostgreSQL mails, four months of linux-erofs, documents and long chats with each model:
-the default search with several weights of the lexical half, and vectors alone.
+`quality` searches the PostgreSQL mails, four months of linux-erofs, documents and long chats with
+each model: the default search with several weights of the lexical half, and vectors alone.
 """
 
 import json
@@ -108,7 +108,9 @@ def speed(transformers: Mapping[str, EmbeddingSettings]) -> None:
 
 
 def measured_speed(model: EmbeddingSettings | None) -> tuple[float, float]:
-    """Texts per second of a model, of wordllama's own API for none, and the process's peak memory in MiB."""
+    """Texts per second of a model, of wordllama's own API for none, and the process's peak memory
+    in MiB.
+    """
     if model is None:
         import wordllama
 

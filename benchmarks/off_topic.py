@@ -2,8 +2,8 @@
 
     python benchmarks/off_topic.py SETTINGS...
 
-For each published index, named by its settings file: the share of the off-topic and of the nonsense texts of
-label_queries.yaml for which `weft context` answers NO_HITS.
+For each published index, named by its settings file: the share of the off-topic and of the nonsense
+texts of label_queries.yaml for which `weft context` answers NO_HITS.
 """
 
 from contextlib import closing

@@ -3,14 +3,16 @@
     python benchmarks/passages.py [--budget CHARACTERS] [--set NAME=VALUE ...]
 
 Reads corpora/passages (documents, questions, exact passages). Each chunker's chunks are searched by
-Weft's own search (BM25 blended with the static model, one chunk a hit), and hits are taken in order until
-the budget is full, the last one cut to fit. Printed per chunker: recall of the passages' characters for
-each document, the mean over the documents, precision and IoU over all questions, and the recall of five
-chunks, which rewards big ones. Beside them recursive splitters of langchain-text-splitters. One more row
-per chunker of Weft shows the same documents with the encyclopaedia's headings written as Markdown.
+Weft's own search (BM25 blended with the static model, one chunk a hit), and hits are taken in order
+until the budget is full, the last one cut to fit. Printed per chunker: recall of the passages'
+characters for each document, the mean over the documents, precision and IoU over all questions, and
+the recall of five chunks, which rewards big ones. Beside them recursive splitters of
+langchain-text-splitters. One more row per chunker of Weft shows the same documents with the
+encyclopaedia's headings written as Markdown.
 
-A second table holds the recommended chunker fixed and compares what ranks its chunks: Weft's default, its
-halves, rank fusion and bm25s, with 95 % intervals of the recall and how far the default is ahead.
+A second table holds the recommended chunker fixed and compares what ranks its chunks: Weft's
+default, its halves, rank fusion and bm25s, with 95 % intervals of the recall and how far the
+default is ahead.
 """
 
 import json
@@ -40,6 +42,7 @@ from transforms.evaluation.quality import bootstrap, paired_difference
 from transforms.retrieval import bm25 as lexical
 from transforms.retrieval import fusion
 from transforms.retrieval.postings import Postings, Slots, TermSegment
+from transforms.settings.designs import DESIGNS
 from transforms.settings.documents import DocumentChunkSettings, DocumentSettings
 from transforms.settings.models import EmbeddingSettings
 from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings, TermSettings
@@ -196,7 +199,7 @@ def chunkings(texts: Mapping[str, str]) -> dict[str, pa.Table]:
     titled = {name: with_markdown_headings(text) for name, text in texts.items()}
     variants = {
         "weft sections (recommended)": DocumentChunkSettings(),
-        "weft sections, seed": DocumentChunkSettings(profile="seed"),
+        "weft sections, seed": DocumentChunkSettings(**DESIGNS["secondbrain"]["document_chunks"]),
         "weft sections, 400": DocumentChunkSettings(target_chars=400),
         "weft sections, 1200": DocumentChunkSettings(target_chars=1200),
         "weft sections, no context": DocumentChunkSettings(context_chars=0),
@@ -212,7 +215,9 @@ def chunkings(texts: Mapping[str, str]) -> dict[str, pa.Table]:
 
 
 def with_markdown_headings(text: str) -> str:
-    """The text with WikiText's ` = = Title = = ` as Markdown headings, every character in its place."""
+    """The text with WikiText's ` = = Title = = ` as Markdown headings, every character in its
+    place.
+    """
 
     def heading(found: re.Match[str]) -> str:
         line = f"{'#' * found['marks'].count('=')} {found['title']}"

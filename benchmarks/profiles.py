@@ -2,10 +2,12 @@
 
     python benchmarks/profiles.py [--corpus NAME ...] [--state FOLDER] [--markdown]
 
-A profile is what the table of docs/designs.md says to switch a design on: settings that a build reads, each with an index
-of its own, and a profile of [search]. Prints nDCG@10, MRR@10, Recall@10 and Recall@100 per task, and how far each profile is
-ahead of the default query by query, with its 95 % interval and p-value; of egregora, which is about context, the share of
-the parts of each question that a block covers, the share of its tokens that are right, and the share of the budget used.
+A profile is what the table of docs/designs.md says to switch a design on: settings that a build
+reads, each with an index of its own, and a profile of [search]. Prints nDCG@10, MRR@10, Recall@10
+and Recall@100 per task, and how far each profile is ahead of the default query by query, with its
+95 % interval and p-value; of egregora, which is about context, the share of the parts of each
+question that a block covers, the share of its tokens that are right, and the share of the budget
+used.
 """
 
 import json
@@ -26,14 +28,18 @@ from dagster_project.config.settings import load_settings
 from dagster_project.context.block_quality import measured_blocks
 from dagster_project.index.search.search_index import SearchIndex
 from transforms.settings.conversations import ContextSettings
+from transforms.settings.designs import DESIGNS
 from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings
 
 
 class Profile(NamedTuple):
-    """What a profile changes: sections that a build reads, and the profile of [search]."""
+    """What a profile changes: sections that a build reads, the profile of [search], or all that a
+    design sets.
+    """
 
     built: Mapping[str, Mapping[str, str]]
     searched: str = "default"
+    design: str = ""
 
 
 DEFAULT = "default"
@@ -43,12 +49,11 @@ PROFILES = {
     "pginbox, logs over 8,000 characters without vectors": Profile(
         {"chunks": {"log_vector_chars": "8000"}}
     ),
-    "ra": Profile({"document_chunks": {"chunker": "tree"}}, "sections"),
+    **{name: Profile({}, design=name) for name in DESIGNS},
     "ra, later order": Profile({"document_chunks": {"chunker": "tree"}}, "sections_later"),
     "ra, its nodes, default search": Profile({"document_chunks": {"chunker": "tree"}}),
-    "SecondBrain": Profile({"document_chunks": {"profile": "seed"}}, "rrf"),
     "SecondBrain, a sentence before each chunk": Profile({"sentences": {"kind": "structural"}}),
-    "Information Graph, its chunks": Profile({"document_chunks": {"chunker": "semantic"}}),
+    "Information Graph's chunks": Profile({"document_chunks": {"chunker": "semantic"}}),
 }
 CORPORA = ("sample", "pgsql")
 
@@ -74,7 +79,9 @@ def main() -> None:
 
 
 def measured(name: str, state: Path) -> dict[str, dict[str, dict[str, np.ndarray]]]:
-    """`collections.MEASURES` of each query by task and profile; profiles that build nothing new here are left out."""
+    """`collections.MEASURES` of each query by task and profile; profiles that build nothing new
+    here are left out.
+    """
     found: dict[str, dict[str, dict[str, np.ndarray]]] = {}
     known = (
         {"chunks", "sentences"} if name == "pgsql" else {"chunks", "sentences", "document_chunks"}
@@ -83,8 +90,8 @@ def measured(name: str, state: Path) -> dict[str, dict[str, dict[str, np.ndarray
         if profile.built and not known & profile.built.keys() and profile.searched == DEFAULT:
             continue
         changes = {section: values for section, values in profile.built.items() if section in known}
-        folder = state / (label if changes else DEFAULT)
-        corpus = tasks.corpus(name, folder, build=partial(_built, changes))
+        folder = state / (label if changes or profile.design else DEFAULT)
+        corpus = tasks.corpus(name, folder, build=partial(_built, changes, profile.design))
         search = {**corpus.index.settings.model_dump(), **BUILT_IN_PROFILES[profile.searched]}
         settings = SearchSettings.model_validate(search)
         for task in corpus.tasks:
@@ -95,9 +102,11 @@ def measured(name: str, state: Path) -> dict[str, dict[str, dict[str, np.ndarray
     return found
 
 
-def _built(changes: Mapping[str, Mapping[str, Any]], config: Path) -> SearchIndex:
-    """The index of a settings file with some changes, brought up to date."""
+def _built(changes: Mapping[str, Mapping[str, Any]], design: str, config: Path) -> SearchIndex:
+    """The index of a settings file with some changes and a design, brought up to date."""
     text = config.read_text()
+    if design and not text.startswith("design"):
+        text = f'design = "{design}"\n{text}'
     for section, values in changes.items():
         lines = [f"{key} = {v if v.isdecimal() else json.dumps(v)}" for key, v in values.items()]
         if lines[0] in text:
@@ -122,13 +131,13 @@ def table(title: str, found: Mapping[str, Mapping[str, np.ndarray]]) -> Table:
 
 
 def blocks(config: Path) -> Table:
-    """Blocks of context of the sample's queries under both profiles of [context]."""
+    """Blocks of context of the sample's queries by default and as egregora makes them."""
     settings = load_settings(config)
     shown = new_table(
         "Blocks of context of the sample", ("profile", "coverage", "precision", "budget used")
     )
-    for label, profile in ((DEFAULT, "recommended"), ("egregora", "seed")):
-        context = ContextSettings.model_validate({"profile": profile})
+    for label, values in ((DEFAULT, {}), ("egregora", DESIGNS["egregora"]["context"])):
+        context = ContextSettings.model_validate(values)
         means = measured_blocks(settings.model_copy(update={"context": context}))["means"]
         shown.add_row(label, *(f"{row['mean']:.3f}" for row in means))
     return shown

@@ -2,9 +2,10 @@
 
     python benchmarks/publishing.py [--state FOLDER] [--chunks 100000 300000]
 
-Builds the PostgreSQL lists and linux-erofs with Weft, copies their lake with `replicas.py` to each number of chunks,
-publishes it from nothing, lets 300 mails come to the youngest partition, and publishes again: onto the previous version,
-and from nothing. Prints wall and processor seconds, and whether both made the same tables and the same arrays.
+Builds the PostgreSQL lists and linux-erofs with Weft, copies their lake with `replicas.py` to each
+number of chunks, publishes it from nothing, lets 300 mails come to the youngest partition, and
+publishes again: onto the previous version, and from nothing. Prints wall and processor seconds, and
+whether both made the same tables and the same arrays.
 """
 
 import filecmp
@@ -86,7 +87,8 @@ def timed(work: Callable[[], Published]) -> tuple[Published, tuple[str, str]]:
 
 
 def same_content(one: Path, other: Path) -> bool:
-    """True if the tables that search reads hold the same rows, and the arrays beside them the same bytes.
+    """True if the tables that search reads hold the same rows, and the arrays beside them the same
+    bytes.
 
     The arrays in segments say the same in other places; the tests compare them.
     """
@@ -109,7 +111,8 @@ def same_content(one: Path, other: Path) -> bool:
             ).fetchone()
             if counts != (0, 0):
                 return False
-    # The rows of the hits stand in the order of the tables, which a publish onto another does not keep.
+    # The rows of the hits stand in the order of the tables, which a publish onto another does not
+    # keep.
     arrays = [
         path.name
         for path in folder_of(one).glob("*.npy")
@@ -119,7 +122,9 @@ def same_content(one: Path, other: Path) -> bool:
 
 
 def _rows(of: str, name: str) -> str:
-    """The rows of a table of a version, without the numbers of terms, of which new ones are behind the others."""
+    """The rows of a table of a version, without the numbers of terms, of which new ones are behind
+    the others.
+    """
     if name == "postings":
         return f"SELECT * EXCLUDE (term_id, df) FROM {of}.postings JOIN {of}.terms USING (term_id)"
     return f"SELECT {'* EXCLUDE (term_id)' if name == 'terms' else '*'} FROM {of}.{name}"

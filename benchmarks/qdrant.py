@@ -1,11 +1,12 @@
-"""A published index ranked by Qdrant's own segments, in this process, beside the same index ranked by its file.
+"""A published index ranked by Qdrant's own segments, in this process, beside the same index ranked
+by its file.
 
     python benchmarks/qdrant.py CONFIG QUERIES.yaml       queries as benchmarks/corpus_queries.py writes them
     python benchmarks/qdrant.py --vectors INDEX.duckdb [--count 300000]
 
-The first prints how many lists of ten are the same with exact vectors, nDCG@10 of both and with a graph of vectors, and
-how long it takes to replace 300 mails. The second prints recall@10 of a graph over some vectors of a published file. Needs
-the extra `qdrant` and qdrant-edge-py.
+The first prints how many lists of ten are the same with exact vectors, nDCG@10 of both and with a
+graph of vectors, and how long it takes to replace 300 mails. The second prints recall@10 of a graph
+over some vectors of a published file. Needs the extra `qdrant` and qdrant-edge-py.
 """
 
 import os
@@ -47,7 +48,9 @@ MOST = 110
 
 
 class Way(NamedTuple):
-    """What one way of ranking gave: a list of ten for each query, nDCG@10, round trips at most, milliseconds (median)."""
+    """What one way of ranking gave: a list of ten for each query, nDCG@10, round trips at most,
+    milliseconds (median).
+    """
 
     lists: list[list[int]]
     ndcg: float
@@ -71,7 +74,9 @@ def main() -> None:
 
 
 def graph(published: Path, count: int, folder: Path) -> None:
-    """Recall@10 of a graph over the first vectors of a published file, of queries that are vectors behind them."""
+    """Recall@10 of a graph over the first vectors of a published file, of queries that are vectors
+    behind them.
+    """
     with duckdb.connect(str(published), read_only=True) as connection:
         dimensions = int(dict(connection.execute("FROM manifest").fetchall())["dimensions"])
         rows = connection.execute(

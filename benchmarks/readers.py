@@ -1,13 +1,15 @@
-"""Readers of the published index while new versions appear: faults, and how late the slowest answers are.
+"""Readers of the published index while new versions appear: faults, and how late the slowest
+answers are.
 
     python benchmarks/readers.py [--readers 32] [--publishes 20] [--pause 2] [--months GLOB]
 
-Publishes the PostgreSQL lists and lets readers, half of them with SQL over a connection per question, half with an
-open search that follows `CURRENT` as `weft mcp` does, ask one question after another with a pause between them. Then
-mails come in and are published by a process of its own, in turns in the workspace that is read and in a copy that
-nobody reads. So the questions asked while others publish meet the same load, and differ by the switch of versions
-alone. Prints percentiles of both; fails if a question failed, if a reader saw a version after a later one, or if the
-slowest answer under publishing took more than three times the slowest beside it.
+Publishes the PostgreSQL lists and lets readers, half of them with SQL over a connection per
+question, half with an open search that follows `CURRENT` as `weft mcp` does, ask one question after
+another with a pause between them. Then mails come in and are published by a process of its own, in
+turns in the workspace that is read and in a copy that nobody reads. So the questions asked while
+others publish meet the same load, and differ by the switch of versions alone. Prints percentiles of
+both; fails if a question failed, if a reader saw a version after a later one, or if the slowest
+answer under publishing took more than three times the slowest beside it.
 """
 
 import multiprocessing
@@ -37,14 +39,19 @@ from transforms.errors import WeftError
 
 PROCESSES = 4
 MOST = 3.0
-"""How much longer the slowest answer may take than the slowest of the same readers when nothing is switched."""
+"""How much longer the slowest answer may take than the slowest of the same readers when nothing is
+switched.
+"""
 SETTLED = 2.0
-"""Seconds after a publish that still count as its own: readers notice it with their next question."""
+"""Seconds after a publish that still count as its own: readers notice it with their next question.
+"""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One question: who asked, when (monotonic seconds), how long it took, by which way, what failed, the version."""
+    """One question: who asked, when (monotonic seconds), how long it took, by which way, what
+    failed, the version.
+    """
 
     reader: int
     at: float
@@ -138,7 +145,9 @@ def coming(folder: Path, number: int) -> None:
 def measured(
     folder: Path, readers: int, publishes: int, pause: float, months: str
 ) -> tuple[list[Answer], list[tuple[float, float, str]], list[str]]:
-    """All answers; begin, end and place (`read` or `beside`) of every publish; the versions that were read, in order."""
+    """All answers; begin, end and place (`read` or `beside`) of every publish; the versions that
+    were read, in order.
+    """
     corpora = collections.corpora_folder()
     read = folder / "read"
     collections.copied_pgsql(corpora, read / "mail", months)

@@ -2,10 +2,10 @@
 
     python benchmarks/reading.py [--rounds 3]
 
-Reads linux-erofs and prints messages/s and MB/s of processor time, the best of the rounds, for Weft, for
-Weft with every mail through the email package (what the quick way is checked against), and for
-Python's `mailbox` and `email` on the same bytes, which decode the text parts and do no more. The
-rounds of the three alternate, so that a busy machine is equally unfair to all.
+Reads linux-erofs and prints messages/s and MB/s of processor time, the best of the rounds, for
+Weft, for Weft with every mail through the email package (what the quick way is checked against),
+and for Python's `mailbox` and `email` on the same bytes, which decode the text parts and do no
+more. The rounds of the three alternate, so that a busy machine is equally unfair to all.
 """
 
 import email
@@ -73,7 +73,9 @@ def weft(archives: Archives, *, quick: bool) -> int:
 
 
 def library(folder: Path) -> int:
-    """Mails that the standard library finds; their main headers and decoded texts are made and dropped."""
+    """Mails that the standard library finds; their main headers and decoded texts are made and
+    dropped.
+    """
     count = 0
     for file in sorted(folder.iterdir()):
         box = mailbox.mbox(file, factory=email.message_from_binary_file, create=False)

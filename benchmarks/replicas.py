@@ -1,4 +1,6 @@
-"""A lake of any size, made of perturbed copies of a real one: what search and publishing are measured on."""
+"""A lake of any size, made of perturbed copies of a real one: what search and publishing are
+measured on.
+"""
 
 import tempfile
 from collections.abc import Iterator
@@ -20,9 +22,13 @@ SOURCE = "replica"
 DROPPED = 10
 """One term of a copied chunk in so many is left out, by hash."""
 RARE = 3
-"""Terms of up to so many chunks become words of each copy's own, so that the dictionary grows with the index."""
+"""Terms of up to so many chunks become words of each copy's own, so that the dictionary grows with
+the index.
+"""
 NOISE = 0.5
-"""Length of the random vector that is added to a copy's unit vector: copies of a text have a cosine near .8."""
+"""Length of the random vector that is added to a copy's unit vector: copies of a text have a cosine
+near .8.
+"""
 
 _NAMES = {
     "message_id",
@@ -81,10 +87,12 @@ def published_replica(base: ParquetLake, state: Path, chunks: int) -> Path:
 
 
 class Replicas:
-    """Copies of the mail of the lake `base`, each a partition of the source SOURCE of the lake `made`.
+    """Copies of the mail of the lake `base`, each a partition of the source SOURCE of the lake
+    `made`.
 
-    Texts are the same; copies have ids and hashes of their own, so that chunks are numbered, mails threaded and
-    texts embedded as in a lake of that size; a tenth of their terms is gone, rare terms are renamed, vectors turned.
+    Texts are the same; copies have ids and hashes of their own, so that chunks are numbered, mails
+    threaded and texts embedded as in a lake of that size; a tenth of their terms is gone, rare
+    terms are renamed, vectors turned.
     """
 
     def __init__(self, base: ParquetLake, made: ParquetLake):
@@ -113,7 +121,9 @@ class Replicas:
         return -(-chunks // self.chunks)
 
     def _stored(self, table: str) -> str:
-        """A query of a table of the base; one that is stored by partition has a column that says which."""
+        """A query of a table of the base; one that is stored by partition has a column that says
+        which.
+        """
         if table not in MAIL.tables:
             parts = self.base.partitions(table) if table in IN_PARTS else [None]
             return f"SELECT * FROM read_parquet({[str(self.base.path(table, part)) for part in parts]})"
@@ -174,7 +184,9 @@ class Replicas:
         ).commit()
 
     def _vectors(self, copies: int) -> Iterator[tuple[str, StagedFile]]:
-        """The parts of `embeddings`, one for each copy: the rows of the base, turned by another noise."""
+        """The parts of `embeddings`, one for each copy: the rows of the base, turned by another
+        noise.
+        """
         old = self.connection.execute("FROM embeddings ORDER BY text_hash").to_arrow_table()
         dimensions = old.column("dimensions")[0].as_py()
         vectors = matrix(old.column("vector"))

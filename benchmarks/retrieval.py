@@ -2,13 +2,14 @@
 
     python benchmarks/retrieval.py [--corpus NAME ...] [--state FOLDER] [--markdown] [--set NAME=VALUE ...]
 
-Prints nDCG@10, MRR@10, Recall@10 and Recall@100 per task: of the default search and of the list after each of
-its stages, of its two halves alone (vectors alone are plain vector search), of rank fusion, and of bm25s over
-whole texts and over the same chunks. Beside nDCG@10 stand its 95 % interval, how far the default is ahead query
-by query, and the p-value of that. The last table has one line per task: the default beside its peers.
+Prints nDCG@10, MRR@10, Recall@10 and Recall@100 per task: of the default search and of the list
+after each of its stages, of its two halves alone (vectors alone are plain vector search), of rank
+fusion, and of bm25s over whole texts and over the same chunks. Beside nDCG@10 stand its 95 %
+interval, how far the default is ahead query by query, and the p-value of that. The last table has
+one line per task: the default beside its peers.
 
-Mails count as items for mail; chunks for documents, right where they hold most of a passage that answers; turns
-for chats, right where they hold the evidence.
+Mails count as items for mail; chunks for documents, right where they hold most of a passage that
+answers; turns for chats, right where they hold the evidence.
 """
 
 import tempfile
@@ -136,7 +137,9 @@ def system_table(title: str, found: Measured) -> Table:
 
 
 def overview(found: Mapping[str, Measured]) -> Table:
-    """One row per task: HEAD of the default with its interval, and of its peers with how far it is ahead."""
+    """One row per task: HEAD of the default with its interval, and of its peers with how far it is
+    ahead.
+    """
     columns = ("task", "default", "95 %", "bm25s, the best", "vectors", "rank fusion")
     table = new_table(f"{HEAD} of the default beside its peers", columns)
     for title, systems in found.items():

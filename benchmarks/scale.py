@@ -1,15 +1,17 @@
-"""What lists of several sizes cost, built by Weft and beside it indexed by notmuch: the curve, to be drawn and extrapolated.
+"""What lists of several sizes cost, built by Weft and beside it indexed by notmuch: the curve, to
+be drawn and extrapolated.
 
     python benchmarks/scale.py [--sizes 25000,60000,125000,250000] [--json FILE] [--seed 1] [--folder FOLDER] [--grain auto]
         [--longest BYTES] [--without-notmuch]
 
-Of each size it makes the archive of `scale_corpus.py`, builds it with `weft build`, appends 300 mails to the last month
-twice, as hours bring them, and builds after each.
-Then it builds twice more with nothing new, and searches. Printed, and written to FILE with all stages, are seconds with
-process start, seconds of processor, peak memory of all processes, bytes written and stored, p50 and p95 of 150 searches,
-ranked alone and with what describes the hits, and the time of a hundred at once. If notmuch is installed, `notmuch new`
-takes the same mails as Maildir, and those of the hours. All of it is deleted before the next size; 250,000 mails take 30 GB
-meanwhile, and so do a million whose bodies and attachments are cut to `--longest 1500` bytes.
+Of each size it makes the archive of `scale_corpus.py`, builds it with `weft build`, appends 300
+mails to the last month twice, as hours bring them, and builds after each. Then it builds twice more
+with nothing new, and searches. Printed, and written to FILE with all stages, are seconds with
+process start, seconds of processor, peak memory of all processes, bytes written and stored, p50 and
+p95 of 150 searches, ranked alone and with what describes the hits, and the time of a hundred at
+once. If notmuch is installed, `notmuch new` takes the same mails as Maildir, and those of the
+hours. All of it is deleted before the next size; 250,000 mails take 30 GB meanwhile, and so do a
+million whose bodies and attachments are cut to `--longest 1500` bytes.
 
 `python docs/generate.py` makes docs/performance.md of docs/measurements/scale.json.
 """
@@ -146,7 +148,9 @@ def bytes_of(folder: Path) -> int:
 
 
 def searched(config: Path) -> dict[str, Any]:
-    """Milliseconds of searches, one after the other, after ten that are not counted; of this process."""
+    """Milliseconds of searches, one after the other, after ten that are not counted; of this
+    process.
+    """
     index, corpora = open_index(load_settings(config)), collections.corpora_folder()
     lines = (corpora / "linux-erofs" / "erofs_commits.jsonl").read_text().splitlines()
     subjects = [json.loads(line)["subject"] for line in lines[: SEARCHES // 2]]
@@ -183,7 +187,9 @@ def times(search: Callable[[str], Any], asked: Sequence[str]) -> dict[str, float
 
 
 def of_notmuch(folder: Path, made: Plan, text: Pools) -> dict[str, Any]:
-    """`notmuch new` over the same mails as Maildir, as seconds and bytes: the first, and the third hour's."""
+    """`notmuch new` over the same mails as Maildir, as seconds and bytes: the first, and the third
+    hour's.
+    """
     order, box = in_time(made), folder / "mail"
     config = folder / "notmuch"
     config.write_text(
@@ -215,7 +221,9 @@ def maildir(folder: Path, writer: Writer, order: Iterable[int]) -> None:
 
 
 def stage_table(figures: dict[str, Any]) -> Table:
-    """Seconds, processor time and rates per stage of the first build, and what the third hour took of each."""
+    """Seconds, processor time and rates per stage of the first build, and what the third hour took
+    of each.
+    """
     first, hour = figures["first"], figures["hour"]
     columns = ("stage", "rows", "seconds", "processor", "rows/s", "hour: seconds", "processor")
     table = new_table(

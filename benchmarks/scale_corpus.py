@@ -1,12 +1,14 @@
-"""A mailing-list archive of any size, made of real text, with the distributions of a real quarter of a million mails.
+"""A mailing-list archive of any size, made of real text, with the distributions of a real quarter
+of a million mails.
 
     python benchmarks/scale_corpus.py FOLDER [--share 1.0] [--seed 1] [--longest BYTES]
 
-Writes monthly mboxrd files. Counts and sizes follow what was read off a database of the PostgreSQL lists (pginbox):
-messages, threads, attachments, the quantiles of their sizes, and how many mails answer, refer and quote. Between two
-given quantiles the size is a power of the share that lies above it. The text is that of the mail corpora: paragraphs
-that people wrote, signatures, file diffs and other code, drawn at random and told apart by words and digits that are
-exchanged, so that texts seldom repeat. The same seed, share and corpora give the same bytes.
+Writes monthly mboxrd files. Counts and sizes follow what was read off a database of the PostgreSQL
+lists (pginbox): messages, threads, attachments, the quantiles of their sizes, and how many mails
+answer, refer and quote. Between two given quantiles the size is a power of the share that lies
+above it. The text is that of the mail corpora: paragraphs that people wrote, signatures, file diffs
+and other code, drawn at random and told apart by words and digits that are exchanged, so that texts
+seldom repeat. The same seed, share and corpora give the same bytes.
 """
 
 import base64
@@ -116,8 +118,8 @@ def sizes(
 ) -> np.ndarray:
     """`count` sizes in random order whose quantiles are the given ones, int64.
 
-    Between two quantiles the logarithm of the size goes with that of the share above it; with `bend` 1 it goes with
-    the share itself, which makes sizes in between larger.
+    Between two quantiles the logarithm of the size goes with that of the share above it; with
+    `bend` 1 it goes with the share itself, which makes sizes in between larger.
     """
     above = 1 - (np.arange(count) + 0.5) / count
     made = np.empty(count)
@@ -134,7 +136,9 @@ def sizes(
 
 
 def thread_sizes(threads: int, messages: int, seed: int) -> np.ndarray:
-    """Messages of each thread, in all `messages`; what lies between the quantiles is what the sum asks for."""
+    """Messages of each thread, in all `messages`; what lies between the quantiles is what the sum
+    asks for.
+    """
     low, high = 0.0, 1.0
     for _ in range(40):
         bend = (low + high) / 2
@@ -147,7 +151,9 @@ def thread_sizes(threads: int, messages: int, seed: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every mail's thread, parent (-1 for the first of a thread), month, time, size, and its attachments' sizes."""
+    """Every mail's thread, parent (-1 for the first of a thread), month, time, size, and its
+    attachments' sizes.
+    """
 
     thread: np.ndarray
     parent: np.ndarray
@@ -161,7 +167,9 @@ class Plan:
 
 
 def plan(share: float, seed: int, longest: int | None = None) -> Plan:
-    """The plan of an archive with this share of the messages; bodies and attachments are cut to `longest` bytes."""
+    """The plan of an archive with this share of the messages; bodies and attachments are cut to
+    `longest` bytes.
+    """
     rng = np.random.default_rng(seed)
     messages, threads, attachments = (round(n * share) for n in (MESSAGES, THREADS, ATTACHMENTS))
     per_thread = thread_sizes(threads, messages, seed)

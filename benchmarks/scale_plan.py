@@ -1,14 +1,16 @@
-"""What 1, 10 and 100 million mails take, multiplied from what `scale.py --json` measured: the tables of docs/scale.md.
+"""What 1, 10 and 100 million mails take, multiplied from what `scale.py --json` measured: the
+tables of docs/scale.md.
 
     python benchmarks/scale.py --sizes 25000,60000,125000,250000 --json sizes.json
     python benchmarks/scale_plan.py sizes.json
     python benchmarks/scale.py --sizes 1000000 --longest 1500 --without-notmuch --json million.json
     python benchmarks/scale_plan.py sizes.json --built million.json
 
-Prints the rates of each size with their growth, the exponent of the mails between the smallest and the largest size: 1 where
-twice the mail takes twice as much. The plan multiplies the rates of the largest size; what grows faster is to be measured
-with more mail before it is believed. Of a list that was built, here of a million short mails, it prints what was measured
-beside what the rates of the largest size say of as many chunks.
+Prints the rates of each size with their growth, the exponent of the mails between the smallest and
+the largest size: 1 where twice the mail takes twice as much. The plan multiplies the rates of the
+largest size; what grows faster is to be measured with more mail before it is believed. Of a list
+that was built, here of a million short mails, it prints what was measured beside what the rates of
+the largest size say of as many chunks.
 """
 
 import argparse
@@ -26,14 +28,17 @@ STAGES = {
     "chunks": ("message_chunks", "slow_chunks"),
     "terms": ("message_terms", "slow_terms"),
 }
-"""The rows of what is made in partitions, by the stages of a build whose processor time they add up."""
+"""The rows of what is made in partitions, by the stages of a build whose processor time they add
+up.
+"""
 RELATIONS, PUBLISHING = "relations and vectors", "publishing"
 REST = "starts, planning, Dagster"
 """Processor time in no stage."""
 INDEX = "a version of the index, with its arrays"
 QDRANT_SHARE = 0.37
-"""Of a version whose texts stay in the lake and vectors in Qdrant; of a year of linux-erofs, 2,641 mails and few long
-attachments."""
+"""Of a version whose texts stay in the lake and vectors in Qdrant; of a year of linux-erofs, 2,641
+mails and few long attachments.
+"""
 POINT_KB = 2.44
 """A vector of 256 numbers, 123 postings of eight bytes, 128 bytes of graph and a payload of 300."""
 VECTOR_KB = 1.1
@@ -86,7 +91,9 @@ def tables(report: Mapping[str, Any]) -> list[str]:
 
 
 def compared(report: Mapping[str, Any], built: Mapping[str, Any]) -> str:
-    """What the largest list of a report and the one of another take, and that of the other over what its chunks give."""
+    """What the largest list of a report and the one of another take, and that of the other over
+    what its chunks give.
+    """
     sizes = [
         max(figures["sizes"], key=lambda size: int(size["mails"])) for figures in (report, built)
     ]
@@ -169,7 +176,9 @@ def _rates(sizes: Sequence[Size]) -> str:
 
 
 def _growth(sizes: Sequence[Size], values: Sequence[float], is_whole: bool) -> str:
-    """The exponent of the mails by which a value of all mails grows; `is_whole` if it is not a value of one mail."""
+    """The exponent of the mails by which a value of all mails grows; `is_whole` if it is not a
+    value of one mail.
+    """
     mails = sizes[-1]["mails"] / sizes[0]["mails"]
     if mails <= 1 or min(values[0], values[-1]) <= 0:
         return ""

@@ -1,12 +1,14 @@
-"""Speed of search over real lists, replicated with perturbation, beside tantivy (lexical) and faiss (vectors).
+"""Speed of search over real lists, replicated with perturbation, beside tantivy (lexical) and faiss
+(vectors).
 
     python benchmarks/search_speed.py [--state FOLDER] [--chunks 100000 300000 1000000] [--no-peers]
 
-Builds the PostgreSQL lists and linux-erofs with Weft, copies them with `replicas.py` to each number of chunks, and
-prints, measured in this run: opening in a new process until the first hits are there (files that were read before
-may be in the page cache), single searches with snippets and descriptions and without, a hundred searches at once,
-the share of the ten nearest vectors that the default way finds, and the peak memory of the process.
-Queries are the lines of PostgreSQL's TODO list and subjects of commits to erofs.
+Builds the PostgreSQL lists and linux-erofs with Weft, copies them with `replicas.py` to each number
+of chunks, and prints, measured in this run: opening in a new process until the first hits are there
+(files that were read before may be in the page cache), single searches with snippets and
+descriptions and without, a hundred searches at once, the share of the ten nearest vectors that the
+default way finds, and the peak memory of the process. Queries are the lines of PostgreSQL's TODO
+list and subjects of commits to erofs.
 """
 
 import argparse
@@ -119,7 +121,9 @@ def opened(path: Path) -> SearchIndex:
 
 
 def times(search: Callable[[str], Any], asked: Sequence[str]) -> dict[str, float]:
-    """Milliseconds of single searches, after one that is not counted; `cpu` is processor time, of all threads."""
+    """Milliseconds of single searches, after one that is not counted; `cpu` is processor time, of
+    all threads.
+    """
     search(asked[0])
     taken, used = [], []
     for query in asked[1:]:
@@ -158,7 +162,9 @@ def measured_open(path: Path) -> dict[str, Any]:
 
 
 def measured_weft(path: Path) -> dict[str, Any]:
-    """Weft: searches described, only ranked, and ranked once, a batch of each, recall of the vector way."""
+    """Weft: searches described, only ranked, and ranked once, a batch of each, recall of the vector
+    way.
+    """
     index, asked = opened(path), queries()
     once = SearchSettings(rerank="off")
     result = {

@@ -1,19 +1,21 @@
-"""Ranking and leaking together: what a search loses, and what still slips through, if sensitive mails are left out.
+"""Ranking and leaking together: what a search loses, and what still slips through, if sensitive
+mails are left out.
 
     python benchmarks/sensitivity.py [--collection FOLDER] [--state FOLDER]
 
-Without a folder the collection is sensitivity_mails.yaml, 150 mails that were written for this benchmark before any
-result was seen, by the authors of the rules. A folder has `docs.jsonl` (`doc_id`, `text`, `sensitivity` 0 or 1),
-`queries.tsv` (id, tab, text) and `qrels` (TREC: query, iteration, document, relevance), as `ir_datasets export sara` writes
-those of SARA, the Enron mails with judgements of relevance and sensitivity (McKechnie and McDonald, SIGIR 2024).
+Without a folder the collection is sensitivity_mails.yaml, 150 mails that were written for this
+benchmark before any result was seen, by the authors of the rules. A folder has `docs.jsonl`
+(`doc_id`, `text`, `sensitivity` 0 or 1), `queries.tsv` (id, tab, text) and `qrels` (TREC: query,
+iteration, document, relevance), as `ir_datasets export sara` writes those of SARA, the Enron mails
+with judgements of relevance and sensitivity (McKechnie and McDonald, SIGIR 2024).
 
-Each query is searched as shipped under conditions: none, `-sensitivity:secret` and `sensitivity:public` (rules),
-`-sensitivity:alike` (a classifier over the stored vectors; its examples are the labels of four fifths of the
-collection, never those of the mails that it judges), `-sensitivity:labelled` (all labels).
+Each query is searched as shipped under conditions: none, `-sensitivity:secret` and
+`sensitivity:public` (rules), and `-sensitivity:labelled` (all labels).
 
-Printed are, with 95 % intervals by the bootstrap over queries: nDCG@10 of the relevant mails that are not sensitive, the
-share of queries with a sensitive mail among the first ten, such mails a query, nDCG@10 if a query that shows one
-counts 0, and, of all mails, the share of the sensitive ones that is left out and that of the others.
+Printed are, with 95 % intervals by the bootstrap over queries: nDCG@10 of the relevant mails that
+are not sensitive, the share of queries with a sensitive mail among the first ten, such mails a
+query, nDCG@10 if a query that shows one counts 0, and, of all mails, the share of the sensitive
+ones that is left out and that of the others.
 """
 
 import json
@@ -23,7 +25,6 @@ from email import message_from_string
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import tasks
@@ -32,9 +33,9 @@ from mail_collections import measured
 from printing import new_parser, new_table
 from retrieval import show
 
-from dagster_project.index.search.filters import Filters, where_conditions
+from dagster_project.index.search.filters import where_conditions
 from transforms.evaluation.quality import bootstrap
-from transforms.retrieval import sensitive_texts
+from transforms.retrieval.search_filters import Filters
 
 MAILS = Path(__file__).with_name("sensitivity_mails.yaml")
 CONFIG = """[storage]
@@ -46,25 +47,22 @@ kind = "mbox"
 path = "office.mbox"
 list_id = "office"
 """
-FOLDS, SHOWN, DEPTH, SHIPPED = 5, 10, 200, sensitive_texts.FOUND
+SHOWN, DEPTH = 10, 200
 NONE = "no protection"
 PROTECTIONS = {
-    NONE: ("", None),
-    "rules: no secrets": ("-sensitivity:secret", None),
-    "rules: no personal data": ("sensitivity:public", None),
-    "classifier": ("-sensitivity:alike", None),
-    "classifier that finds .8 of the examples": ("-sensitivity:alike", 0.8),
-    "labels": ("-sensitivity:labelled", None),
+    NONE: "",
+    "rules: no secrets": "-sensitivity:secret",
+    "rules: no personal data": "sensitivity:public",
+    "labels": "-sensitivity:labelled",
 }
-"""The condition of each, and the share of sensitive examples that the threshold finds, if it is not the shipped one."""
+"""The condition of each."""
 
 
 class Collection(NamedTuple):
-    """Texts by id, whether each is sensitive, the fold of each; queries, and the relevant ids of each."""
+    """Texts by id, whether each is sensitive; queries, and the relevant ids of each."""
 
     texts: Mapping[str, str]
     is_sensitive: Mapping[str, bool]
-    fold: Mapping[str, int]
     queries: Sequence[str]
     relevant: Sequence[frozenset[str]]
 
@@ -95,34 +93,29 @@ def main() -> None:
             "others left out",
         )
         table = new_table(count, ("protection", *heads), left=1)
-        for name, (condition, found) in PROTECTIONS.items():
-            sensitive_texts.FOUND = found or SHIPPED
+        for name, condition in PROTECTIONS.items():
             table.add_row(name, *figures(collection, index, condition, folder))
         show(table, as_markdown=True)
 
 
 def of_project() -> Collection:
-    """The collection that was written here; a topic is in one fold."""
-    texts, sensitive, fold, queries, relevant = {}, {}, {}, [], []
-    topics = yaml.safe_load(MAILS.read_text(encoding="utf-8"))
-    for number, topic in enumerate(topics):
+    """The collection that was written here."""
+    texts, sensitive, queries, relevant = {}, {}, [], []
+    for number, topic in enumerate(yaml.safe_load(MAILS.read_text(encoding="utf-8"))):
         right = set()
         for place, (mark, kind, subject, text) in enumerate(topic["mails"]):
             key = f"m{number:02}{place}"
-            texts[key], sensitive[key], fold[key] = (
-                f"Subject: {subject}\n\n{text}\n",
-                kind != "public",
-                number % FOLDS,
-            )
+            texts[key] = f"Subject: {subject}\n\n{text}\n"
+            sensitive[key] = kind != "public"
             if mark == "+":
                 right.add(key)
         queries.append(topic["query"])
         relevant.append(frozenset(right))
-    return Collection(texts, sensitive, fold, queries, relevant)
+    return Collection(texts, sensitive, queries, relevant)
 
 
 def of_folder(folder: Path) -> Collection:
-    """A collection of the form of SARA; folds are by a hash of the ids."""
+    """A collection of the form of SARA."""
     docs = [
         json.loads(line)
         for line in (folder / "docs.jsonl").read_text(encoding="utf-8").splitlines()
@@ -130,7 +123,6 @@ def of_folder(folder: Path) -> Collection:
     ]
     texts = {str(doc["doc_id"]): str(doc["text"]) for doc in docs}
     sensitive = {str(doc["doc_id"]): int(doc["sensitivity"]) > 0 for doc in docs}
-    fold = {key: crc32(key.encode()) % FOLDS for key in texts}
     rows = [
         line.split("\t", 1)
         for line in (folder / "queries.tsv").read_text(encoding="utf-8").splitlines()
@@ -142,7 +134,7 @@ def of_folder(folder: Path) -> Collection:
         if int(relevance) > 0 and query in judged and doc in texts:
             judged[query].add(doc)
     asked = [(text, frozenset(judged[key])) for key, text in rows if judged[key]]
-    return Collection(texts, sensitive, fold, [q for q, _ in asked], [right for _, right in asked])
+    return Collection(texts, sensitive, [q for q, _ in asked], [right for _, right in asked])
 
 
 def write(collection: Collection, folder: Path) -> None:
@@ -207,22 +199,17 @@ def figures(collection: Collection, index: Any, condition: str, folder: Path) ->
 
 
 def shown_texts(collection: Collection, index: Any, condition: str, folder: Path) -> set[str]:
-    """The ids that the condition shows; a classifier judges the mails of a fold by the labels of the others."""
+    """The ids that the condition shows."""
+    lines = [
+        f"{key}@collection\t{'sensitive' if is_sensitive else 'public'}"
+        for key, is_sensitive in collection.is_sensitive.items()
+    ]
+    index.labels = folder / "labels.tsv"
+    index.labels.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    index.__dict__.pop("conditions", None)
+    mask = index.conditions.mask(Filters(), where_conditions(condition)) if condition else None
     rows = index.connection.execute("SELECT chunk_no, doc_id FROM chunks").fetchall()
-    found = set()
-    for fold in range(FOLDS):
-        lines = [
-            f"{key}@collection\t{'sensitive' if is_sensitive else 'public'}"
-            for key, is_sensitive in collection.is_sensitive.items()
-            if "alike" not in condition or collection.fold[key] != fold
-        ]
-        index.labels = folder / "labels.tsv"
-        index.labels.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        index.__dict__.pop("conditions", None)
-        mask = index.conditions.mask(Filters(), where_conditions(condition)) if condition else None
-        ids = {doc.partition("@")[0] for number, doc in rows if mask is None or mask[number]}
-        found |= {key for key in ids if collection.fold[key] == fold}
-    return found
+    return {doc.partition("@")[0] for number, doc in rows if mask is None or mask[number]}
 
 
 def search(index: Any, query: str) -> list[tuple[str, float]]:

@@ -1,8 +1,10 @@
-"""How long `weft serve` takes: pages of results, the longest thread, and fifty people at once, over a published index.
+"""How long `weft serve` takes: pages of results, the longest thread, and fifty people at once, over
+a published index.
 
-python benchmarks/serving.py [weft.toml]; prints a row for each kind of page: milliseconds at the server (least, median and
-95th percentile), processor time, kilobytes, and the load of the machine. With `--thread 300` the first 300 mails of the
-sources are made one thread, each the answer to an earlier one, and built in a folder that is removed again.
+python benchmarks/serving.py [weft.toml]; prints a row for each kind of page: milliseconds at the
+server (least, median and 95th percentile), processor time, kilobytes, and the load of the machine.
+With `--thread 300` the first 300 mails of the sources are made one thread, each the answer to an
+earlier one, and built in a folder that is removed again.
 """
 
 import argparse
@@ -62,7 +64,9 @@ def main() -> None:
 
 
 def one_thread(settings: Settings, folder: Path, count: int) -> Settings:
-    """The settings of an index of one thread, of the first mails of the sources: each answers that of a third its number."""
+    """The settings of an index of one thread, of the first mails of the sources: each answers that
+    of a third its number.
+    """
     sources = make_sources(settings)
     found = (
         mail.data for part in sources.discover() for mail in sources.mails(part) if not mail.fault

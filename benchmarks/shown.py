@@ -1,10 +1,12 @@
-"""What people read in hits: how many texts mix a quote with an answer, say nothing, or repeat a higher hit.
+"""What people read in hits: how many texts mix a quote with an answer, say nothing, or repeat a
+higher hit.
 
     python benchmarks/shown.py CONFIG QUERIES.txt [--print FILE]
 
-QUERIES.txt has a query a line. A hit of a mail is *mixed* if its text holds four words in a row that only the quotes of
-the mail have and four that only its author's text has; *empty* if it is a salutation, a sign-off or an attribution and
-nothing else; a *repeat* if four fifths of its four-word sequences stand in a higher hit. `--print` writes the texts.
+QUERIES.txt has a query a line. A hit of a mail is *mixed* if its text holds four words in a row
+that only the quotes of the mail have and four that only its author's text has; *empty* if it is a
+salutation, a sign-off or an attribution and nothing else; a *repeat* if four fifths of its
+four-word sequences stand in a higher hit. `--print` writes the texts.
 """
 
 import re

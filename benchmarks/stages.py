@@ -64,7 +64,8 @@ def half_of(files: list[Path], folder: Path) -> str:
 def built(folder: Path, path: str, grain: str) -> dict[str, Any]:
     """One `weft build` in a process of its own: what it prints, with wall time and peak memory.
 
-    `peak` is without files that are mapped into memory, which the system takes back when it wants; `peak_mapped` with them.
+    `peak` is without files that are mapped into memory, which the system takes back when it wants;
+    `peak_mapped` with them.
     """
     source = f'list_id = "linux-erofs"\npath = "{path}"\ngrain = "{grain}"'
     config = collections.settings_file(folder, "erofs", source)

@@ -2,11 +2,12 @@
 
     python benchmarks/suite.py [--all] [--order] [--branches] [--most 40] [PYTEST ARGUMENTS ...]
 
-Runs the tests that `make test` runs, or with --all those that `make test-all` adds, and prints: seconds and processor
-seconds of the run, and the dearest folders, files and cases with their share. A case includes the fixtures that it was
-the first to request and the processes that it waited for. With --order it writes tests/longest_first.txt, the order in
-which files begin; run it once without --all and then with it. With --branches (`pip install coverage`) it prints the
-share of branches of each folder that ran too, in processes that tests start as well, and takes twice as long.
+Runs the tests that `make test` runs, or with --all those that `make test-all` adds, and prints:
+seconds and processor seconds of the run, and the dearest folders, files and cases with their share.
+A case includes the fixtures that it was the first to request and the processes that it waited for.
+With --order it writes tests/longest_first.txt, the order in which files begin; run it once without
+--all and then with it. With --branches (`pip install coverage`) it prints the share of branches of
+each folder that ran too, in processes that tests start as well, and takes twice as long.
 """
 
 import json
@@ -71,7 +72,9 @@ def main() -> None:
 
 
 def _covering(folder: Path) -> list[str]:
-    """What Python gets before `-m pytest` in order to note the branches that run, those of other processes too."""
+    """What Python gets before `-m pytest` in order to note the branches that run, those of other
+    processes too.
+    """
     sources = ", ".join(str(ROOT / name) for name in PACKAGES)
     settings = "branch = true\nparallel = true\nsigterm = true\npatch = subprocess, _exit, fork"
     place = folder / "coveragerc"
@@ -80,7 +83,9 @@ def _covering(folder: Path) -> list[str]:
 
 
 def _branches(folder: Path) -> dict[str, Counter[str]]:
-    """By folder of the product how many of its branches ran (`covered`), and how many there are (`num`)."""
+    """By folder of the product how many of its branches ran (`covered`), and how many there are
+    (`num`).
+    """
     found: dict[str, Counter[str]] = {}
     for command in (["combine"], ["json", "-o", f"{folder}/coverage.json"]):
         options = ["--quiet", f"--rcfile={folder}/coveragerc"]
@@ -93,7 +98,9 @@ def _branches(folder: Path) -> dict[str, Counter[str]]:
 
 
 def _write_order(of_cases: dict[str, float]) -> None:
-    """Write the names of the files that take a second or more, the longest first; those that did not run come behind."""
+    """Write the names of the files that take a second or more, the longest first; those that did
+    not run come behind.
+    """
     seconds: Counter[str] = Counter()
     for case, used in of_cases.items():
         seconds[_file(case)] += used

@@ -2,9 +2,10 @@
 
     python benchmarks/thread_windows.py [--corpus NAME ...] [--state FOLDER]
 
-A window is a mail with those before and after it in its thread, read depth first, without quotes. The first hits of
-the default search get the BM25 score of their window among the windows of all mails, scaled by minimum and maximum,
-times a weight, added to their own score. Prints nDCG@10, MRR@10 and Recall@10 by width and weight; 0 is the default.
+A window is a mail with those before and after it in its thread, read depth first, without quotes.
+The first hits of the default search get the BM25 score of their window among the windows of all
+mails, scaled by minimum and maximum, times a weight, added to their own score. Prints nDCG@10,
+MRR@10 and Recall@10 by width and weight; 0 is the default.
 """
 
 import re

@@ -2,10 +2,11 @@
 
     python benchmarks/triage.py [SETTINGS]
 
-The issues of the shipped sample, whose frontmatter names what they repeat (`duplicate_of`), and of a built linux-erofs,
-named by its settings file, the cover letters and lone patches, of which those of one series repeat each other: once as they
-are, once without their titles. The confidences of a collection are fitted without it, on the other one; the constants
-printed last, on both, are those of `dagster_project/extras/triage/transforms/duplicates.py`.
+The issues of the shipped sample, whose frontmatter names what they repeat (`duplicate_of`), and of
+a built linux-erofs, named by its settings file, the cover letters and lone patches, of which those
+of one series repeat each other: once as they are, once without their titles. The confidences of a
+collection are fitted without it, on the other one; the constants printed last, on both, are those
+of `dagster_project/extras/triage/transforms/duplicates.py`.
 """
 
 import json
@@ -139,7 +140,9 @@ def judge(items: Items) -> Judged:
 
 
 def fitted(collections: Sequence[Judged]) -> tuple[float, float]:
-    """The logistic regression of being right on the excess, each collection counting the same (Newton's method)."""
+    """The logistic regression of being right on the excess, each collection counting the same
+    (Newton's method).
+    """
     rows = np.array([[1.0, r.excess] for j in collections for r in j.found])
     right = np.concatenate([j.right for j in collections]).astype(float)
     counts = np.concatenate([np.full(len(j.found), 1000 / len(j.found)) for j in collections])
@@ -180,7 +183,9 @@ def _figures(judged: Judged, said: np.ndarray) -> list[str]:
 
 
 def _curve(said: np.ndarray, right: np.ndarray) -> list[str]:
-    """For each bin the mean confidence, the share that is right, and how many there are; the Brier score."""
+    """For each bin the mean confidence, the share that is right, and how many there are; the Brier
+    score.
+    """
     cells = []
     for low, high in zip(_BINS, _BINS[1:], strict=False):
         inside = (said >= low) & ((said < high) | (high == 1))

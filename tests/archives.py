@@ -50,7 +50,9 @@ PUBLISHED_ANEW = {
         "lag_seconds",
     ],
 }
-"""Columns that say when and onto what a version was published, and so differ between two builds of the same."""
+"""Columns that say when and onto what a version was published, and so differ between two builds of
+the same.
+"""
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,8 @@ class Workspace:
     def configure(self, *sources: Mapping[str, Any], **sections: Mapping[str, object]) -> Workspace:
         """Write the settings file; without sources there is one, `dev`, over mail/*.mbox.
 
-        Small published files are changed in place, as large ones are by default. A section of an extra whose folder is not
-        there is left out.
+        Small published files are changed in place, as large ones are by default. A section of an
+        extra whose folder is not there is left out.
         """
         sections = {
             name: s
@@ -211,7 +213,9 @@ class Workspace:
             return build(self.settings, instance, tell=tell)
 
     def publish(self, *without: str) -> Published:
-        """Publish what the lake has of the sources, some partitions left out, without a run of Dagster."""
+        """Publish what the lake has of the sources, some partitions left out, without a run of
+        Dagster.
+        """
         partitions = {s.key: s.source_type for s in make_sources(self.settings).discover()}
         shown = {key: kind for key, kind in partitions.items() if key not in without}
         return make_publisher(self.settings, self.lake).publish(shown)
@@ -225,7 +229,9 @@ class Workspace:
         return make_plan(self.settings, make_sources(self.settings), self.lake)
 
     def due(self) -> dict[str, Any]:
-        """What a build would do, with what the lake and the published version were made of; empty if nothing is due."""
+        """What a build would do, with what the lake and the published version were made of; empty
+        if nothing is due.
+        """
         plan, lake, publisher = self.plan(), self.lake, make_publisher(self.settings, self.lake)
         made = {table: lake.footer(table) for table in whole_tables(self.settings, lake)}
         shown = {
@@ -249,7 +255,9 @@ Once = Callable[[Workspace], Workspace]
 
 @cache
 def _empty_history() -> Path:
-    """The home of an instance without runs, made once in a process, with the file of events of no run."""
+    """The home of an instance without runs, made once in a process, with the file of events of no
+    run.
+    """
     folder = Path(mkdtemp())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with (
@@ -312,7 +320,9 @@ def differences(one: Path, other: Path) -> dict[str, int]:
 
 
 def _other_arrays(one: Path, other: Path) -> dict[str, int]:
-    """The arrays that are not the same in both versions, and how many chunks say something else of a hit."""
+    """The arrays that are not the same in both versions, and how many chunks say something else of
+    a hit.
+    """
     told = sum(a != b for a, b in zip(_told_of_hits(one), _told_of_hits(other), strict=True))
     # Where rows of hits and chunks in segments stand depends on the order in which they came.
     by_history = ("hit_", "slots", "point_since")
@@ -327,7 +337,9 @@ def _other_arrays(one: Path, other: Path) -> dict[str, int]:
 
 
 def _in_segments(index: Path) -> dict[str, np.ndarray]:
-    """What the segments of a version hold by chunk number: lengths, the postings of each term, and vectors and codes."""
+    """What the segments of a version hold by chunk number: lengths, the postings of each term, and
+    vectors and codes.
+    """
     arrays = _arrays(index)
     postings, vectors, every = arrays.postings, arrays.vectors, np.arange(len(arrays.logs))
     slots = postings.slots.of(every)
@@ -362,7 +374,9 @@ def _told_of_hits(index: Path) -> list[dict[str, Any]]:
 
 
 def lake_hashes(work: Workspace) -> dict[str, str]:
-    """Hash of the content of every file of the lake, by its path; those left out say when they were made."""
+    """Hash of the content of every file of the lake, by its path; those left out say when they were
+    made.
+    """
     root = Path(str(work.lake.base))
     return {
         str(file.relative_to(root)): pq.read_metadata(file).metadata[b"weft.content_hash"].decode()

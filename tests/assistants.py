@@ -14,7 +14,9 @@ Call = tuple[str, dict[str, Any]]
 
 
 def called(settings: Settings, *calls: Call, lens: str | None = None) -> list[Any]:
-    """The answers of one server to calls, in their order; a fault of the protocol is an answer, too."""
+    """The answers of one server to calls, in their order; a fault of the protocol is an answer,
+    too.
+    """
 
     async def run() -> list[Any]:
         answers: list[Any] = []

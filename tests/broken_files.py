@@ -170,7 +170,9 @@ def mutated(data: bytes, random_: random.Random) -> bytes:
 
 
 def noisy_git(folder: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    """Put a git first on the PATH that says 200 MB on its standard error, prints a word, and ends with `code`."""
+    """Put a git first on the PATH that says 200 MB on its standard error, prints a word, and ends
+    with `code`.
+    """
     folder.mkdir()
     program = folder / "git"
     program.write_text(

@@ -1,4 +1,4 @@
-"""Dagster's daemon, one step at a time: ticks of the schedule, looks of the sensor, and the runs that they request."""
+"""Dagster's daemon, one step at a time: looks of the sensors, and the runs that they request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,6 +9,7 @@ import dagster as dg
 from dagster_project.definitions import build_definitions
 from dagster_project.orchestration.names import REFRESH, REFRESH_NOW
 from dagster_project.orchestration.runs import run_partitions
+from dagster_project.orchestration.triggers.schedules import hourly_sensor
 from dagster_project.system.dagster_internals import listed
 from dagster_project.system.locks import RUNS
 from tests.archives import Workspace
@@ -33,21 +34,22 @@ class Daemon:
 
     def restart(self) -> None:
         """Begin the process of the code anew, with nothing in its memory."""
-        self.definitions = build_definitions(self.work.settings)
+        settings = self.work.settings
+        self.definitions = build_definitions(settings)
+        jobs = [job for job in self.definitions.jobs or () if not isinstance(job, str)]
+        clock = lambda: (HOUR + timedelta(hours=self.hours)).timestamp()  # noqa: E731
+        self.hourly = hourly_sensor(settings, jobs, clock)
 
     def hour(self) -> list[dg.DagsterRun]:
-        """A tick of the schedule: the runs that are queued by it."""
-        schedule = self.definitions.resolve_schedule_def(f"{REFRESH}_every_hour")
+        """The first look in another hour: the runs that are queued by it."""
         self.hours += 1
-        with dg.build_schedule_context(
-            self.instance, HOUR + timedelta(hours=self.hours)
-        ) as context:
-            answer = schedule(context)
-        known = dg.RunsFilter(tags={"dagster/run_key": getattr(answer, "run_key", None) or ""})
-        return [*self.instance.get_runs(known)] or self._queue(answer, REFRESH_NOW)
+        with dg.build_sensor_context(self.instance) as context:
+            return self._queue(self.hourly(context))
 
     def look(self, *, is_lost: bool = False) -> list[dg.DagsterRun]:
-        """A look of the sensor that goes on: the runs that are queued by it, unless its answer is lost."""
+        """A look of the sensor that goes on: the runs that are queued by it, unless its answer is
+        lost.
+        """
         sensor = self.definitions.resolve_sensor_def(f"{REFRESH}_goes_on")
         with dg.build_sensor_context(self.instance, cursor="of a version that kept one") as context:
             answer = sensor(context)
@@ -80,7 +82,9 @@ class Daemon:
         (self.work.settings.root / RUNS / run.run_id).touch()
 
     def rest(self, most: int = 20) -> list[tuple[str, tuple[str, ...]]]:
-        """Look and run until nothing is asked for any more: the jobs that ran, with their partitions."""
+        """Look and run until nothing is asked for any more: the jobs that ran, with their
+        partitions.
+        """
         made = []
         for _ in range(most):
             while self.queued:
@@ -91,7 +95,7 @@ class Daemon:
                 return made
         raise AssertionError(f"no end of runs: {made}")
 
-    def _queue(self, answer: Answer, job: str = "") -> list[dg.DagsterRun]:
+    def _queue(self, answer: Answer) -> list[dg.DagsterRun]:
         self.why = (answer.skip_message or "") if isinstance(answer, dg.SkipReason) else ""
         found = (
             []
@@ -103,7 +107,7 @@ class Daemon:
         assert not isinstance(found, dg.RunRequest)
         runs = []
         for request in found:
-            asked = self.definitions.resolve_job_def(request.job_name or job)
+            asked = self.definitions.resolve_job_def(request.job_name or "")
             keys = frozenset(request.asset_selection) if request.asset_selection else None
             with listed(self.instance, asked.name):
                 runs.append(

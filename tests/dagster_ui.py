@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ START = (
     "from dagster_project.cli.command import run_command;"
     "run_command()"
 )
-"""`weft`, whose schedule ticks every minute."""
+"""`weft`, whose refreshes begin every minute."""
 QUICK = "\nrun_queue:\n  dequeue_interval_seconds: 1\n"
 """What dagster.yaml says for tests besides: no run waits for long in the queue."""
 REPOSITORY = {"repositoryLocationName": "weft", "repositoryName": "__repository__"}
@@ -73,10 +72,10 @@ class Server:
     ANSWERS: Mapping[str, str] = {
         "launchPipelineExecution": "... on LaunchRunSuccess{run{runId}}",
         "launchPartitionBackfill": "... on LaunchBackfillSuccess{backfillId}",
-        "scheduleDryRun": "... on DryRunInstigationTick{evaluationResult{skipReason runRequests{runKey}}}",
+        "sensorDryRun": "... on DryRunInstigationTick{evaluationResult{skipReason runRequests{runKey}}}",
         "terminateRun": "... on TerminateRunSuccess{run{runId}}",
-        "startSchedule": "... on ScheduleStateResult{scheduleState{status}}",
-        "stopRunningSchedule": "... on ScheduleStateResult{scheduleState{status}}",
+        "startSensor": "... on Sensor{sensorState{id status}}",
+        "stopSensor": "... on StopSensorMutationResult{instigationState{status}}",
     }
 
     def is_loaded(self) -> bool:
@@ -150,7 +149,9 @@ class Server:
         return all(run["status"] in ("SUCCESS", "FAILURE", "CANCELED") for run in self.runs())
 
     def rest(self) -> None:
-        """Wait until no run is going and the automations, which looked since the last one ended, asked for no other."""
+        """Wait until no run is going and the automations, which looked since the last one ended,
+        asked for no other.
+        """
         until(self._is_at_its_end, "the end of runs that follow each other")
 
     def _is_at_its_end(self) -> bool:
@@ -192,16 +193,16 @@ class Server:
         )
 
     def next_tick(self, name: str) -> dict[str, Any]:
-        """What a tick of a schedule at this moment would ask for: the reason of a skip, and runs."""
-        selector = {**REPOSITORY, "scheduleName": name}
-        data = "selectorData:$s,timestamp:$t"
-        done = self.change(
-            "scheduleDryRun", "$s:ScheduleSelector!,$t:Float", data, s=selector, t=time.time()
-        )
+        """What a look of a sensor at this moment would ask for: the reason of a skip, and runs."""
+        selector = {**REPOSITORY, "sensorName": name}
+        data = "selectorData:$s,cursor:null"
+        done = self.change("sensorDryRun", "$s:SensorSelector!", data, s=selector)
         return dict(done["evaluationResult"])
 
     def ticks(self, name: str) -> list[dict[str, Any]]:
-        """The ticks of a schedule or sensor, the newest first: time, status, reason of a skip, runs."""
+        """The ticks of a schedule or sensor, the newest first: time, status, reason of a skip,
+        runs.
+        """
         found = self.ask(
             "query($s:InstigationSelector!){instigationStateOrError(instigationSelector:$s){"
             "... on InstigationState{ticks(limit:50){timestamp status skipReason runIds error{message}}}}}",
@@ -211,9 +212,9 @@ class Server:
 
     @contextlib.contextmanager
     def ticking(self, name: str) -> Iterator[Callable[[], dict[str, Any]]]:
-        """While the schedule is on: the next of its ticks, ended."""
-        selector = {**REPOSITORY, "scheduleName": name}
-        self.change("startSchedule", "$s:ScheduleSelector!", "scheduleSelector:$s", s=selector)
+        """While a sensor is on: the next of its ticks, ended."""
+        selector = {**REPOSITORY, "sensorName": name}
+        on = self.change("startSensor", "$s:SensorSelector!", "sensorSelector:$s", s=selector)
         seen = {tick["timestamp"] for tick in self.ticks(name)}
 
         def look() -> Any:
@@ -228,11 +229,7 @@ class Server:
         try:
             yield lambda: answered(look, f"a tick of {name}")
         finally:
-            state = "query($s:ScheduleSelector!){scheduleOrError(scheduleSelector:$s){... on Schedule{scheduleState{id}}}}"
-            (found,) = self.ask(state, s=selector).values()
-            self.change(
-                "stopRunningSchedule", "$i:String!", "id:$i", i=found["scheduleState"]["id"]
-            )
+            self.change("stopSensor", "$i:String!", "id:$i", i=on["sensorState"]["id"])
 
 
 @contextlib.contextmanager

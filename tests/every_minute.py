@@ -1,6 +1,8 @@
-"""Weft as Dagster loads it, but for times: its schedule ticks every minute and its sensors look as often as Dagster can.
+"""Weft as Dagster loads it, but for times: a refresh begins every minute and its sensors look as
+often as Dagster can.
 
-Its runs are processes of their own, as ever, but forked from one that has loaded Dagster's and Weft's modules.
+Its runs are processes of their own, as ever, but forked from one that has loaded Dagster's and
+Weft's modules.
 """
 
 from multiprocessing.context import ForkServerProcess, SpawnProcess
@@ -9,7 +11,7 @@ from dagster_project.definitions import defs
 from dagster_project.orchestration.triggers import schedules
 from tests.processes import FORKS
 
-schedules.CRON = "* * * * *"
+schedules.PERIOD_SECONDS = 60
 schedules.INTERVAL_SECONDS = 1
 SpawnProcess._Popen = staticmethod(ForkServerProcess._Popen)  # type: ignore[assignment, method-assign]
 

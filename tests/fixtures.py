@@ -28,12 +28,15 @@ hypothesis.settings.register_profile("part of the examples", examples())
 hypothesis.settings.load_profile("part of the examples")
 
 
-# Each instance of Dagster that opens reads its ninety migrations anew; more than half of what opening one takes.
+# Each instance of Dagster that opens reads its ninety migrations anew; more than half of what
+# opening one takes.
 ScriptDirectory.from_config = cache(ScriptDirectory.from_config)  # type: ignore[method-assign]
 
 
 class _WithoutClusters:
-    """A finder of modules (PEP 451) that finds all that another does but the packages that only the clusters install."""
+    """A finder of modules (PEP 451) that finds all that another does but the packages that only the
+    clusters install.
+    """
 
     def __init__(self, finder: Any):
         self.finder = finder
@@ -42,7 +45,9 @@ class _WithoutClusters:
         return getattr(self.finder, name)
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
-        """What the other finder says of a module; None for these packages, as if they were not installed."""
+        """What the other finder says of a module; None for these packages, as if they were not
+        installed.
+        """
         return (
             None
             if name in {"pandas", "pyspark", "ray"}
@@ -134,7 +139,9 @@ def workspace(tmp_path: Path) -> Workspace:
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Once:
-    """Gives a workspace built of the same files, once for all processes of a run of the tests; for reading only."""
+    """Gives a workspace built of the same files, once for all processes of a run of the tests; for
+    reading only.
+    """
     own = tmp_path_factory.getbasetemp()
     shared = own.parent if hasattr(pytestconfig, "workerinput") else own
 

@@ -1,4 +1,6 @@
-"""PDF, office, book, notebook and picture files for tests, made byte by byte from the descriptions of their formats."""
+"""PDF, office, book, notebook and picture files for tests, made byte by byte from the descriptions
+of their formats.
+"""
 
 import io
 import json
@@ -18,7 +20,9 @@ _BOLD = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica-Bold /Encoding /Wi
 
 
 class Text(NamedTuple):
-    """A line of a page: text, size in points, distance from the left and from the foot; `turned` goes upwards."""
+    """A line of a page: text, size in points, distance from the left and from the foot; `turned`
+    goes upwards.
+    """
 
     text: str
     size: float = 10
@@ -51,7 +55,9 @@ def pdf(
     outline: Sequence[tuple[str, int]] = (),
     created: str = "",
 ) -> bytes:
-    """A PDF whose pages hold lines of text, or a picture (JPEG); an outline of titles and page indices."""
+    """A PDF whose pages hold lines of text, or a picture (JPEG); an outline of titles and page
+    indices.
+    """
     objects: list[bytes] = [b""] * 4
     kids = []
     for page in pages:

@@ -1,4 +1,6 @@
-"""A loopback server that speaks the parts of Gemini's REST API that Weft calls, and fails as it is told to."""
+"""A loopback server that speaks the parts of Gemini's REST API that Weft calls, and fails as it is
+told to.
+"""
 
 import base64
 import hashlib
@@ -52,7 +54,9 @@ def vector(text: str, dimensions: int, task: str) -> np.ndarray:
 
 
 def asked_text(request: dict[str, Any]) -> tuple[str, str]:
-    """The text of a request and its task, which models that know no task types have before the text; or its picture."""
+    """The text of a request and its task, which models that know no task types have before the
+    text; or its picture.
+    """
     (part,) = request["content"]["parts"]
     if seen := picture_in(part):
         return picture_text(seen), "RETRIEVAL_DOCUMENT"
@@ -89,12 +93,16 @@ def right_vector(request: dict[str, Any]) -> list[float]:
 
 
 ANSWERED = {"SUCCEEDED": 1, "SUCCEEDED in part": 2}
-"""By how a job with answers ends, every which request it answers; the others have an error. The state says no more."""
+"""By how a job with answers ends, every which request it answers; the others have an error. The
+state says no more.
+"""
 
 
 @dataclass
 class Job:
-    """A job of the Batch API: the name it carries, its requests, how it ends, and the looks until then."""
+    """A job of the Batch API: the name it carries, its requests, how it ends, and the looks until
+    then.
+    """
 
     display_name: str
     requests: list[dict[str, Any]]
@@ -106,10 +114,11 @@ class Job:
 class Loopback:
     """What the server saw: texts by how often they were answered, and the requests under way.
 
-    `plan` are the faults of the coming requests, in the order of arrival; None answers well. `jobs` are those of the Batch
-    API by name, `job_ends` the states in which the coming ones end, SUCCEEDED without any, after `looks` at them; `seen`
-    counts these and the jobs. `served` are the models on its list, which was asked for `listed` times, `held` the texts
-    that it holds, `holds` how many it was given to hold. `rule`, if given, decides for every request of which `plan` says
+    `plan` are the faults of the coming requests, in the order of arrival; None answers well. `jobs`
+    are those of the Batch API by name, `job_ends` the states in which the coming ones end,
+    SUCCEEDED without any, after `looks` at them; `seen` counts these and the jobs. `served` are the
+    models on its list, which was asked for `listed` times, `held` the texts that it holds, `holds`
+    how many it was given to hold. `rule`, if given, decides for every request of which `plan` says
     nothing. `reply` makes the text that answers a prompt.
     """
 
@@ -155,7 +164,9 @@ class Loopback:
 
 @contextmanager
 def loopback() -> Iterator[Loopback]:
-    """The server, listening until the block ends; without the extra that speaks to it the test is left out."""
+    """The server, listening until the block ends; without the extra that speaks to it the test is
+    left out.
+    """
     pytest.importorskip("dagster_project.extras.services")
     with ThreadingHTTPServer(("127.0.0.1", 0), _Answer) as server:
         server.daemon_threads = True
@@ -246,7 +257,9 @@ class _Answer(WholeAnswers):
         self.send(200, {"name": name, "usageMetadata": {"totalTokenCount": len(part["text"]) // 4}})
 
     def submit(self, batch: dict[str, Any]) -> None:
-        """Make a job; its requests are paid for unless it fails. A fault of the plan comes when it is made."""
+        """Make a job; its requests are paid for unless it fails. A fault of the plan comes when it
+        is made.
+        """
         asked = batch["inputConfig"]["requests"]["requests"]
         texts = [job_text(r["request"]) for r in asked]
         with self.state._lock:

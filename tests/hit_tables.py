@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from transforms.retrieval.fusion import FUSED
-from transforms.retrieval.hits import FACTS, ORIGIN, REVISION, best_first, from_candidates
+from transforms.retrieval.hits import FACTS, REVISION, best_first, from_candidates
 
 
 def hits_of(
@@ -15,7 +15,9 @@ def hits_of(
     threads: Sequence[int] | None = None,
     **columns: Sequence[float | int | None],
 ) -> pl.DataFrame:
-    """Hits of queries with these scores, chunks numbered from 0 in each; other columns are by chunk."""
+    """Hits of queries with these scores, chunks numbered from 0 in each; other columns are by
+    chunk.
+    """
     rows = [
         (query, chunk, score)
         for query, found in scores.items()
@@ -59,8 +61,8 @@ def with_facts(
     if vectors is not None:
         columns["vector"] = [vectors[n].tolist() for n in numbers]
     if origins is not None:
-        rows = [{"doc_id": f"d{n}", **origins[n]} for n in numbers]
-        columns |= {name: [row.get(name) for row in rows] for name in (*ORIGIN, *REVISION)}
+        rows = [origins[n] for n in numbers]
+        columns |= {name: [row.get(name) for row in rows] for name in REVISION}
     if source_of is not None:
         columns["source"] = [source_of[n] for n in numbers]
     return hits.with_columns(

@@ -1,4 +1,6 @@
-"""A web server on the loopback interface that serves archives, knows validators and ranges, and fails as planned."""
+"""A web server on the loopback interface that serves archives, knows validators and ranges, and
+fails as planned.
+"""
 
 import json
 import threading
@@ -182,7 +184,9 @@ def served_archives(host: str = "127.0.0.1") -> Iterator[Archives]:
 
 
 def raw(*blocks: bytes, pause: float = 0.0, stays: bool = False) -> Answer:
-    """Bytes in place of an answer, with a pause after each block; then the connection ends, if need be by the client."""
+    """Bytes in place of an answer, with a pause after each block; then the connection ends, if need
+    be by the client.
+    """
 
     def answer(handler: _Handler, body: bytes) -> None:
         handler.archives.asked.append((handler.path.partition("?")[0], 0, dict(handler.headers)))

@@ -1,4 +1,6 @@
-"""A workspace of a bit of everything, which tests that only read share: mail, odd archives, notes, documents and a chat."""
+"""A workspace of a bit of everything, which tests that only read share: mail, odd archives, notes,
+documents and a chat.
+"""
 
 import bz2
 import gzip

@@ -1,4 +1,6 @@
-"""What tests of servers that lie share: a user and a secret that must not be shown, and the mails of a sound server."""
+"""What tests of servers that lie share: a user and a secret that must not be shown, and the mails
+of a sound server.
+"""
 
 from collections.abc import Callable
 

@@ -1,11 +1,13 @@
-"""The pages of an index, for tests that look at them beside other interfaces; such a test is skipped without that extra.
+"""The pages of an index, for tests that look at them beside other interfaces; such a test is
+skipped without that extra.
 
-Pictures of pages are stored in `.screenshots/` of the repository, or where WEFT_SCREENSHOTS says; those of the
-documentation are made again by `make pictures`.
+Pictures of pages are stored in `.screenshots/` of the repository, or where WEFT_SCREENSHOTS says;
+those of the documentation are made again by `make pictures`.
 """
 
 import io
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,16 +28,49 @@ _LISTS = "threads unanswered files folders days notes today"
 SCREENSHOTS = Path(os.environ.get("WEFT_SCREENSHOTS") or Path(__file__).parents[1] / ".screenshots")
 BROWSED = [f"/browse?view={name}" for name in _LISTS.split()]
 
+PREFORMATTED = re.compile(rb"(<pre\b.*?</pre>)", re.DOTALL)
+TAG = re.compile(rb"<[a-zA-Z][^<>]*>")
+BLOCKS = rb"""html|head|title|meta|link|script|body|header|footer|nav|main|section|article|aside|div|p|h[1-6]
+|ul|ol|li|dl|dt|dd|table|caption|thead|tbody|tr|th|td|form|figure|figcaption|details|summary|svg|rect
+|blockquote""".replace(b"\n", b"")
+AROUND_BLOCKS = re.compile(rb" ?(</?(?:" + BLOCKS + rb")\b[^<>]*>) ?")
 
-def pages(settings: Settings, lens: str | None = None, **options: Any) -> TestClient:
-    """A client of the pages under the name that a browser on this machine uses; the lens comes by a person's token."""
+
+def without_layout(html: bytes) -> bytes:
+    """A page without the blanks that nobody sees: at the edges of its blocks, within its tags and
+    beside each other.
+    """
+    parts = PREFORMATTED.split(html)
+    parts[::2] = [AROUND_BLOCKS.sub(rb"\1", _single_blanks(part)) for part in parts[::2]]
+    return b"".join(parts)
+
+
+def _single_blanks(html: bytes) -> bytes:
+    return TAG.sub(lambda tag: re.sub(rb" (/?>)$", rb"\1", tag[0]), re.sub(rb"\s+", b" ", html))
+
+
+class PageClient(TestClient):
+    """A client whose HTML has no layout, so that tests compare what people see."""
+
+    def request(self, *args: Any, **options: Any) -> Any:
+        """The answer of the app; a page without its layout."""
+        response = super().request(*args, **options)
+        if response.headers.get("content-type", "").startswith("text/html"):
+            response._content = without_layout(response.content)
+        return response
+
+
+def pages(settings: Settings, lens: str | None = None, **options: Any) -> PageClient:
+    """A client of the pages under the name that a browser on this machine uses; the lens comes by a
+    person's token.
+    """
     app = pytest.importorskip(PLACE, reason="the extra `web` is not there").web_app(
         settings, **options
     )
     tokens = pytest.importorskip("dagster_project.extras.web.tokens").Tokens(settings)
     is_asked = lens or tokens.folder.exists()
     headers = {"Authorization": f"Bearer {tokens.new(uuid4().hex, lens, None)}"} if is_asked else {}
-    return TestClient(app, base_url="http://127.0.0.1:8320", headers=headers)
+    return PageClient(app, base_url="http://127.0.0.1:8320", headers=headers)
 
 
 @contextmanager

@@ -1,4 +1,6 @@
-"""Commands of Weft in processes of their own, forked from one that has loaded its modules, so that they start at once."""
+"""Commands of Weft in processes of their own, forked from one that has loaded its modules, so that
+they start at once.
+"""
 
 import json
 import multiprocessing
@@ -91,7 +93,8 @@ class Command:
     ):
         """`home` is the `DAGSTER_HOME` of the command; else that is below its storage.
 
-        The command kills itself, as a power cut would, before it renames anything to a path with the pattern `dies_at`.
+        The command kills itself, as a power cut would, before it renames anything to a path with
+        the pattern `dies_at`.
         """
         self._printed = [
             folder / f"printed-{time.monotonic_ns()}.{name}" for name in ("out", "err")
@@ -156,7 +159,9 @@ def _run(arguments: list[str], printed: list[Path], home: Path | None, dies_at: 
 def fetch_that_is_killed(
     config: Path, source: str, moment: Callable[[], object] = lambda: False
 ) -> bool:
-    """Fetch a source in a process of its own and kill that at a moment; True unless it had ended by itself."""
+    """Fetch a source in a process of its own and kill that at a moment; True unless it had ended by
+    itself.
+    """
     process = forked(_fetch, config, source)
     process.start()
     until(lambda: moment() or not process.is_alive(), "the end of a fetch")
@@ -173,7 +178,9 @@ def _fetch(config: Path, source: str) -> None:
 
 
 def write_that_is_killed(database: Path, *statements: str) -> None:
-    """Write to a SQLite file in a process that dies before the commit: some pages are written, and a journal undoes them."""
+    """Write to a SQLite file in a process that dies before the commit: some pages are written, and
+    a journal undoes them.
+    """
     process = forked(_write_and_die, database, statements)
     process.start()
     process.join(HUNG)

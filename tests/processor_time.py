@@ -1,4 +1,5 @@
-"""A plugin that writes the processor seconds of each test, those of the processes that it started and waited for included.
+"""A plugin that writes the processor seconds of each test, those of the processes that it started
+and waited for included.
 
 `benchmarks/suite.py` loads it and names the folder of its files, one for each worker.
 """
@@ -20,7 +21,9 @@ def _processor_seconds() -> float:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Append one line to the file of this worker: the test and its processor seconds, set-up included."""
+    """Append one line to the file of this worker: the test and its processor seconds, set-up
+    included.
+    """
     begun = _processor_seconds()
     try:
         return (yield)

@@ -1,6 +1,8 @@
-"""The calls of `QdrantClient` that Weft makes, answered by Qdrant's own segments in this process: qdrant-edge-py.
+"""The calls of `QdrantClient` that Weft makes, answered by Qdrant's own segments in this process:
+qdrant-edge-py.
 
-A shard is a collection. Indexes of graphs are built when `optimize` says so, as a server's optimizers do by themselves.
+A shard is a collection. Indexes of graphs are built when `optimize` says so, as a server's
+optimizers do by themselves.
 """
 
 import shutil
@@ -17,7 +19,9 @@ _TYPES = {"integer": "Integer", "keyword": "Keyword", "datetime": "Datetime"}
 
 
 class EdgeClient:
-    """Collections below a folder. `m` is that of the graphs; 0: none is built, every search is exact."""
+    """Collections below a folder. `m` is that of the graphs; 0: none is built, every search is
+    exact.
+    """
 
     def __init__(self, folder: Path, m: int = 0, full_scan: int = 1):
         self.folder, self.m, self.full_scan = folder, m, full_scan

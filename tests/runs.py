@@ -19,7 +19,9 @@ def run_of_dagster(
     tags: Mapping[str, str] = MappingProxyType({}),
     checked: bool = True,
 ) -> dg.ExecuteInProcessResult:
-    """Make tables of a partition, of a range by its ends, or over the whole lake, in a run that no command tells of."""
+    """Make tables of a partition, of a range by its ends, or over the whole lake, in a run that no
+    command tells of.
+    """
     made = Work(tuple(tables), *(partitions[0], partitions[-1]) if partitions else ())
     job = build_definitions(work.settings).resolve_job_def(made.job)
     return job.execute_in_process(

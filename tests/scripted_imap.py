@@ -24,7 +24,9 @@ STAGES = (
 
 
 def says(*blocks: bytes, pause: float = 0.0) -> Answer:
-    """Blocks in which TAG stands for the tag and LINE for the line of the command, with a pause after each."""
+    """Blocks in which TAG stands for the tag and LINE for the line of the command, with a pause
+    after each.
+    """
 
     def answer(tag: bytes, line: bytes) -> Iterator[bytes]:
         for block in blocks:

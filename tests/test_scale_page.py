@@ -81,7 +81,9 @@ def blocks() -> Iterator[tuple[str, str]]:
 
 
 def configured(work: Workspace, sections: dict[str, dict[str, object]], text: str) -> None:
-    """Add what a block of the page sets to the settings of a workspace; Qdrant is its client in a folder."""
+    """Add what a block of the page sets to the settings of a workspace; Qdrant is its client in a
+    folder.
+    """
     for section, values in tomllib.loads(
         text.replace("http://qdrant.internal:6333", f"file:{work.folder}/qdrant")
     ).items():

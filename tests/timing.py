@@ -1,4 +1,6 @@
-"""What tests need of clocks: how work grows with its input, and waits that end with a condition, not with a time."""
+"""What tests need of clocks: how work grows with its input, and waits that end with a condition,
+not with a time.
+"""
 
 import select
 import socket
@@ -7,7 +9,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 HUNG = 600.0
-"""Seconds after which a test gives up a wait: so many that only a thing that hangs takes them, however slow the machine."""
+"""Seconds after which a test gives up a wait: so many that only a thing that hangs takes them,
+however slow the machine.
+"""
 PAUSE = 0.01
 """Seconds between two looks at a condition."""
 _Found = TypeVar("_Found")
@@ -26,7 +30,9 @@ def seconds(work: Callable[[], object], runs: int = 3) -> float:
 def growth(
     few: Callable[[], object], many: Callable[[], object], allowed: float, least: float = 5e-3
 ) -> float:
-    """How many times the processor time of `few`, or of `least` seconds, `many` takes: one run if that is `allowed`."""
+    """How many times the processor time of `few`, or of `least` seconds, `many` takes: one run if
+    that is `allowed`.
+    """
     taken = max(seconds(few, 2), least)
     ratios = (seconds(many, 1) / taken for _ in range(3))
     best = next(ratios)
@@ -43,7 +49,9 @@ def until(condition: Callable[[], _Found], name: str, pause: float = PAUSE) -> _
 
 
 def has_left(client: socket.socket, within: float = HUNG) -> bool:
-    """True if a client ends its connection, False if it sends something or is silent for `within` seconds."""
+    """True if a client ends its connection, False if it sends something or is silent for `within`
+    seconds.
+    """
     if not select.select([client], [], [], within)[0]:
         return False
     try:

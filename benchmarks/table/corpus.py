@@ -1,10 +1,12 @@
-"""Passages with their headings, from the documentation of Debian and Python packages, as lines of JSON.
+"""Passages with their headings, from the documentation of Debian and Python packages, as lines of
+JSON.
 
     python benchmarks/table/corpus.py FOLDER OUT.jsonl
 
-FOLDER holds one unpacked Debian package a folder (`dpkg-deb --fsys-tarfile`), files `Translation-en` and `Translation-de`
-with the descriptions of Debian's packages, and folders `python*` with sources. A line has `group` (the package), `title`
-(headings, one behind the other), `text` and, where a text is a translation, `english`.
+FOLDER holds one unpacked Debian package a folder (`dpkg-deb --fsys-tarfile`), files
+`Translation-en` and `Translation-de` with the descriptions of Debian's packages, and folders
+`python*` with sources. A line has `group` (the package), `title` (headings, one behind the other),
+`text` and, where a text is a translation, `english`.
 """
 
 import gettext
@@ -37,7 +39,8 @@ _OTHER_BYTES = {
     "apache2-doc": 6_000_000,
     "twisted-doc": 6_000_000,
 }
-"""Packages from which the corpus takes more or less than from others, since they repeat themselves."""
+"""Packages from which the corpus takes more or less than from others, since they repeat themselves.
+"""
 _PAGES, _MEANINGS = {"html", "htm", "xhtml", "page"}, {"noun", "verb", "adj", "adv"}
 _SCRIPTS = {"cfg", "lua", "c"}
 _KINDS = {
@@ -98,7 +101,9 @@ _SCRIPT = re.compile(
     r'|`\s*(?P<talk>[^`\n]{8,})`|\b_\(?\s*\[\[(?P<long>.+?)\]\]|\b_\(?\s*"(?P<short>(?:\\.|[^"\\\n]){8,})"',
     re.M | re.S,
 )
-"""Names and lines of dialogue in scripts of games: Wesnoth, Endless Sky, Naev, Widelands, Dink Smallwood."""
+"""Names and lines of dialogue in scripts of games: Wesnoth, Endless Sky, Naev, Widelands, Dink
+Smallwood.
+"""
 Passage = tuple[str, ...]
 """Title and text; of a translation also the English title and the English text."""
 
@@ -127,7 +132,9 @@ def main() -> None:
 
 
 def chosen(package: Path) -> list[Path]:
-    """The files of a package that are read, in an order that hashes decide, up to MOST_BYTES or `_OTHER_BYTES`."""
+    """The files of a package that are read, in an order that hashes decide, up to MOST_BYTES or
+    `_OTHER_BYTES`.
+    """
     most = _OTHER_BYTES.get(package.name, MOST_BYTES)
     files = [path for path in package.rglob("*") if path.is_file() and not path.is_symlink()]
     files = [
@@ -332,7 +339,9 @@ def _of_wordnet(source: str) -> Iterator[tuple[str, str]]:
 
 
 def _of_dictionary(source: str) -> Iterator[tuple[str, str]]:
-    """Entries of a dictionary of dictd: a word at the beginning of a line, and indented what it means."""
+    """Entries of a dictionary of dictd: a word at the beginning of a line, and indented what it
+    means.
+    """
     for entry in re.split(r"\n(?=\S)", source):
         word, _, meaning = entry.partition("\n")
         word = re.sub(r"\\.*?\\", "", word).split(",")[0].strip()

@@ -1,12 +1,14 @@
-"""Tables of token vectors beside today's static model and beside a teacher, on the collections of benchmarks/retrieval.py.
+"""Tables of token vectors beside today's static model and beside a teacher, on the collections of
+benchmarks/retrieval.py.
 
     python benchmarks/table/judge.py [--table FOLDER ...] [--vectors FOLDER] [--corpus NAME ...] [--state FOLDER]
 
-Every model ranks the same chunks of the same index: its vectors take the place of those of the index. --table names a folder
-that train.py wrote, --vectors one with `<corpus>.npz` of a model that does not run here (`passages` in the order of
-chunks, `queries`, and `texts`, the queries that they are of). Printed are, for each task, nDCG@10 of the default
-search and of vectors alone, how far the default is ahead of the static model's with its 95 % interval, and the means of all
-tasks. Of linux-erofs every eighth commit is asked, of the chats every third question.
+Every model ranks the same chunks of the same index: its vectors take the place of those of the
+index. --table names a folder that train.py wrote, --vectors one with `<corpus>.npz` of a model that
+does not run here (`passages` in the order of chunks, `queries`, and `texts`, the queries that they
+are of). Printed are, for each task, nDCG@10 of the default search and of vectors alone, how far the
+default is ahead of the static model's with its 95 % interval, and the means of all tasks. Of
+linux-erofs every eighth commit is asked, of the chats every third question.
 """
 
 import sys
@@ -90,15 +92,13 @@ def main() -> None:
         "--table", type=Path, action="append", default=[], help="several times for several"
     )
     parser.add_argument("--vectors", type=Path, help="vectors of a model that does not run here")
-    parser.add_argument(
-        "--corpus", action="append", choices=(*tasks.CORPORA, *tasks.UNSEEN), help="default: all"
-    )
+    parser.add_argument("--corpus", action="append", choices=tasks.CORPORA, help="default: all")
     parser.add_argument("--state", type=Path, help="where indexes are kept between runs")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     given = parser.parse_args()
     found: dict[str, dict[str, dict[str, np.ndarray]]] = {}
     with tempfile.TemporaryDirectory() as temporary:
-        for name in given.corpus or (*tasks.CORPORA, *tasks.UNSEEN):
+        for name in given.corpus or tasks.CORPORA:
             corpus = tasks.corpus(name, given.state or Path(temporary))
             asked = [task.every(STEPS.get(name, 1)) for task in corpus.tasks]
             texts = [text or "?" for (text,) in corpus.index.connection.execute(TEXTS).fetchall()]

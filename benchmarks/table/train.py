@@ -1,17 +1,19 @@
-"""A table of token vectors, trained so that the sum over a text's tokens points where a teacher's vector of the text does.
+"""A table of token vectors, trained so that the sum over a text's tokens points where a teacher's
+vector of the text does.
 
     python benchmarks/table/train.py CORPUS.jsonl TEACHER OUT [--seed 7] [--steps 6000] [--device cuda]
 
-CORPUS is what corpus.py writes, TEACHER a folder with a BERT of sentence-transformers (config.json, model.safetensors,
-tokenizer.json). OUT gets `table.safetensors` (int8 rows, a float32 scale for each) and `tokenizer.json`. The same seed
-on the same device gives the same bytes.
+CORPUS is what corpus.py writes, TEACHER a folder with a BERT of sentence-transformers (config.json,
+model.safetensors, tokenizer.json). OUT gets `table.safetensors` (int8 rows, a float32 scale for
+each) and `tokenizer.json`. The same seed on the same device gives the same bytes.
 
-The vocabulary is the teacher's without its unused places, filled up with frequent words of the corpus. A token begins
-as the teacher's vector of the token alone, reduced to 256 dimensions and weighed by how rare the token is. Learned is
-then that the vector of each passage and query is the teacher's (regression), that the likeness of a query to the other
-passages of a batch is the teacher's (distillation), and that a query is nearest its own passage (contrast). A query
-is a passage's title, a sentence or some of its words. A batch is made of blocks of passages of one package each. At the
-end rows grow by a power of their length, so that telling words weigh more.
+The vocabulary is the teacher's without its unused places, filled up with frequent words of the
+corpus. A token begins as the teacher's vector of the token alone, reduced to 256 dimensions and
+weighed by how rare the token is. Learned is then that the vector of each passage and query is the
+teacher's (regression), that the likeness of a query to the other passages of a batch is the
+teacher's (distillation), and that a query is nearest its own passage (contrast). A query is a
+passage's title, a sentence or some of its words. A batch is made of blocks of passages of one
+package each. At the end rows grow by a power of their length, so that telling words weigh more.
 """
 
 import argparse
@@ -56,7 +58,9 @@ class Plan:
 
 
 class Ids(NamedTuple):
-    """Token ids of all texts, one behind the other; text n has those from `edges[n]` to `edges[n + 1]`."""
+    """Token ids of all texts, one behind the other; text n has those from `edges[n]` to `edges[n +
+    1]`.
+    """
 
     ids: np.ndarray
     edges: np.ndarray
@@ -64,7 +68,9 @@ class Ids(NamedTuple):
 
 @dataclass
 class Views:
-    """Texts of passages and of QUERIES queries of each, and for each of them the text that the teacher reads."""
+    """Texts of passages and of QUERIES queries of each, and for each of them the text that the
+    teacher reads.
+    """
 
     passages: list[str] = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
@@ -161,7 +167,9 @@ _SOMEBODY = (
 
 
 def lone_words(tokens: Sequence[str], count: int, seed: int) -> list[dict[str, str]]:
-    """Texts of a few words of the vocabulary each, the frequent ones more often, for words that the corpus lacks."""
+    """Texts of a few words of the vocabulary each, the frequent ones more often, for words that the
+    corpus lacks.
+    """
     rng = np.random.default_rng(seed)
     words = [t for t in tokens if len(t) > 2 and t.isascii() and t.isalpha()]
     shares = 1 / (np.arange(len(words)) + 1000.0)
@@ -277,7 +285,9 @@ def _query(rng: random.Random, text: str, title: str) -> str:
 
 
 def vocabulary(teacher: Path, rows: Sequence[dict[str, str]]) -> list[str]:
-    """VOCABULARY tokens: the teacher's, then words of the corpus that it cuts, by how many packages use them how often."""
+    """VOCABULARY tokens: the teacher's, then words of the corpus that it cuts, by how many packages
+    use them how often.
+    """
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(teacher / "tokenizer.json"))
@@ -529,7 +539,9 @@ def trained(
 
 
 def quantised(table: np.ndarray, weight: float) -> tuple[np.ndarray, np.ndarray]:
-    """Rows as int8, and the scale of each, float32; rows grow by their length to the power `weight`."""
+    """Rows as int8, and the scale of each, float32; rows grow by their length to the power
+    `weight`.
+    """
     scale = np.maximum(np.abs(table).max(axis=1), 1e-8).astype(np.float32) / 127
     rows = np.round(table / scale[:, None]).astype(np.int8)
     lengths = np.linalg.norm(rows.astype(np.float32) * scale[:, None], axis=1)

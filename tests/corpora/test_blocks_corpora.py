@@ -41,7 +41,9 @@ def test_blocks_of_real_bodies_are_the_bodies(mails: pa.Table) -> None:
 @given(st.data())
 @examples(25)
 def test_damaged_bodies_stay_whole_and_alone(mails: pa.Table, data: st.DataObject) -> None:
-    """Bytes of real mails cut out, doubled or replaced: every byte stays in one block, batched or not."""
+    """Bytes of real mails cut out, doubled or replaced: every byte stays in one block, batched or
+    not.
+    """
     bodies = []
     for row in data.draw(st.lists(st.integers(0, len(mails) - 1), min_size=1, max_size=4)):
         text = mails["body"][row].as_py()

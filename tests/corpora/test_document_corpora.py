@@ -1,4 +1,6 @@
-"""Real documents: nothing is lost between files, nodes and chunks, and another parser sees the same headings."""
+"""Real documents: nothing is lost between files, nodes and chunks, and another parser sees the same
+headings.
+"""
 
 from pathlib import Path
 

@@ -52,7 +52,9 @@ def erofs(corpora) -> MailTables:
 
 @pytest.mark.parametrize("corpus", ["pgsql", "erofs"])
 def test_the_quick_way_reads_what_the_email_package_reads(corpora, corpus, request):
-    """Every column of every mail of one archive and of each fourth month of the other, or of all with WEFT_EXAMPLES=2."""
+    """Every column of every mail of one archive and of each fourth month of the other, or of all
+    with WEFT_EXAMPLES=2.
+    """
     folder, pattern = {
         "pgsql": ("pgsql", "pgsql-*.[0-9]*"),
         "erofs": ("linux-erofs", "linux-erofs.*.gz"),

@@ -1,4 +1,6 @@
-"""Real mailing lists, embedded by a service that may see no address: builds, their costs, and second builds."""
+"""Real mailing lists, embedded by a service that may see no address: builds, their costs, and
+second builds.
+"""
 
 import json
 import mailbox

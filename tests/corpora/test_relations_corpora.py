@@ -14,7 +14,9 @@ from transforms.settings.mail import BlockSettings, ThreadSettings
 pytestmark = pytest.mark.exhaustive
 
 FOUND, WITH_REWRAPPED = 0.98, 0.99
-"""Shares of depth-1 quoted lines that are lines of the parent, and that stand in it if line ends do not count."""
+"""Shares of depth-1 quoted lines that are lines of the parent, and that stand in it if line ends do
+not count.
+"""
 
 
 @pytest.fixture(scope="module")

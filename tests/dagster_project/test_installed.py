@@ -45,9 +45,11 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def weft(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program of a wheel that was built of a copy of the repository, so that nothing is left in it.
+    """The program of a wheel that was built of a copy of the repository, so that nothing is left in
+    it.
 
-    Other packages are those of the environment of the tests; `tests/test_house.py` looks whether Weft asks for them.
+    Other packages are those of the environment of the tests; `tests/test_house.py` looks whether
+    Weft asks for them.
     """
     folder = tmp_path_factory.mktemp("installed")
     copy = shutil.copytree(ROOT, folder / "copy", ignore=shutil.ignore_patterns(*NOT_BUILT))

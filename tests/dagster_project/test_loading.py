@@ -1,4 +1,5 @@
-"""What Dagster loads from a clone: the sample where nothing is named, one asset that says why where settings are wrong.
+"""What Dagster loads from a clone: the sample where nothing is named, one asset that says why where
+settings are wrong.
 
 And what a process of Weft does not load.
 """

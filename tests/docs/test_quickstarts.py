@@ -1,4 +1,6 @@
-"""Each quickstart, command by command, in a home folder with an archive as people have it; tests of the pages serve."""
+"""Each quickstart, command by command, in a home folder with an archive as people have it; tests of
+the pages serve.
+"""
 
 import json
 import os
@@ -37,7 +39,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def run(commands: str) -> str:
-    """What the commands of a block print, run in this process as a shell reads them; AssertionError if one fails."""
+    """What the commands of a block print, run in this process as a shell reads them; AssertionError
+    if one fails.
+    """
     shell = ["bash", "-ec", f'weft() {{ printf "%s\\0" "$PWD" "$@"; printf "\\1"; }}\n{commands}']
     printed = ""
     for command in subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split(

@@ -1,4 +1,6 @@
-"""What all fuzz tests share: seeds that are printed, limits that are kept, and what may never be in an output."""
+"""What all fuzz tests share: seeds that are printed, limits that are kept, and what may never be in
+an output.
+"""
 
 import os
 import random
@@ -18,14 +20,18 @@ SECRET = "SECRET-MARKER-b1946ac92492d234"
 
 
 def seeds(count: int) -> Iterator[tuple[int, random.Random]]:
-    """`count` seeds times `FACTOR`, each with a generator of its own; the seed names the case in a failure."""
+    """`count` seeds times `FACTOR`, each with a generator of its own; the seed names the case in a
+    failure.
+    """
     for seed in range(SEED, SEED + max(1, round(count * FACTOR))):
         yield seed, random.Random(seed)
 
 
 @contextmanager
 def within_limits(case: object) -> Iterator[None]:
-    """Fail the test if the body hangs, or if this process holds over 2 GiB and more than ever before, naming the case."""
+    """Fail the test if the body hangs, or if this process holds over 2 GiB and more than ever
+    before, naming the case.
+    """
     started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     yield
     took = time.monotonic() - started

@@ -15,7 +15,9 @@ pytestmark = pytest.mark.exhaustive
 STEPS = 2
 ARCHIVES = ("dev/dev.2004-01.mbox", "dev/dev.2004-02.mbox", "users/users.2004-01.mbox")
 NUMBERS = 320
-"""Mails have numbers below this; a reply names any of them, so that parents are missing, come late and go."""
+"""Mails have numbers below this; a reply names any of them, so that parents are missing, come late
+and go.
+"""
 
 
 class History:
@@ -49,7 +51,9 @@ class History:
         self.done.append(f"{kind.__name__} {kind()}")
 
     def reply(self) -> str:
-        """A mail that answers one that is there, or not yet, and repeats a line of it with or without a mark."""
+        """A mail that answers one that is there, or not yet, and repeats a line of it with or
+        without a mark.
+        """
         parent = self.random.randrange(NUMBERS)
         said = next(
             (m.body for mails in self.archives.values() for m in mails if m.number == parent), ""

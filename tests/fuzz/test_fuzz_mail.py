@@ -1,4 +1,6 @@
-"""A thousand damaged mails from mbox bytes to chunks: each is a row or set aside, both ways of reading agree."""
+"""A thousand damaged mails from mbox bytes to chunks: each is a row or set aside, both ways of
+reading agree.
+"""
 
 import random
 import re

@@ -1,4 +1,6 @@
-"""Whatever is asked, a published index answers or says what is wrong with the query, soon and in bounded memory."""
+"""Whatever is asked, a published index answers or says what is wrong with the query, soon and in
+bounded memory.
+"""
 
 import random
 from collections.abc import Callable, Iterator
@@ -7,7 +9,6 @@ from contextlib import closing, suppress
 import pytest
 
 from dagster_project.index.search.explain import explanation
-from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.lookup import asking, reading
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
@@ -15,6 +16,7 @@ from tests.archives import Workspace
 from tests.fuzz.fuzzing import seeds, within_limits
 from transforms.errors import QueryError, UnknownIdError
 from transforms.retrieval.query_language import CONDITIONS
+from transforms.retrieval.search_filters import Filters
 
 COUNT = 200
 WORDS = [
@@ -228,7 +230,7 @@ def index(built_once: Workspace) -> Iterator[SearchIndex]:
 def asked(index: SearchIndex, seed: int, choose: random.Random) -> None:
     """Ask one query in all ways; any fault but those of a query, and any long wait, fails the test."""
     query = choose.choice(KINDS)(choose)
-    given = {choose.choice(["author", "path", "tag", "list_id", "source", "series"]): word(choose)}
+    given = {choose.choice(["author", "path", "tag", "list", "source", "series"]): word(choose)}
     filters = Filters(**given) if choose.random() < 0.2 else Filters()
     case = f"seed {seed}: {query[:200]!r} ({len(query)} characters), {filters}"
     try:

@@ -1,4 +1,6 @@
-"""Conversations with web and IMAP servers that lie at random: each ends in success or in a fault of the fetch."""
+"""Conversations with web and IMAP servers that lie at random: each ends in success or in a fault of
+the fetch.
+"""
 
 # ruff: noqa: E501 - tables of lies
 

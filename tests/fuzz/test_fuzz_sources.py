@@ -1,4 +1,6 @@
-"""Sources in which members are broken at random: all else is read, each broken member has its reason, nothing raises."""
+"""Sources in which members are broken at random: all else is read, each broken member has its
+reason, nothing raises.
+"""
 
 import io
 import json
@@ -103,7 +105,9 @@ def take_stock(work: Workspace) -> tuple[list[bytes], list[str], int]:
 
 
 def broken_sources(folder: Path, seed: int, random_: random.Random) -> None:
-    """Mail, notes and a repository of which random members are broken: the others are read, those have a reason."""
+    """Mail, notes and a repository of which random members are broken: the others are read, those
+    have a reason.
+    """
     work = Workspace(folder).configure(
         {"name": "mail", "kind": "mbox", "path": "mail/*"},
         {"name": "notes", "kind": "vault", "path": "notes"},
@@ -142,7 +146,9 @@ def broken_sources(folder: Path, seed: int, random_: random.Random) -> None:
 
 
 def mutated_archive(folder: Path, seed: int, random_: random.Random) -> None:
-    """An archive, an export of a chat or a repository with mutated bytes: rows, reasons or a WeftError."""
+    """An archive, an export of a chat or a repository with mutated bytes: rows, reasons or a
+    WeftError.
+    """
     kind = random_.choice(["mbox", "zip", "zip", "git"])
     if kind == "git":
         work = Workspace(folder).configure({"name": "dev", "kind": "public_inbox", "path": "inbox"})
@@ -188,7 +194,9 @@ def mutated_archive(folder: Path, seed: int, random_: random.Random) -> None:
 
 
 def hostile_vault(folder: Path, seed: int, random_: random.Random) -> None:
-    """A vault of odd names, links, depths and texts: each of its entries is a document or has a reason."""
+    """A vault of odd names, links, depths and texts: each of its entries is a document or has a
+    reason.
+    """
     work = Workspace(folder).configure({"name": "notes", "kind": "vault", "path": "notes"})
     notes = folder / "notes"
     notes.mkdir()
@@ -196,7 +204,8 @@ def hostile_vault(folder: Path, seed: int, random_: random.Random) -> None:
     before = Path.cwd()
     os.chdir(notes)
     try:
-        # Each level is looked up from the root of the disk: most of a case's time goes into a thousand.
+        # Each level is looked up from the root of the disk: most of a case's time goes into a
+        # thousand.
         for _ in range(1000 if random_.random() < 0.03 else random_.choice([0, 3, 30, 100])):
             Path("d").mkdir()
             os.chdir("d")

@@ -1,4 +1,6 @@
-"""Fetches that are killed while a server feeds them, at any of its blocks: the next leaves what a whole one would."""
+"""Fetches that are killed while a server feeds them, at any of its blocks: the next leaves what a
+whole one would.
+"""
 
 import subprocess
 import threading

@@ -17,15 +17,27 @@ from assets.partitions import MAIL
 from dagster_project.cli.main import COMMANDS, main
 from dagster_project.cli.render.builds import BuildView
 from dagster_project.cli.terminal.lazy_group import LazyGroup, loaded
+from dagster_project.config.allowed_commands import allow
 from dagster_project.orchestration.plan import Plan
 from tests.archives import Mail, Workspace, discussion
 from transforms.errors import SourceError
+from transforms.retrieval.query_language import CONDITIONS
 
 
 def reasons(work: Workspace) -> dict[str, str]:
     """Code of the reason of every quarantined place, by file name."""
     rows = work.sql("SELECT place, reason FROM quarantine")
     return {place.split(":")[0]: reason.split(":")[0] for place, reason in rows}
+
+
+def test_one_key_shows_what_is_around_each_hit(
+    built_once: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("WEFT_SEARCH__EXPAND", '["parent", "neighbours"]')
+    result = built_once.weft("search", "compactor load", "--json", "--limit", "6")
+    hits = json.loads(result.stdout)["queries"][0]["hits"]
+    assert {"parent"} <= {near["kind"] for hit in hits for near in hit["expansions"]}
+    assert "parent: " in built_once.weft("search", "compactor load", "--limit", "6").stdout
 
 
 @pytest.mark.exhaustive
@@ -157,9 +169,9 @@ def test_a_query_that_is_read_as_an_option_is_told_how_to_be_asked(tmp_path: Pat
         assert said.exit_code == 2 and f"weft {command} -- {shlex.quote(query)}" in text
 
 
-def test_there_are_20_commands_and_a_former_one_names_what_replaced_it():
+def test_there_are_22_commands_and_a_former_one_names_what_replaced_it():
     former = {old: new for command in COMMANDS.values() for old, new in command.former.items()}
-    assert len(COMMANDS) <= 20 and not former.keys() & COMMANDS.keys()
+    assert len(COMMANDS) <= 22 and not former.keys() & COMMANDS.keys()
     for old, new in former.items():
         said = CliRunner().invoke(main, [old, "--help"])
         assert said.exit_code == 2 and f"`weft {new}`" in said.stderr and new.split()[0] in COMMANDS
@@ -194,6 +206,7 @@ def test_a_source_that_is_not_there_loses_nothing_and_stops_no_other(built: Work
         NOT_THERE,
         alerts={"command": command},
     )
+    allow(command, built.settings.root)
     built.write(
         "dev/dev.2004-03.mbox", [Mail(900, "a mail that came while another source was gone")]
     )
@@ -227,7 +240,9 @@ def test_no_source_at_all_stops_the_build_and_deletes_nothing(built: Workspace):
 
 @pytest.mark.exhaustive
 def test_what_a_lost_source_would_have_to_be_read_for_is_left_or_stops_the_build(built: Workspace):
-    """Settings of reading that changed are not applied to it; a damaged file of the lake cannot be made again."""
+    """Settings of reading that changed are not applied to it; a damaged file of the lake cannot be
+    made again.
+    """
     sources = (
         {"name": "dev", "kind": "mbox", "path": "mail/dev/*"},
         {"name": "users", "kind": "mbox", "path": "x/*"},
@@ -266,10 +281,10 @@ def test_three_mails_that_a_hit_stands_for_are_named_and_further_ones_counted(
     said = [
         built_once.weft("search", "--threads", "--limit", "1", query).stdout for query in queries
     ]
-    assert [(s.count("     also m"), re.findall(r"and (\d+) more", s)) for s in said] == [
-        (3, ["2"]),
-        (3, []),
-    ]
+    named = [len(re.findall(r"^       Re: .* \u27e8m\d@", text, re.M)) for text in said]
+    assert named == [3, 3]
+    counts = r"(\d) more of the same thread(?: \(--more shows (\d) further\))?"
+    assert [re.findall(counts, text) for text in said] == [[("5", "2")], [("3", "")]]
 
 
 def test_hits_as_json_name_every_query(built_once: Workspace):
@@ -406,8 +421,12 @@ def test_a_search_imports_nothing_that_builds():
         "docutils",
         "torch",
         "sqlalchemy",
+        "duckdb",
+        "numpy",
+        "polars",
+        "pyarrow",
+        "pydantic",
     }.isdisjoint(packages)
-    assert "duckdb" in packages
 
 
 def test_the_list_of_commands_imports_no_command():
@@ -456,6 +475,15 @@ def test_on_a_pipe_every_stage_ends_with_a_tick_and_the_rows_that_it_made(
     ]
 
 
+def test_on_a_pipe_lines_say_how_far_a_long_build_is(capsys: pytest.CaptureFixture[str]):
+    text = ""
+    with BuildView(show=True, every=0.01) as view:
+        view.plan(Plan((), {"dev/2004-01": ("messages",), "dev/2": ("messages",)}, (), True))
+        view.step("messages", "dev/2004-01", 1200)
+        while "s: reading mail, 1 of 2 partitions, 1,200 rows\n" not in text:
+            text += capsys.readouterr().out
+
+
 def test_where_nothing_was_to_do_nothing_is_drawn(capsys: pytest.CaptureFixture[str]):
     with BuildView(show=True) as view:
         view.plan(Plan((), {}, (), False))
@@ -485,3 +513,14 @@ def test_each_stage_ends_with_its_own_seconds(
         re.sub("[━╸ ]+", " ", line).strip() for line in capsys.readouterr().out.splitlines()[2:]
     ]
     assert lines == ["✓ reading mail 7 rows 4.0 s", "✓ threading 5 rows 4.0 s"]
+
+
+def test_the_help_of_a_search_begins_with_few_options_and_has_all_fields():
+    few, every = (
+        CliRunner().invoke(main, ["search", name]).stdout for name in ("--help", "--help-all")
+    )
+    options = [line.split()[0].rstrip(",") for line in few.splitlines() if line.startswith("  -")]
+    assert len(options) <= 12 and "--help-all" in options
+    assert all(f"{field}:" in few for field in CONDITIONS)
+    assert set(options) < set(re.findall(r"(?m)^  (-[\w-]+)", every))
+    assert {"--diversity", "--series"} <= set(re.findall(r"--[\w-]+", every))

@@ -1,4 +1,6 @@
-"""The files of docs/deploy: systemd, Compose, Dagster's chart and PostgreSQL take them, and their commands exist."""
+"""The files of docs/deploy: systemd, Compose, Dagster's chart and PostgreSQL take them, and their
+commands exist.
+"""
 
 import json
 import os
@@ -19,8 +21,8 @@ import pytest
 import yaml
 from packaging.specifiers import SpecifierSet
 
+from dagster_project.cli.__main__ import run
 from dagster_project.cli.main import main
-from dagster_project.cli.standby import run
 from dagster_project.evaluation.evaluate import open_index
 from dagster_project.index.publish.versions import CURRENT
 from dagster_project.orchestration.runs import prune_runs
@@ -48,7 +50,9 @@ def test_systemd_finds_no_fault_in_the_units(tmp_path: Path):
 
 
 def parsed(command: str, arguments: list[str]) -> click.Context:
-    """A command line as the installed program of that name understands it, without running it; ClickException if not."""
+    """A command line as the installed program of that name understands it, without running it;
+    ClickException if not.
+    """
     (script,) = metadata.entry_points(group="console_scripts", name=command)
     program = script.load()
     root = main if program is run else program.__globals__["cli"]
@@ -81,7 +85,7 @@ def instructions() -> list[tuple[str, str]]:
 
 def test_the_container_is_made_of_files_and_extras_that_exist():
     copied = [file for name, rest in instructions() if name == "COPY" for file in rest.split()[:-1]]
-    assert {"transforms", "assets", "dagster_project", "constraints.txt"} <= set(copied)
+    assert {"transforms", "assets", "dagster_project", "weft", "constraints.txt"} <= set(copied)
     assert [file for file in copied if not (DEPLOY.parents[1] / file).exists()] == []
     project = tomllib.loads((DEPLOY.parents[1] / "pyproject.toml").read_text())["project"]
     assert project["readme"] in copied
@@ -140,7 +144,8 @@ def test_the_compose_file_says_what_the_specification_knows_and_names_what_is_th
             assert (DEPLOY / build["context"] / build["dockerfile"]).is_file()
     assert "PASSWORD" not in str(COMPOSED), "secrets come from a file of their own"
     variables = COMPOSED["services"]["code"]["environment"]
-    # Runs write in DAGSTER_HOME: a folder of a mounted file alone would be root's, and its volume is as the image has it.
+    # Runs write in DAGSTER_HOME: a folder of a mounted file alone would be root's, and its volume
+    # is as the image has it.
     owned = f"--owner weft {variables['DAGSTER_HOME']} /etc/weft/searches "
     assert owned in f"{dict(instructions()[:2])['RUN']} " and "searches:/etc/weft/searches" in str(
         COMPOSED
@@ -197,7 +202,9 @@ CHART: dict[str, object] = {
     },
     "telemetry": {"enabled": bool},
 }
-"""Of the keys of Dagster's chart (helm/dagster/values.schema.json) those that the values file may use, with their types."""
+"""Of the keys of Dagster's chart (helm/dagster/values.schema.json) those that the values file may
+use, with their types.
+"""
 OF_DEPLOYMENT = {
     "name",
     "image",
@@ -255,7 +262,8 @@ def test_the_values_for_helm_are_those_of_dagsters_chart(
     assert f"--uid {users.pop()} " in str(instructions()) and not users
     assert "--version " + metadata.version("dagster") in (DEPLOY / "helm-values.yaml").read_text()
 
-    # What the chart makes of them is what Dagster takes, and limits runs as the file for one machine does.
+    # What the chart makes of them is what Dagster takes, and limits runs as the file for one
+    # machine does.
     pytest.importorskip("dagster_k8s", reason="dagster-k8s is not installed")
     launcher, daemon = values["runLauncher"]["config"]["k8sRunLauncher"], values["dagsterDaemon"]
     concurrency = {part: snaked(values["concurrency"][part]) for part in ("pools", "runs")}
@@ -422,7 +430,7 @@ def test_a_backup_of_sources_vectors_and_one_version_is_searched_at_once_and_bui
 ):
     """Restored as docs/operations.md says."""
     left_out = shutil.ignore_patterns(
-        "lake", "dagster", "*.arrays", "CURRENT", "files.json", "seen.json", "looked.json", ".*"
+        "lake", "dagster", "*.arrays", "CURRENT", "state.sqlite", ".*"
     )
     shutil.copytree(built_once.folder, tmp_path / "restored", ignore=left_out)
     restored = Workspace(tmp_path / "restored")

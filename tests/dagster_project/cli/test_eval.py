@@ -1,4 +1,6 @@
-"""Evaluations of a published index: by command, as assets, before publishing, and as a page in a browser."""
+"""Evaluations of a published index: by command, as assets, before publishing, and as a page in a
+browser.
+"""
 
 import json
 import re
@@ -24,13 +26,16 @@ from tests.archives import Workspace
 from transforms.errors import CheckFailedError, SettingsError
 from transforms.evaluation.ground_truth import draft_queries
 from transforms.retrieval.pipeline import RANKED
+from transforms.settings.designs import DESIGNS
 from transforms.settings.search import SearchSettings
 
 TOPICS = {"compactor": 0, "write-ahead log": 100, "shell": 200, "garbage collector": 300}
 
 
 def queries() -> list[dict[str, Any]]:
-    """For each topic two queries whose answers are the mails of its thread, and one chat that is nowhere."""
+    """For each topic two queries whose answers are the mails of its thread, and one chat that is
+    nowhere.
+    """
     made = []
     for topic, first in TOPICS.items():
         for number, words in enumerate((topic, f"what about the {topic} </script><b>now</b>")):
@@ -219,7 +224,7 @@ def test_every_stage_that_a_profile_switches_on_is_measured(measured: Workspace,
     text = measured.config.read_text()
     everything = (
         "[profiles.everything]\ncutoff_ratio = 0.5\naggregation = 'before_elbow'\ndiversity = 0.3\n"
-        "collapse_duplicates = true\ncollapse_threads = true\nsimilarity_threshold = 0.1\n"
+        "collapse_threads = true\nsimilarity_threshold = 0.1\n"
     )
     measured.config.write_text(f"{text}\n{everything}")
     try:
@@ -234,7 +239,6 @@ def test_every_stage_that_a_profile_switches_on_is_measured(measured: Workspace,
         "reranked",
         "aggregated",
         "elbow",
-        "unique",
         "diverse",
         "one_per_thread",
     ]
@@ -267,6 +271,22 @@ def test_a_sweep_over_settings_of_a_build_builds_beside_the_published_index(meas
     }
     assert (measured.index / "CURRENT").resolve() == before
     assert not measured.plan().publish
+
+
+@pytest.mark.exhaustive
+def test_the_designs_are_measured_beside_the_default_each_over_its_own_index(measured: Workspace):
+    run = measured.weft("eval", "run", "--designs", "--json")
+    rows = {row["design"]: row for row in json.loads(run.stdout)}
+    assert [*rows] == ["default", *DESIGNS]
+    assert rows["default"]["ahead"] == 0 and rows["default"]["build_seconds"] > 0
+    assert all(row["low"] <= row["nDCG@10"] <= row["high"] for row in rows.values())
+    assert all(
+        (measured.settings.root / "eval" / "designs" / name / "index").is_dir() for name in rows
+    )
+    again = measured.weft("eval", "run", "--designs")
+    assert "information-graph" in again.stdout and "beside the default" in again.stdout
+    refused = measured.weft("eval", "run", "--designs", "--profile", "rrf")
+    assert refused.exit_code == 2 and "--designs measures" in refused.stderr
 
 
 def test_profiles_together_rank_as_each_does_alone(measured: Workspace):
@@ -336,6 +356,27 @@ def test_two_reports_are_compared(measured: Workspace, tmp_path: Path):
     assert (failed.exit_code, "not a report of this version" in failed.output) == (2, True)
 
 
+def test_runs_of_trec_are_measured_as_they_are(tmp_path: Path):
+    texts = {
+        "qrels": "1 0 a 1\n",
+        "one.run": "1 Q0 b 1 2 x\n1 Q0 a 2 1 x\n",
+        "two.run": "1 Q0 a 1 1 y\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    places = [str(tmp_path / name) for name in texts]
+    done = CliRunner().invoke(main, ["eval", "trec", *places, "--json"])
+    means = {
+        row["profile"]: row["mean"]
+        for row in json.loads(done.stdout)["summary"]
+        if row["measure"] == "MRR@10"
+    }
+    assert means == {"one.run": 0.5, "two.run": 1.0}
+    assert "two.run − one.run" in CliRunner().invoke(main, ["eval", "trec", *places]).output
+    failed = CliRunner().invoke(main, ["eval", "trec", places[0], places[0]])
+    assert (failed.exit_code, "line 1: not the 6 fields" in failed.output) == (2, True)
+
+
 @pytest.mark.exhaustive
 def test_the_job_measures_what_the_command_measures(measured: Workspace, report: dict[str, Any]):
     definitions = build_definitions(measured.settings)
@@ -388,7 +429,9 @@ WINDOWS = [
 def opened(
     chromium: Any, measured: Workspace, report: dict[str, Any], request: pytest.FixtureRequest
 ) -> Iterator[Any]:
-    """The page, opened without network; what it complained about and asked for is checked at the end."""
+    """The page, opened without network; what it complained about and asked for is checked at the
+    end.
+    """
     width, scheme = request.param
     file = max((measured.settings.root / "eval").glob("*.html"))
     context = chromium.new_context(

@@ -57,6 +57,22 @@ def test_an_unknown_id_is_3(built_once: Workspace, command: str):
         assert code == 3 and said.startswith("error: ") and len(said) < 2_000, name[:20]
 
 
+def test_a_source_without_a_file_that_can_be_read_is_4(tmp_path: Path):
+    work = Workspace(tmp_path / "work")
+    work.put("chats/talk.json", "{}")
+    work.put("notes/a.md", "# A\n\nThe gate is open.\n")
+    work.configure(
+        {"name": "talk", "kind": "conversation", "path": "chats"},
+        {"name": "notes", "kind": "vault", "path": "notes"},
+    )
+    for _ in range(2):
+        code, faults = ended(work, "build", "--quiet")
+        assert code == 4 and "source talk: none of its files could be read, as talk" in faults
+    assert ended(work, "search", "gate")[0] == 0
+    work.put("chats/talk.csv", "time,author,message\n2025-01-01T10:00:00,ada,The gate creaks\n")
+    assert ended(work, "build", "--quiet") == (0, "")
+
+
 LONG = "a" * 20_001
 CALLS: dict[int, list[list[str]]] = {
     0: [

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from dagster_project.cli.main import main
 from dagster_project.index.search.explain import explanation
-from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.search_index import SearchIndex
 from tests.archives import Workspace
 from transforms.errors import UnknownIdError
+from transforms.retrieval.search_filters import Filters
 
 QUERY = "how the compactor behaves under load"
 
@@ -95,7 +95,7 @@ def test_two_processes_return_the_same_bytes(
         "import hashlib, sys; from dagster_project.index.search.opened_index import open_index;"
         "from dagster_project.config.settings import load_settings; from pathlib import Path;"
         "settings = load_settings(Path(sys.argv[1]));"
-        "search = settings.search.model_copy(update={'diversity': 0.3, 'collapse_duplicates': True, 'cutoff_ratio': 0.5,"
+        "search = settings.search.model_copy(update={'diversity': 0.3, 'cutoff_ratio': 0.5,"
         "'expand': ('parent', 'neighbours', 'section', 'links')});"
         "index = open_index(settings.model_copy(update={'search': search}));"
         "hits = index.search(sys.argv[2:]).hits;"

@@ -1,4 +1,6 @@
-"""`weft init` on archives as people have them: what it takes them for, what it writes, and that the settings work."""
+"""`weft init` on archives as people have them: what it takes them for, what it writes, and that the
+settings work.
+"""
 
 import gzip
 import json
@@ -236,6 +238,19 @@ def test_the_language_of_most_texts_is_found_and_written(
     assert load_settings(tmp_path / "z/weft.toml").terms.stemmer == "german+english"
 
 
+def test_pictures_of_a_vault_are_not_files_that_no_source_reads(tmp_path: Path):
+    files = {"a.md": NOTE, "b.png": b"\x89PNG", "c.svg": b"<svg/>", "d.bin": b"\0"}
+    result = init(tmp_path, str(put(tmp_path / "x", files)))
+    assert "files that no source reads: 1 .bin\n" in result.stdout
+
+
+def test_a_file_that_is_not_read_has_a_way_out(tmp_path: Path):
+    files = {"a.md": NOTE, "b.rtf": b"{}", "c.bin": b"\0"}
+    printed = init(tmp_path, str(put(tmp_path / "x", files))).stdout
+    assert "  .rtf: convert it by `soffice --headless --convert-to docx FILE`\n" in printed
+    assert "  .bin:" not in printed
+
+
 def test_times_without_a_zone_get_that_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -245,7 +260,28 @@ def test_times_without_a_zone_get_that_of_this_machine(
 
 
 @pytest.mark.parametrize(
-    "files", [{}, {"a.bin": b"\0"}, {"mail.zip": b"PK"}, {"t.zip": zipped({"a.mbox": MBOX})}]
+    ("home", "answers", "pseudonyms"),
+    [
+        ("", None, "others"),
+        ("elsewhere", None, None),
+        ("elsewhere", "y\n", "others"),
+        ("", "n\n", None),
+    ],
+)
+def test_names_stay_for_an_owner_who_says_so_or_in_whose_home_a_chat_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str, answers: str | None, pseudonyms: str
+):
+    monkeypatch.setenv("HOME", str(tmp_path / home))
+    monkeypatch.setattr("dagster_project.cli.init._can_answer", lambda: answers is not None)
+    place = put(tmp_path / "chats", {"_chat.txt": WHATSAPP})
+    result = init(tmp_path, str(place), answers=answers)
+    assert written(tmp_path)[0].get("pseudonyms") == pseudonyms
+    assert ("for you alone" in result.stderr) == (answers is not None or pseudonyms is not None)
+    assert ("you read the names" in result.stdout) == (pseudonyms is not None)
+
+
+@pytest.mark.parametrize(
+    "files", [{}, {"a.bin": b"\0"}, {"mail.zip": b"PK"}, {"t.zip": zipped({"a.bin": b"\0"})}]
 )
 def test_what_is_no_archive_is_4_and_writes_nothing(tmp_path: Path, files: Mapping[str, bytes]):
     (folder := tmp_path / "x").mkdir()
@@ -255,13 +291,48 @@ def test_what_is_no_archive_is_4_and_writes_nothing(tmp_path: Path, files: Mappi
     assert not (tmp_path / "weft.toml").exists()
 
 
-def test_without_a_terminal_nothing_is_asked(tmp_path: Path):
+def test_without_a_terminal_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
     result = init(tmp_path)
     assert result.exit_code == 2 and "give the PLACE" in result.stderr
 
 
+def test_an_archive_of_takeout_is_taken_as_it_comes(tmp_path: Path):
+    files = {"Takeout/Mail/All mail.mbox": MBOX, "Takeout/archive_browser.html": PAGE}
+    put(tmp_path / "Downloads", {"takeout-2026.zip": zipped(files)})
+    result = init(tmp_path / "w", str(tmp_path / "Downloads" / "takeout-2026.zip"))
+    assert result.exit_code == 0 and "its mail is unpacked" in result.stdout, result.output
+    (source,) = written(tmp_path / "w")
+    assert (source["kind"], source["path"]) == ("mbox", "unpacked/takeout-2026")
+    assert make_sources(load_settings(tmp_path / "w" / "weft.toml")).discover()
+    bomb = zipped({"a.mbox": b"\0" * (40 << 20)})
+    place = put(tmp_path / "Downloads", {"bomb.zip": bomb}) / "bomb.zip"
+    refused = init(tmp_path / "v", str(place))
+    assert refused.exit_code == 4 and "unpacks to more than" in refused.stderr
+    assert not (tmp_path / "v" / "weft.toml").exists()
+    assert [path for path in (tmp_path / "v").rglob("*") if path.is_file()] == []
+
+
+def test_places_of_this_machine_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    put(
+        tmp_path,
+        {".thunderbird/a/Mail/x/Inbox": MBOX, "Maildir/cur/1": MAIL, "v/.obsidian/a": b"1"},
+    )
+    put(tmp_path / "v", {"a.md": NOTE})
+    refused = init(tmp_path)
+    assert f"weft init {tmp_path / 'Maildir'}" in refused.stderr and refused.exit_code == 2
+    monkeypatch.setattr("dagster_project.cli.init._can_answer", lambda: True)
+    result = init(tmp_path / "w", answers="4\n1, 3\nall\n\n")
+    assert result.exit_code == 0, result.output
+    assert f"Thunderbird at {tmp_path}/.thunderbird/a/Mail, 1 file, " in result.stderr
+    assert "numbers from 1 to 3" in result.stderr and "a build takes about 1 min" in result.stderr
+    assert sorted(source["kind"] for source in written(tmp_path / "w")) == ["mbox", "vault"]
+
+
 def test_three_questions_make_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("dagster_project.cli.init._can_answer", lambda: True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     put(tmp_path / "x", {"notes/a.md": NOTE, "mail/b.mbox": MBOX, "c.BIN": b"\0", "d": b"\0"})
     monkeypatch.chdir(put(tmp_path / "w", {"a": b""}))
     result = init(tmp_path, answers="../x\n1 3\n2\ngerman\n")

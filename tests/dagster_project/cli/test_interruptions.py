@@ -1,12 +1,18 @@
-"""Ctrl-C and SIGTERM end any command at once: one line, its exit code, no process left, and the next run is right."""
+"""Ctrl-C and SIGTERM end any command at once: one line, its exit code, no process left, and the
+next run is right.
+"""
 
+import fcntl
 import os
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import psutil
 import pytest
@@ -41,7 +47,9 @@ class Started:
         )
 
     def ends_at(self, number: signal.Signals, reached: Callable[[], object]) -> str:
-        """What it says at a signal that comes when something is `reached`: to all it started by Ctrl-C, else to it."""
+        """What it says at a signal that comes when something is `reached`: to all it started by
+        Ctrl-C, else to it.
+        """
         until(
             lambda: self.process.poll() is not None or reached(),
             "the moment of the signal",
@@ -141,13 +149,27 @@ def _has_loaded(process: int, name: str) -> Callable[[], bool]:
     return lambda: name in Path(f"/proc/{process}/maps").read_text()
 
 
+def _reads(stdin: IO[str]) -> Callable[[], bool]:
+    """Whether a process has begun to read what it is sent."""
+    stdin.write("Which compactor?\n")
+    stdin.flush()
+    return lambda: fcntl.ioctl(stdin, termios.FIONREAD, bytes(4)) == struct.pack("i", 0)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_any_command_is_ended_with_one_line(built_once: Workspace, tmp_path: Path, command: str):
     if not Path("/proc/self/maps").exists():
         pytest.skip("no /proc that says how far a process came")
     work = built_once.copied(tmp_path / "work")
     started = Started(work, *COMMANDS[command])
-    said = started.ends_at(signal.SIGINT, _has_loaded(started.process.pid, "pydantic_core"))
+    stdin = started.process.stdin
+    assert stdin is not None
+    reached = (
+        _reads(stdin)
+        if "--stdin" in COMMANDS[command]
+        else _has_loaded(started.process.pid, "pydantic_core")
+    )
+    said = started.ends_at(signal.SIGINT, reached)
     assert_one_line(said, signal.SIGINT)
     assert weft(work.folder, "search", "compactor", "--config", work.config).code == 0
 

@@ -1,4 +1,6 @@
-"""A storage that may not be written: what reads works all the same, what writes says so, and the doctor never writes."""
+"""A storage that may not be written: what reads works all the same, what writes says so, and the
+doctor never writes.
+"""
 
 import hashlib
 import os
@@ -38,7 +40,9 @@ WRITING = [name.split() for name in _NAMED]
 
 @contextmanager
 def unwritable(folder: Path) -> Iterator[None]:
-    """`folder` while nobody may write it: mounted read-only for root, whom no permission stops. Skips if it may not be."""
+    """`folder` while nobody may write it: mounted read-only for root, whom no permission stops.
+    Skips if it may not be.
+    """
     if os.getuid():
         for path in (folder, *folder.rglob("*")):
             path.chmod(path.stat().st_mode & 0o555)
@@ -58,7 +62,9 @@ def unwritable(folder: Path) -> Iterator[None]:
 
 
 def trace(folder: Path) -> dict[str, tuple[int, int, str]]:
-    """All that could tell that something was written: modes, times and contents of all files and folders."""
+    """All that could tell that something was written: modes, times and contents of all files and
+    folders.
+    """
     paths = [folder, *sorted(p for p in folder.rglob("*") if not p.name.startswith("printed-"))]
     facts = {}
     for path in paths:

@@ -1,4 +1,6 @@
-"""No sign of a stranger's text steers a terminal: every command of the command line, on a workspace full of such signs."""
+"""No sign of a stranger's text steers a terminal: every command of the command line, on a workspace
+full of such signs.
+"""
 
 import base64
 import io
@@ -148,6 +150,8 @@ def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple
 
 HERE = ("--config", "CONFIG")
 CALLS: dict[str, list[tuple[str, ...]]] = {
+    "config": [HERE, (*HERE, "--effective"), ("--config", f"WORK/none{NAMED}")],
+    "eval trec": [(f"none{NAMED}", f"run{NAMED}")],
     "build": [
         HERE,
         (*HERE, "--verify"),
@@ -179,6 +183,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
         ("--compare", "WORK/one.json", "WORK/one.json"),
         (*HERE, "--timezone", NAMED, "WORK/given.txt"),
     ],
+    "ask": [(*HERE, "compactor load"), (*HERE, f"compactor {NAMED}"), (*HERE, NAMED)],
     "mcp receipts": [HERE, (*HERE, "--last", "1")],
     "mcp skill": [(f"WORK/{NAMED}",)],
     "serve tokens": [
@@ -230,18 +235,21 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
 CALLS = {name: calls for name, calls in CALLS.items() if name.split()[0] in COMMANDS}
 SHOWING = {
     "search",
+    "ask",
     "context",
     "sql",
     "get",
     "similar",
     "graph stripe",
     "graph ask",
+    "config",
     "doctor",
     "cache import",
     "eval run",
     "eval init",
     "eval compare",
     "eval sweep",
+    "eval trec",
     "serve",
     "graph serve",
     "mcp",
@@ -253,7 +261,8 @@ SHOWING = {
     "verify",
     "serve tokens",
 }
-"""Commands that do print a steering sign's escape: the test would pass for an output without any."""
+"""Commands that do print a steering sign's escape: the test would pass for an output without any.
+"""
 
 
 def require_safe(result: Result, what: object) -> None:

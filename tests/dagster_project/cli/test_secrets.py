@@ -1,4 +1,6 @@
-"""A credential, wherever it stands in settings or environment, is in no output, message or file of Weft or Dagster."""
+"""A credential, wherever it stands in settings or environment, is in no output, message or file of
+Weft or Dagster.
+"""
 
 import json
 import traceback
@@ -7,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dagster_project.config.allowed_commands import allow
 from dagster_project.config.settings import load_settings
 from tests.archives import Workspace, discussion
 from tests.fuzz.fuzzing import SECRET
@@ -74,6 +77,7 @@ def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
         {"name": "chat", "kind": "conversation", "path": "chats"},
         alerts={"url": f"http://127.0.0.1:9/hooks/{SECRET}", "command": ["false", SECRET]},
     )
+    allow(work.settings.alerts.command, work.settings.root)
     work.write("dev.2004-01.mbox", discussion(0, 3, "compactor"))
     work.put(
         "chats/WhatsApp Chat with Ada.txt", "27.03.25, 18:02 - Ada: the compactor keeps its pace\n"

@@ -1,4 +1,6 @@
-"""Resources as Dagster's UI shows them: values of the settings, names of variables, and nothing that a run can change."""
+"""Resources as Dagster's UI shows them: values of the settings, names of variables, and nothing
+that a run can change.
+"""
 
 import json
 from pathlib import Path
@@ -16,7 +18,9 @@ SECRET = "opensesame-4711"
 
 
 def shown(definitions: dg.Definitions) -> dict[str, dict[str, Any]]:
-    """What the UI shows of each resource that has a configuration; a variable of the environment as `$NAME`."""
+    """What the UI shows of each resource that has a configuration; a variable of the environment as
+    `$NAME`.
+    """
     found = definitions.get_repository_def().get_top_level_resources()
     snaps = [ResourceSnap.from_def(made, name, *[{}] * 6) for name, made in found.items()]
     return {

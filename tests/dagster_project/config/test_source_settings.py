@@ -61,7 +61,7 @@ def test_a_path_is_below_what_is_fetched(tmp_path: Path):
     [
         ("mbox", IMAP, "a source of kind mbox is fetched by http or objects, not by imap"),
         ("vault", HTTP, "must be one of|objects"),
-        ("mbox", {"kind": "ftp"}, "fetch.kind: must be one of git, http, imap, jmap, objects"),
+        ("mbox", {"kind": "ftp"}, f"fetch.kind: must be one of {', '.join(sorted(REMOTES))}"),
         ("mbox", HTTP | {"url": "https://example.org/{year}"}, "needs {year} and {month:02}"),
         ("mbox", HTTP | {"url": "https://example.org/{year}{month.real}"}, "known fields are"),
         ("mbox", HTTP | {"url": "https://example.org/{year}{month!r}"}, "known fields are"),

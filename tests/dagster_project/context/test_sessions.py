@@ -1,4 +1,6 @@
-"""Sessions of `weft context`: turns that do not repeat themselves, blocks that can be made again, bounds of a lens."""
+"""Sessions of `weft context`: turns that do not repeat themselves, blocks that can be made again,
+bounds of a lens.
+"""
 
 import json
 from pathlib import Path

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,9 +17,10 @@ from assets.protocols.lake import Parts
 from dagster_project.index.publish.lake_views import lake_file
 from dagster_project.lake import parquet_files
 from dagster_project.lake.io_manager import LakeIOManager
-from dagster_project.lake.kept_footers import local_footers
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.parquet_files import CORRUPT
+from dagster_project.lake.recorded_footers import recorded_footers
+from dagster_project.ledger.ledger import Ledger
 from tests.archives import flip
 from transforms.errors import LakeDamageError, SchemaError
 from transforms.schemas.chunks import CHUNKS, TERMS
@@ -79,40 +79,40 @@ def test_a_file_of_other_columns_than_its_table_has_now_is_not_there(lake: Parqu
     assert ParquetLake(str(lake.base), {"terms": MESSAGES}).footer("terms", "dev/2004-01") is None
 
 
-def test_a_footer_is_kept_for_the_next_run_until_its_file_changes(tmp_path: Path):
+def test_a_footer_is_recorded_for_the_next_run_until_its_file_changes(tmp_path: Path):
+    ledger = Ledger(tmp_path / "state.sqlite")
+    place = ("terms", "dev/2004-01")
+
     def looked() -> str | None:
         """The version that a process which has just begun takes a file to be of."""
-        local_footers.cache_clear()
-        lake = ParquetLake(str(tmp_path / "lake"), {"terms": TERMS}, tmp_path)
+        recorded_footers.cache_clear()
+        lake = ParquetLake(str(tmp_path / "lake"), {"terms": TERMS}, tmp_path, ledger)
         with lake.one_look():
-            footer = lake.footer("terms", "dev/2004-01")
+            footer = lake.footer(*place)
         return footer and footer.code_version
 
-    lake = ParquetLake(str(tmp_path / "lake"), {"terms": TERMS}, tmp_path)
+    lake = ParquetLake(str(tmp_path / "lake"), {"terms": TERMS}, tmp_path, ledger)
     stage(lake, pa.table(ROWS)).commit()
     assert looked() == "1"
-    with closing(sqlite3.connect(tmp_path / "footers.sqlite")) as kept, kept:
-        ((path, etag, columns, written, rows),) = kept.execute(
-            "SELECT path, etag, columns, written, rows FROM footers"
-        ).fetchall()
-        row = (path, etag, columns, written.replace('"1"', '"0"'), rows)
-        kept.execute(
-            "UPDATE footers SET written = ?, checksum = ?", [row[3], crc32(repr(row).encode())]
-        )
-    assert looked() == "0", "what is kept was not asked"
-    with closing(sqlite3.connect(tmp_path / "footers.sqlite")) as kept, kept:
-        kept.execute("UPDATE footers SET rows = 7")
-    assert looked() == "1", "a row that is not what was kept is read again"
-    Path(str(lake.path("terms", "dev/2004-01"))).touch()
+    state, columns, _, *rest = ledger.rows("outputs")[place]
+    ledger.record("outputs", {place: (state, columns, "0", *rest)})
+    assert looked() == "0", "the record was not asked"
+    with closing(sqlite3.connect(ledger.file)) as opened, opened:
+        opened.execute("UPDATE outputs SET row_count = 7")
+    assert looked() == "1", "a row that is not what was written is read again"
+    assert ledger.take_faults() == ["1 rows of outputs are damaged"]
+    Path(str(lake.path(*place))).touch()
     assert looked() == "1"
-    Path(str(lake.path("terms", "dev/2004-01"))).unlink()
+    Path(str(lake.path(*place))).unlink()
     assert looked() is None
     stage(lake, pa.table(ROWS), "dev/2004-02").commit()
-    with (lake := ParquetLake(str(tmp_path / "lake"), {"terms": TERMS}, tmp_path)).one_look():
+    recorded_footers.cache_clear()
+    lake = ParquetLake(str(tmp_path / "lake"), {"terms": TERMS}, tmp_path, ledger)
+    with lake.one_look():
         assert lake.footer("terms", "dev/2004-02")
-    with closing(sqlite3.connect(tmp_path / "footers.sqlite")) as kept:
-        (path,) = (row[0] for row in kept.execute("SELECT path FROM footers"))
-    assert path == str(lake.path("terms", "dev/2004-02")), "one that is gone is forgotten"
+    assert list(ledger.rows("outputs")) == [("terms", "dev/2004-02")], (
+        "one that is gone is left out"
+    )
 
 
 def test_a_table_is_shown_to_duckdb_once_with_files_or_without(lake: ParquetLake):
@@ -189,7 +189,9 @@ def test_what_nothing_makes_again_is_not_taken_for_absent_if_it_is_damaged(tmp_p
 
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_no_flipped_byte_of_a_file_gives_other_rows(lake: ParquetLake, step: int):
-    """Wherever in a file a byte is another, it is named where its footer or its rows are read, or says nothing else."""
+    """Wherever in a file a byte is another, it is named where its footer or its rows are read, or
+    says nothing else.
+    """
     stage(lake, pa.table(ROWS)).commit()
     place = Path(str(lake.path("terms", "dev/2004-01")))
     written, footer = place.read_bytes(), lake.footer("terms", "dev/2004-01")

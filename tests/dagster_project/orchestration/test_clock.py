@@ -1,4 +1,6 @@
-"""A clock that is set back between builds, or in one that is killed: the next comes to what a full one does."""
+"""A clock that is set back between builds, or in one that is killed: the next comes to what a full
+one does.
+"""
 
 import os
 import shutil
@@ -24,7 +26,9 @@ pytestmark = pytest.mark.exhaustive
 def changed(
     built_once: Workspace, once: Once, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Workspace, Workspace]:
-    """A published workspace whose mail changed since, and one of the same mail that was built from nothing."""
+    """A published workspace whose mail changed since, and one of the same mail that was built from
+    nothing.
+    """
     if not shutil.which("faketime"):
         pytest.skip("faketime is not installed")
     folder = tmp_path_factory.mktemp("clock")
@@ -89,7 +93,9 @@ class Clocked:
         assert self.process.returncode == 0, self.said.read_text()
 
     def killed(self) -> None:
-        """End it as a power cut would, with its processes: some of Dagster's do not end by a clock like this."""
+        """End it as a power cut would, with its processes: some of Dagster's do not end by a clock
+        like this.
+        """
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(HUNG)

@@ -17,6 +17,7 @@ import pytest
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 from assets.partitions import MAIL
+from dagster_project.config.settings import Settings
 from dagster_project.definitions import build_definitions
 from dagster_project.index.publish.operations_history import step_history
 from dagster_project.orchestration.names import EVALUATE, REFRESH_NOW, REPORT, SEARCH, WHOLE_LAKE
@@ -35,7 +36,6 @@ JOBS = {
     REFRESH_NOW,
     WHOLE_LAKE,
     "mail_partitions",
-    "documents_partitions",
 }
 JANUARY, FEBRUARY, USERS = "dev/2004-01", "dev/2004-02", "users/2004-01"
 
@@ -144,6 +144,28 @@ def test_the_seconds_of_a_step_are_those_of_its_last_run(followed: Followed):
     }
 
 
+def test_the_graph_has_the_assets_of_the_types_that_sources_have(work: Workspace):
+    def keys(settings: Settings) -> set[str]:
+        graph = build_definitions(settings).resolve_asset_graph()
+        return {key.to_user_string() for key in graph.get_all_asset_keys()}
+
+    mail, notes = "messages", "document_nodes"
+    work.configure({"name": "notes", "kind": "vault", "path": "notes"})
+    of_notes = keys(work.settings)
+    assert notes in of_notes and not {mail, "message_chunks", "conversation_chunks"} & of_notes
+    work.configure()
+    of_mail = keys(work.settings)
+    assert mail in of_mail and not {notes, "document_chunks", "conversation_context"} & of_mail
+
+
+def test_a_materialization_shows_its_rows_first_and_units(built_once: Workspace):
+    with built_once.instance() as instance:
+        event = instance.get_latest_materialization_event(dg.AssetKey("message_chunks"))
+    assert event and event.asset_materialization
+    first = [*event.asset_materialization.metadata][:3]
+    assert first == ["dagster/partition_row_count", "size_bytes", "time_seconds"]
+
+
 @pytest.mark.exhaustive
 def test_materializations_carry_rows_and_the_publisher_its_counts(followed: Followed):
     with followed.work.instance() as instance:
@@ -160,7 +182,7 @@ def test_materializations_carry_rows_and_the_publisher_its_counts(followed: Foll
         "turns",
         "chunks",
         "changed_partitions",
-        "seconds",
+        "time_seconds",
         "index_bytes",
         "lag_p95_seconds",
     ]

@@ -1,4 +1,6 @@
-"""After a fault of disk, clock or people, one build comes to what an undisturbed one publishes, and says what it met."""
+"""After a fault of disk, clock or people, one build comes to what an undisturbed one publishes, and
+says what it met.
+"""
 
 import os
 import shutil
@@ -131,7 +133,9 @@ def test_damage_of_all_kinds_is_named_and_repaired_by_one_command(
 
 
 def older_chunks(file: Path) -> None:
-    """The table as an older version of Weft may have written it: without a column, and with its own version."""
+    """The table as an older version of Weft may have written it: without a column, and with its own
+    version.
+    """
     table, footer = pq.read_table(file), dict(pq.read_metadata(file).metadata)
     footer[b"weft.code_version"] = b"0-" + footer[b"weft.code_version"].partition(b"-")[2]
     pq.write_table(
@@ -179,7 +183,9 @@ def test_people_read_what_was_damaged_and_what_was_interrupted(capsys: pytest.Ca
 def test_a_published_file_that_is_lost_while_it_is_read_is_published_again(
     built: Workspace, built_once: Workspace
 ):
-    """With a file of the lake that is damaged inside, which the publisher meets as it has no version to copy from."""
+    """With a file of the lake that is damaged inside, which the publisher meets as it has no
+    version to copy from.
+    """
     spoiled = Path(str(built.lake.path("message_terms", "dev/2004-01")))
     current = (built.index / CURRENT).resolve()
     query = ["What does the compactor do?"]
@@ -259,7 +265,9 @@ def test_a_partition_that_is_lost_while_it_is_read_and_comes_back_is_read_again(
 
 @contextmanager
 def disk_of(folder: Path, kilobytes: int) -> Iterator[Callable[[int], None]]:
-    """A disk of its own at `folder`; gives a function that changes its size. Skips where none may be mounted."""
+    """A disk of its own at `folder`; gives a function that changes its size. Skips where none may
+    be mounted.
+    """
     folder.mkdir(parents=True, exist_ok=True)
 
     def mount(*options: str) -> None:

@@ -1,4 +1,6 @@
-"""A flipped byte in any file that Weft wrote is named, or changes no answer; one build makes again what is damaged."""
+"""A flipped byte in any file that Weft wrote is named, or changes no answer; one build makes again
+what is damaged.
+"""
 
 import random
 from collections import Counter
@@ -13,7 +15,7 @@ from dagster_project.cli.doctor import examination
 from dagster_project.composition.objects import make_answer_cache
 from dagster_project.evaluation.evaluate import open_index
 from dagster_project.lake.forgotten import Forgotten, Kind
-from dagster_project.lake.kept_footers import local_footers
+from dagster_project.lake.recorded_footers import recorded_footers
 from dagster_project.orchestration.build import build
 from dagster_project.outgoing.receipts import Receipts, Seen
 from tests.archives import Workspace, differences, lake_hashes
@@ -30,8 +32,7 @@ KINDS = {
     "published file": "index/weft-*.duckdb",
     "lake": "lake/**/*.parquet",
     "cached vectors": "cache/**/vectors.sqlite",
-    "kept footers": "cache/**/footers.sqlite",
-    "memories": "cache/*.json",
+    "ledger": "state.sqlite",
 }
 """By kind, the pattern of its files below the storage root."""
 FLIPS = 6
@@ -98,7 +99,9 @@ OTHERS: dict[str, tuple[str, Callable[[Workspace], object]]] = {
     "what was forgotten": ("lake/forgotten.json", forgotten),
     "history": ("dagster/**/*.db", planned),
 }
-"""By kind, the pattern of its files below the storage root, and what is asked of them, which makes what is missing."""
+"""By kind, the pattern of its files below the storage root, and what is asked of them, which makes
+what is missing.
+"""
 
 
 @pytest.mark.parametrize("kind", some(reversed(OTHERS), each=4))
@@ -128,6 +131,7 @@ def flipped(
     work: Workspace, pattern: str, random_: random.Random, flips: int = FLIPS
 ) -> Iterator[Path]:
     """One file after the other with one byte that is another; it is as it was afterwards."""
+    notes = {path: path.read_bytes() for path in work.settings.root.glob("*/**/facts.json")}
     files = sorted(f for f in work.settings.root.glob(pattern) if f.is_file() and f.stat().st_size)
     assert files, pattern
     for _ in range(flips):
@@ -137,9 +141,11 @@ def flipped(
         data = bytearray(written)
         data[place] ^= 1 << random_.randrange(8)
         file.write_bytes(data)
-        local_footers.cache_clear()
+        recorded_footers.cache_clear()
         yield file
         file.write_bytes(written)
+        for path, facts in notes.items():  # whoever saw the damage took them away
+            path.write_bytes(facts)
 
 
 @pytest.mark.parametrize("kind", some(KINDS, each=3))
@@ -149,6 +155,39 @@ def test_a_flipped_byte_is_named_or_changes_nothing(built: Workspace, kind: str)
     for file in flipped(built, KINDS[kind], random.Random(kind)):
         if answers(built) not in ("named", expected):
             assert [f for f in examination(built.settings) if f.state != "ok"], file
+
+
+LARGE = {"arrays of segments": 30, "rows of hits": 12}
+"""Flips of the files of which a search reads some blocks; the others are read at each opening."""
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """An index of more than 40,000 chunks, each a section of a few words."""
+    work = Workspace(tmp_path_factory.mktemp("large") / "work")
+    random_ = random.Random("large")
+    words = ["compactor", "garbage", "collector", "load", "shell", *map(str, range(3_000))]
+    for number in range(100):
+        sections = (" ".join(random_.choices(words, k=30)) for _ in range(420))
+        text = "".join(f"## Part {n} of {number}\n\n{s}\n\n" for n, s in enumerate(sections))
+        work.put(f"notes/{number}.md", f"# Note {number}\n\n{text}")
+    work.configure({"name": "notes", "kind": "tree", "path": "notes"})
+    work.build()
+    with closing(open_index(work.settings)) as opened:
+        assert opened.chunk_count > 40_000
+    return work
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_flipped_byte_beside_a_large_index_is_named_or_changes_nothing(
+    large: Workspace, kind: str
+):
+    expected = answers(large)
+    assert expected != "named"
+    for file in flipped(large, KINDS[kind], random.Random(kind), LARGE.get(kind, 3)):
+        if answers(large) not in ("named", expected):
+            assert [f for f in examination(large.settings) if f.state != "ok"], file
 
 
 @pytest.mark.exhaustive

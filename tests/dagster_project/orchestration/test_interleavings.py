@@ -1,7 +1,8 @@
-"""Whatever the order of edits, ticks, ends of runs, deaths, jumps of the clock: two ticks later the index shows the sources.
+"""Whatever the order of edits, ticks, ends of runs, deaths, jumps of the clock: two ticks later the
+index shows the sources.
 
-Memories and answers of the sensor are lost, too. The first test has a lake in memory, under `reconcile` and a real instance
-of Dagster; the second one has real sources, runs and publishes.
+Memories and answers of the sensor are lost, too. The first test has a lake in memory, under
+`reconcile` and a real instance of Dagster; the second one has real sources, runs and publishes.
 """
 
 import random
@@ -34,7 +35,9 @@ Status = dg.DagsterRunStatus
 
 
 class World:
-    """Sources, a lake and an index of which each knows the versions of partitions, and Dagster's runs."""
+    """Sources, a lake and an index of which each knows the versions of partitions, and Dagster's
+    runs.
+    """
 
     def __init__(self, work: Workspace, instance: dg.DagsterInstance):
         self.settings, self.instance = work.settings, instance

@@ -1,4 +1,6 @@
-"""Builds may be killed at any step, one after the other: what is published stays whole, and the next ends the work."""
+"""Builds may be killed at any step, one after the other: what is published stays whole, and the
+next ends the work.
+"""
 
 import mmap
 import os
@@ -60,9 +62,7 @@ def leftovers(work: Workspace) -> list[str]:
     """Files that only a running build has."""
     root = work.settings.root
     hidden = [p for p in root.rglob(".*") if p.name not in KEPT] + list((root / RUNS).glob("*"))
-    return sorted(
-        str(p.relative_to(root)) for p in [*hidden, *(root / "cache").glob("files.json.*")]
-    )
+    return sorted(str(p.relative_to(root)) for p in hidden)
 
 
 def changed(once: Once, folder: Path) -> Workspace:
@@ -110,7 +110,9 @@ def test_builds_and_runs_of_dagster_that_are_killed_at_once_are_ended_by_the_nex
 
 
 def _cut_power(folder: Path, seed: int, told: Path) -> None:
-    """End a build and a run of Dagster at once, again and again; writes how many of them that ended."""
+    """End a build and a run of Dagster at once, again and again; writes how many of them that
+    ended.
+    """
     work, chance, killed = Workspace(folder), random.Random(seed), 0
     definitions = build_definitions(work.settings)
     build = partial(run_command, ["build", "--config", str(work.config)])
@@ -140,7 +142,9 @@ def _cut_power(folder: Path, seed: int, told: Path) -> None:
 
 
 def _until_a_cut(act: Callable[[], None], at_work: mmap.mmap, number: int, lives: int) -> None:
-    """Do something in a forked process until it, or the other, is about to rename a file for the last time."""
+    """Do something in a forked process until it, or the other, is about to rename a file for the
+    last time.
+    """
     renames = 0
 
     def hook(event: str, _: object) -> None:
@@ -167,7 +171,9 @@ def _until_a_cut(act: Callable[[], None], at_work: mmap.mmap, number: int, lives
 def test_of_two_builds_at_once_one_builds_and_the_other_says_so_or_finds_nothing_to_do(
     built: Workspace, after: tuple[Workspace, Workspace], tmp_path: Path
 ):
-    """Though each of them is of a Dagster instance of its own, as when somebody starts a second one by mistake."""
+    """Though each of them is of a Dagster instance of its own, as when somebody starts a second one
+    by mistake.
+    """
     change(work := built)
     started = (start_build(work), start_build(work, home=tmp_path / "second"))
     ended = [command.ended() for command in started]

@@ -41,7 +41,9 @@ def mails() -> list[Mail]:
 
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Two months, one with a giant mail, published by runs of Dagster's that leave its very long text for later."""
+    """Two months, one with a giant mail, published by runs of Dagster's that leave its very long
+    text for later.
+    """
     work = Workspace(tmp_path_factory.mktemp("lanes") / "work").configure(
         chunks=LANES, operations=AT_ONCE
     )
@@ -114,7 +116,9 @@ def test_a_table_leaves_less(
     settings = (
         Workspace(tmp_path / "work").configure(chunks=LANES, embedding={"model": model}).settings
     )
-    (stage,) = (stage for stage in stores.source_stages(settings) if stage.name == "chunk_messages")
+    (stage,) = (
+        stage for stage in stores.stages_of_sources(settings) if stage.name == "chunk_messages"
+    )
     nothing = SimpleNamespace(rows=lambda *_: None, is_current=False)
     made = stage.make(*tables(GIANT), settings.chunks, present=nothing)
     assert (made.metadata["waiting_bytes"] == 0) == is_table

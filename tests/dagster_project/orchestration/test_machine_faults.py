@@ -1,4 +1,6 @@
-"""A machine that has no more files to open: nothing is taken for damaged, set aside or quarantined because of it."""
+"""A machine that has no more files to open: nothing is taken for damaged, set aside or quarantined
+because of it.
+"""
 
 import os
 import resource
@@ -11,7 +13,7 @@ import pytest
 
 from dagster_project.composition.objects import make_embedding_cache, make_sources
 from dagster_project.index.publish import publisher
-from dagster_project.lake.kept_footers import local_footers
+from dagster_project.lake.recorded_footers import recorded_footers
 from dagster_project.models.answer_cache import SQLiteAnswerCache
 from dagster_project.orchestration.plan import make_plan
 from tests.archives import Workspace
@@ -44,8 +46,8 @@ def test_a_plan_fails_where_files_cannot_be_opened(built: Workspace, forgets: bo
     for count in range(6):
         publisher._read_once.cache_clear()
         if forgets:
-            local_footers.cache_clear()
-            built.lake.copies.joinpath("footers.sqlite").unlink(missing_ok=True)
+            recorded_footers.cache_clear()
+            built.lake.ledger.file.unlink(missing_ok=True)
         with files_left(count):
             try:
                 outcomes.add(make_plan(settings, sources, lake).is_empty)

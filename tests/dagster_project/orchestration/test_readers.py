@@ -1,4 +1,6 @@
-"""Readers while new versions are published: no question fails, and nobody is shown an older version after a newer one."""
+"""Readers while new versions are published: no question fails, and nobody is shown an older version
+after a newer one.
+"""
 
 import shutil
 import threading
@@ -55,7 +57,9 @@ def following_search(followed: FollowedIndex) -> Callable[[Workspace], str]:
 
 
 class Reader(threading.Thread):
-    """Asks one question after the other until it is told to stop; keeps the versions that answered, and what failed."""
+    """Asks one question after the other until it is told to stop; keeps the versions that answered,
+    and what failed.
+    """
 
     def __init__(self, work: Workspace, ask: Callable[[Workspace], str]):
         super().__init__()

@@ -1,4 +1,6 @@
-"""What runs next is said by the plan and by Dagster's runs alone: in order, nothing twice, nothing that is current."""
+"""What runs next is said by the plan and by Dagster's runs alone: in order, nothing twice, nothing
+that is current.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +14,13 @@ from dagster_project.orchestration.asset_jobs import asset_definitions
 from dagster_project.orchestration.names import (
     LATER,
     PHASE_TAG,
-    REFRESH_NOW,
     REFRESH_TAG,
     WHOLE_LAKE,
 )
 from dagster_project.orchestration.partitions import planned
 from dagster_project.orchestration.plan import Plan
 from dagster_project.orchestration.reconcile import UNCHANGED, Runs, reconcile, runs_of_dagster
+from dagster_project.orchestration.triggers.schedules import HAS_BEGUN
 from dagster_project.orchestration.work import Phase
 from dagster_project.system.dagster_internals import request_backfill
 from dagster_project.system.locks import only_build
@@ -137,17 +139,18 @@ def jobs(runs: list[dg.DagsterRun]) -> list[str]:
     return [run.job_name for run in runs]
 
 
-def test_the_schedule_begins_a_refresh_if_something_changed_and_nobody_builds(daemon: Daemon):
+def test_an_hour_begins_a_refresh_if_something_changed_and_nobody_builds(daemon: Daemon):
     assert daemon.hour() == [] and daemon.why == UNCHANGED
     later_mail(daemon.work)
     with only_build(daemon.work.settings.root):
         assert daemon.hour() == [] and "from the command line is running" in daemon.why
-    begun_run(daemon.work, daemon.instance, MAIL.tables, JANUARY)
-    (begins,) = daemon.hour()
-    assert (begins.job_name, begins.is_success, daemon.queued) == (REFRESH_NOW, True, []), (
-        "without a process"
-    )
-    assert daemon.look() == [] and "is under way" in daemon.why
+    going = begun_run(daemon.work, daemon.instance, MAIL.tables, JANUARY)
+    assert daemon.hour() == [] and "is under way" in daemon.why
+    daemon.instance.report_run_canceled(going)
+    (run,) = daemon.hour()
+    assert (run.job_name, run.tags["dagster/partition"]) == ("mail_partitions", MARCH)
+    daemon.hours -= 1
+    assert daemon.hour() == [] and daemon.why == HAS_BEGUN
 
 
 def test_a_published_version_is_reported_and_evaluated_once(
@@ -176,12 +179,12 @@ def test_a_published_version_is_reported_and_evaluated_once(
 @pytest.mark.exhaustive
 def test_every_run_of_a_refresh_has_a_name_and_the_tag_of_its_refresh(daemon: Daemon):
     later_mail(daemon.work)
-    (begins,) = daemon.hour()
+    (first,) = daemon.hour()
     made = daemon.rest()
     assert made == [("mail_partitions", (MARCH,)), (WHOLE_LAKE, ())]
-    runs = daemon.instance.get_runs(limit=3)
-    assert {run.tags[REFRESH_TAG] for run in runs} == {begins.tags[REFRESH_TAG]}
-    assert [run.tags.get(PHASE_TAG) for run in runs] == ["relations", "partitions", None]
+    runs = daemon.instance.get_runs(limit=2)
+    assert {run.tags[REFRESH_TAG] for run in runs} == {first.tags[REFRESH_TAG]}
+    assert [run.tags.get(PHASE_TAG) for run in runs] == ["relations", "partitions"]
     assert daemon.work.plan().is_empty
 
 
@@ -197,7 +200,9 @@ def test_a_partition_made_again_with_the_same_content_sets_off_nothing(daemon: D
 def test_a_partition_made_by_hand_with_other_content_sets_off_one_run_over_the_whole_lake(
     daemon: Daemon,
 ):
-    """It is completed; other partitions that are stale wait for the next refresh: nobody asked for them."""
+    """It is completed; other partitions that are stale wait for the next refresh: nobody asked for
+    them.
+    """
     daemon.work.write("dev/dev.2004-01.mbox", discussion(0, 7, "compactor"))
     daemon.work.write("users/users.2004-02.mbox", discussion(500, 2, "editor"))
     run_of_dagster(daemon.work, daemon.instance, ["messages"], JANUARY)
@@ -237,8 +242,7 @@ def test_a_source_that_is_missing_gets_a_run_that_says_so_and_others_get_theirs(
 def test_each_source_gets_a_run_where_none_can_be_read(daemon: Daemon):
     for file in (daemon.work.folder / "mail").rglob("*.mbox"):
         file.unlink()
-    daemon.hour()
-    assert {run.tags["dagster/partition"] for run in daemon.look()} == {JANUARY, USERS}
+    assert {run.tags["dagster/partition"] for run in daemon.hour()} == {JANUARY, USERS}
 
 
 def test_the_work_of_dagster_is_known_by_runs_and_backfills(

@@ -1,4 +1,6 @@
-"""Whatever stands where Weft's own files belong: a build mends it, or says in one line what is wrong and what to do."""
+"""Whatever stands where Weft's own files belong: a build mends it, or says in one line what is
+wrong and what to do.
+"""
 
 import json
 import os
@@ -78,7 +80,7 @@ def _lock_of_a_process_that_is_gone(work: Workspace) -> None:
 
 MENDED: dict[str, tuple[tuple[Callable[[Workspace], None], ...], set[str]]] = {
     "empty CURRENT": (
-        (other_current(""), garbage("cache/files.json", "cache/seen.json")),
+        (other_current(""), garbage("state.sqlite")),
         {"index"},
     ),
     "other CURRENT": ((other_current("weft-0.duckdb\n"), _run_of_no_history), {"index", "work"}),
@@ -147,7 +149,9 @@ TOLD: dict[str, tuple[Callable[[Workspace], None], int, str | None, tuple[str, .
         ("no settings file at", "--config"),
     ),
 }
-"""By fault, how it comes about, the exit code of a build, the area of which the doctor tells it, words of the message."""
+"""By fault, how it comes about, the exit code of a build, the area of which the doctor tells it,
+words of the message.
+"""
 
 
 def areas(work: Workspace) -> set[str]:

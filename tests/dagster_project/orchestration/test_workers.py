@@ -1,4 +1,6 @@
-"""Partitions that processes make side by side are those that one makes, faults come back, and the processes end."""
+"""Partitions that processes make side by side are those that one makes, faults come back, and the
+processes end.
+"""
 
 import multiprocessing
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Receipts show each byte that was changed and each that is gone, and no receipt stops those after it."""
+"""Receipts show each byte that was changed and each that is gone, and no receipt stops those after
+it.
+"""
 
 import json
 import os
@@ -28,7 +30,9 @@ def added(receipts: Receipts, passages: int = 1, place: str = "place") -> str:
 
 
 def forged(receipts: Receipts, kept: int, *, has_key: bool = False) -> list[bytes]:
-    """Three receipts of somebody else who wrote the chain over behind the first `kept`, with the stolen key or another."""
+    """Three receipts of somebody else who wrote the chain over behind the first `kept`, with the
+    stolen key or another.
+    """
     other = Receipts(receipts.path.parent / "other")
     other.path.parent.mkdir(parents=True)
     other.path.write_bytes(b"".join(receipts.path.read_bytes().splitlines(keepends=True)[:kept]))

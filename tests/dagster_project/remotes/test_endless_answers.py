@@ -1,4 +1,6 @@
-"""Servers that send too much, nothing, or nonsense: a fetch ends in time and in memory, and says where."""
+"""Servers that send too much, nothing, or nonsense: a fetch ends in time and in memory, and says
+where.
+"""
 
 import gzip
 import resource
@@ -20,7 +22,8 @@ HUGE = b"* 1 FETCH (UID 1 RFC822.SIZE 50)\r\n* 2 FETCH (UID 2 RFC822.SIZE 50)\r\
 
 
 MOST = 200 << 20
-"""Bytes that a fetch takes of an answer without an end, which here would have a thousand million."""
+"""Bytes that a fetch takes of an answer without an end, which here would have a thousand million.
+"""
 
 
 def endless(block: bytes, count: int) -> Answer:

@@ -1,4 +1,6 @@
-"""Monthly archives over HTTP: what is asked for, what becomes a file, and what a fault leaves behind."""
+"""Monthly archives over HTTP: what is asked for, what becomes a file, and what a fault leaves
+behind.
+"""
 
 import gzip
 import json
@@ -43,7 +45,9 @@ def server() -> Iterator[Archives]:
 
 @pytest.fixture
 def fetch(tmp_path: Path, server: Archives, every_key: None) -> Fetch:
-    """Fetches the source `dev` from the server at a time; the settings of the remote can be changed."""
+    """Fetches the source `dev` from the server at a time; the settings of the remote can be
+    changed.
+    """
 
     def run(now: datetime = NOW, **changes: Any) -> Fetched:
         remote = {

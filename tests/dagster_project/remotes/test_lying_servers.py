@@ -1,4 +1,6 @@
-"""Servers that echo secrets or lead elsewhere: no fault and no log shows a secret, and no fetch follows."""
+"""Servers that echo secrets or lead elsewhere: no fault and no log shows a secret, and no fetch
+follows.
+"""
 
 import asyncio
 import base64

@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from dagster_project.cli.main import COMMANDS, main
-from dagster_project.composition.objects import temporary_sweep
+from dagster_project.composition.objects import make_ledger, temporary_sweep
 from dagster_project.config.settings import Settings
 from dagster_project.index.search.opened_index import open_index
+from dagster_project.ledger.ledger import Row
 from dagster_project.outgoing.receipts import Receipts
 from tests.archives import Mail, Workspace
 from tests.assistants import Call, called
@@ -246,7 +247,8 @@ def test_a_lens_shows_what_it_names_and_nothing_else(work: Workspace, lens: str)
 @examples(4, suppress_health_check=list(HealthCheck))
 @given(lens=st.sampled_from(sorted(LENSES)), query=st.sampled_from(QUERIES))
 def test_nothing_outside_a_lens_is_in_any_answer(work: Workspace, lens: str, query: str):
-    # What was asked is repeated in answers, so of a mark in the query what it is joined to is looked for.
+    # What was asked is repeated in answers, so of a mark in the query what it is joined to is
+    # looked for.
     hidden = {
         name
         for mark in ALL - SEEN[lens]
@@ -262,7 +264,9 @@ def test_nothing_outside_a_lens_is_in_any_answer(work: Workspace, lens: str, que
 
 @pytest.mark.exhaustive
 def test_a_lens_is_like_an_index_of_nothing_else(work: Workspace):
-    """Words, frequencies, threads, people and scores are those of an index that was built of the list alone."""
+    """Words, frequencies, threads, people and scores are those of an index that was built of the
+    list alone.
+    """
     alone = Workspace(work.folder.parent / "alone")
     alone.write("public.mbox", PUBLIC)
     alone.configure(
@@ -380,7 +384,9 @@ def test_to_exclude_what_the_index_does_not_hold_excludes_nothing(work: Workspac
 
 
 def _narrow_until(event: str, settings: Settings) -> None:
-    """Open a lens, and die when its file is ready: as it gets its name, or as what it is narrowed from goes."""
+    """Open a lens, and die when its file is ready: as it gets its name, or as what it is narrowed
+    from goes.
+    """
     sys.addaudithook(
         lambda name, what: os._exit(9) if name == event and "lens" in str(what) else None
     )
@@ -458,8 +464,8 @@ def test_faults_and_state_under_a_lens_name_no_path_and_no_other_source(
     work: Workspace, tmp_path: Path, is_damaged: bool
 ):
     copy = work.copied(tmp_path / "work")
-    seen = {"secret/new.mbox": ["", "2999-01-01T00:00:00+00:00"]}
-    (copy.settings.root / "cache" / "seen.json").write_text(json.dumps(seen))
+    changed: dict[Row, Row] = {("secret/new.mbox",): ("", "2999-01-01T00:00:00+00:00")}
+    make_ledger(copy.settings).record("changes", changed)
     if is_damaged:
         for version in copy.index.glob("weft-*.duckdb"):
             version.write_bytes(b"nothing")

@@ -1,4 +1,6 @@
-"""What a server does with requests that never end, senders that go away, guesses of its token, and a log nobody reads."""
+"""What a server does with requests that never end, senders that go away, guesses of its token, and
+a log nobody reads.
+"""
 
 import logging
 import os
@@ -16,10 +18,11 @@ import uvicorn
 from click.testing import CliRunner
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 
 from dagster_project.cli.main import main
 from dagster_project.servers.guards import TokenRequired
-from dagster_project.servers.listening import listening, make_server
+from dagster_project.servers.listening import PEER, listening, make_server
 from tests.archives import Workspace
 from tests.pages import pages
 from tests.timing import HUNG, until
@@ -134,6 +137,35 @@ def test_guesses_of_the_token_are_braked_and_the_owner_is_not_locked_out(served:
     assert served.status(TOKEN, "127.0.0.2")[0] == 200, (
         "who is known is let in, whoever guesses beside"
     )
+
+
+def test_who_sent_a_right_token_is_braked_later():
+    client = TestClient(TokenRequired(PlainTextResponse("shown"), TOKEN), client=("192.0.2.1", 1))
+
+    def status(token: str) -> int:
+        return client.get("/", headers={"Authorization": f"Bearer {token}"}).status_code
+
+    assert status(TOKEN) == 200
+    assert [status("guess") for _ in range(50)] == [401] * 50
+    assert status(TOKEN) == 200
+    # Guesses are counted over time, so that on a slow machine more of them come before the brake.
+    until(lambda: status("guess") == status(TOKEN) == 429, "the brake", pause=0)
+
+
+def test_a_proxy_with_another_address_for_each_guess_is_braked_and_known_addresses_are_not():
+    app = TokenRequired(PlainTextResponse("shown"), TOKEN)
+
+    async def behind_proxy(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "state": {PEER: ("127.0.0.1", 1)}}, receive, send)
+
+    def status(address: str, token: str = "guess") -> int:
+        client = TestClient(behind_proxy, client=(address, 1))
+        return client.get("/", headers={"Authorization": f"Bearer {token}"}).status_code
+
+    assert status("192.0.2.1", TOKEN) == 200
+    guessed = [status(f"198.51.{number // 250}.{number % 250}") for number in range(400)]
+    assert guessed[:100] == [401] * 100 and 429 in guessed
+    assert status("192.0.2.1", TOKEN) == 200
 
 
 def test_all_addresses_of_a_network_of_ipv6_are_one_guesser():

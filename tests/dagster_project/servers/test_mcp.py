@@ -1,4 +1,6 @@
-"""What assistants are shown: nothing secret in clear, nothing without a receipt, faults that say what to do."""
+"""What assistants are shown: nothing secret in clear, nothing without a receipt, faults that say
+what to do.
+"""
 
 import errno
 import html
@@ -8,6 +10,7 @@ import re
 import resource
 import shutil
 from base64 import b64encode
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ from mcp import Client
 from starlette.testclient import TestClient
 
 from dagster_project.cli.main import main
+from dagster_project.context.conversation_context import context_of, read_conversation
+from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.statements.assistant_sql import bounded_rows
 from dagster_project.outgoing.receipts import Receipts
 from dagster_project.servers.mcp import mcp_server
@@ -26,6 +31,7 @@ from tests.archives import Mail, Workspace
 from tests.assistants import Call, called
 from tests.pages import pages
 from tests.timing import HUNG
+from transforms.settings.conversations import ContextSettings
 from transforms.settings.search import LensSettings
 
 ENDLESS = "SELECT sum(hash(a.range, b.range) % 7) FROM range(10_000_000) a, range(10_000_000) b"
@@ -91,6 +97,9 @@ CALLS: tuple[Call, ...] = (
         "sql",
         {"statement": "SELECT message_id, body AS id, from_addr FROM messages ORDER BY message_id"},
     ),
+    ("person", {"name": "ada"}),
+    ("verify", {"text": "m1@example.org bytes 0-40"}),
+    ("ask", {"question": "compactor uploads with these keys"}),
     ("list_sources", {}),
 )
 
@@ -117,6 +126,51 @@ def test_no_tool_shows_a_secret_in_clear_and_each_answer_leaves_a_receipt(office
         and "with these keys" not in log
         and not [s for s in SECRETS if s in log]
     )
+
+
+def test_a_result_is_given_once_with_a_few_words_about_it(office: Workspace):
+    answers = dict(zip((name for name, _ in CALLS), called(office.settings, *CALLS), strict=True))
+    for name, answer in answers.items():
+        (words,) = answer.content
+        assert len(words.text) < len(json.dumps(answer.structured_content)), name
+    assert "uploads with these" not in answers["get"].content[0].text
+    scores = [hit["score"] for hit in answers["similar"].structured_content["hits"]]
+    assert scores and scores == [round(score, 4) for score in scores]
+
+
+def test_people_and_citations_are_followed(office: Workspace):
+    people, nobody, proof, none = called(
+        office.settings,
+        ("person", {"name": "ada"}),
+        ("person", {"name": "zeppelin"}),
+        ("verify", {"text": "m2@example.org bytes 0-104"}),
+        ("verify", {"text": "no citation\nin two lines"}),
+    )
+    (person,) = people.structured_content["people"]
+    assert (person["mails"], person["lists"], person["addresses"]) == (
+        2,
+        ["dev"],
+        ["[email]********"],
+    )
+    assert [thread["subject"] for thread in person["threads"]] == ["Compactor keys"]
+    assert nobody.is_error and "called 'zeppelin'" in nobody.content[0].text
+    (cited,) = proof.structured_content["citations"]
+    assert {"name": "quote", "state": "proved"}.items() <= cited["links"][0].items()
+    (unknown,) = none.structured_content["sentences"]
+    assert unknown["colour"] == "red" and "red: no citation" in none.content[0].text
+
+
+@pytest.mark.parametrize(
+    ("conditions", "count"),
+    [
+        ({"list": "dev", "author": "ada", "since": "2004", "until": "2004"}, 2),
+        ({"author": "grace"}, 0),
+        ({"until": "2003"}, 0),
+    ],
+)
+def test_a_search_takes_conditions(office: Workspace, conditions: dict[str, str], count: int):
+    (answer,) = called(office.settings, ("search", {"query": "compactor", **conditions}))
+    assert len(answer.structured_content["hits"]) == count
 
 
 def test_a_skill_names_the_tools_and_what_no_results_mean(tmp_path: Path):
@@ -325,6 +379,21 @@ def test_a_block_is_masked_as_for_assistants_unless_the_owner_wants_it(
     assert [s for s in SECRETS if s in clear] != []
 
 
+def test_only_the_passages_that_a_block_shows_are_masked(office: Workspace):
+    """`finds` counts the masks, and a block of 64 tokens has room for a part of one passage."""
+    asked = read_conversation(office.settings, None, "The compactor uploads with these keys")
+    finds = {}
+    for budget in (64, 4_000):
+        with closing(open_index(office.settings, for_assistant=True)) as index:
+            settings = office.settings.model_copy(
+                update={"context": ContextSettings(budget_tokens=budget)}
+            )
+            block = context_of(settings, asked, index).block
+            finds[budget] = index.screen.finds
+        assert [s for s in SECRETS if s in block] == []
+    assert finds[64] < finds[4_000]
+
+
 @pytest.mark.parametrize("method", ["get", "post"])
 def test_a_block_of_the_pages_is_masked_likewise(office: Workspace, method: str):
     asked = {"text": "The compactor of the office uploads with these keys"}
@@ -421,7 +490,7 @@ def test_the_thread_and_the_sources_are_listed(office: Workspace):
         ),
         (
             "search",
-            {"query": "compactor", "list_id": "nowhere"},
+            {"query": "compactor", "list": "nowhere"},
             "no mailing list is called 'nowhere'",
         ),
         ("search", {"query": "x" * 20_001}, "at most 20000 characters"),

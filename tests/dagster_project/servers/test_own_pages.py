@@ -1,4 +1,6 @@
-"""No page of another origin, and no name that somebody else lets point here, reaches a server of Weft."""
+"""No page of another origin, and no name that somebody else lets point here, reaches a server of
+Weft.
+"""
 
 import json
 import os
@@ -42,7 +44,9 @@ def serving(folder: Path, *arguments: str, option: str) -> Iterator[int]:
 def status(
     port: int, method: str, path: str, headers: Sequence[tuple[str, str]], body: str = ""
 ) -> tuple[int, str]:
-    """Status and allowed origin of the answer to a request with these headers alone, `PORT` in them filled in."""
+    """Status and allowed origin of the answer to a request with these headers alone, `PORT` in them
+    filled in.
+    """
     connection = HTTPConnection("127.0.0.1", port, timeout=HUNG)
     connection.putrequest(method, path, skip_host=True)
     for name, value in (*headers, *([("Content-Length", str(len(body)))] if body else [])):

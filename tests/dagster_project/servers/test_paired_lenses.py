@@ -1,4 +1,6 @@
-"""Two workspaces that differ only outside a lens give the same bytes under it: ids, orders, names, scores, tables."""
+"""Two workspaces that differ only outside a lens give the same bytes under it: ids, orders, names,
+scores, tables.
+"""
 
 import json
 import re
@@ -24,7 +26,9 @@ LENSES = {
     "small": "source:pub -larger:300 -f:boss -sensitivity:secret",
 }
 ANSWERED = ("shown", "without", "attached", "small")
-"""The lenses that are asked all questions too; the tables that answers come from are compared under every lens."""
+"""The lenses that are asked all questions too; the tables that answers come from are compared under
+every lens.
+"""
 QUARRY = (
     "The quarry beside the mill was opened by the council in the spring of that year.\n"
     "Nobody who lived there had asked for a quarry, and the mill had to close in autumn.\n"
@@ -182,7 +186,9 @@ LINES = (
 
 
 def workspace(made: Workspace, hidden: list[Mail]) -> Workspace:
-    """Two lists, notes and a chat in the lens, and of each some outside of it; much of that with `hidden` mails."""
+    """Two lists, notes and a chat in the lens, and of each some outside of it; much of that with
+    `hidden` mails.
+    """
     made.write("pub.mbox", PUBLIC)
     made.write(
         "ahead.mbox", [Mail(30, "Nothing much.", "Nothing", sender="zed@example.org"), *hidden]

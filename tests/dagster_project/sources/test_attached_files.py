@@ -1,4 +1,6 @@
-"""Files attached in chats are read from where their exports hold them, and those that are not there cost nothing."""
+"""Files attached in chats are read from where their exports hold them, and those that are not there
+cost nothing.
+"""
 
 import json
 from collections.abc import Mapping
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 
 from dagster_project.config.settings import Settings
+from dagster_project.ledger.ledger import ledger_in
 from dagster_project.sources.chats import ChatFiles
 from tests.archives import Workspace
 from tests.dagster_project.builds.test_conversations import CHAT, configure, write
@@ -58,7 +61,7 @@ def opened(folder: Path) -> tuple[ChatFiles, Any]:
             "sources": [{"name": "chat", "kind": "conversation", "path": str(folder)}],
         }
     )
-    return ChatFiles(settings, folder.parent / "chats.json"), settings.sources[0]
+    return ChatFiles(settings, ledger_in(folder.parent)), settings.sources[0]
 
 
 def digest(path: Path) -> str:
@@ -67,6 +70,16 @@ def digest(path: Path) -> str:
 
 def convert(data: bytes, kind: str, *, keep: bool) -> Converted:
     return read_format(data, kind)
+
+
+def test_another_title_of_a_chat_changes_its_windows(tmp_path: Path):
+    export = tmp_path / "chat" / "general.json"
+    prints = set()
+    for title in ("general", "general", "harbour"):
+        written(export.parent, {export.name: DISCORD.replace(b"general", title.encode())})
+        chats, source = opened(export.parent)
+        prints |= {partition.fingerprint for partition in chats.partitions(source, digest)}
+    assert len(prints) == 2
 
 
 def files_of(folder: Path) -> dict[str, str]:

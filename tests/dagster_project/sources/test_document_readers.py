@@ -1,4 +1,6 @@
-"""The processes that read documents: what a hostile file can do, how long it can take, and that the next is read."""
+"""The processes that read documents: what a hostile file can do, how long it can take, and that the
+next is read.
+"""
 
 import io
 import json
@@ -126,7 +128,9 @@ SMALL: dict[str, tuple[str, Callable[[], bytes]]] = {
     ),
     "cells of a notebook": ("notebook", lambda: made.notebook(*[("markdown", "x")] * 60_000)),
 }
-"""Files of Office, books and notebooks that are small and say much: by name their kind, and what makes them."""
+"""Files of Office, books and notebooks that are small and say much: by name their kind, and what
+makes them.
+"""
 OUTCOMES = (
     "too_slow: ",
     "too_large: ",
@@ -139,7 +143,9 @@ CAP = 2
 
 
 def used(opened: Open, data: bytes, kind: str) -> tuple[float, str]:
-    """Seconds of the processor that a new process took for a file, its start included, and what became of the file."""
+    """Seconds of the processor that a new process took for a file, its start included, and what
+    became of the file.
+    """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     readers = opened(read_seconds=CAP)
     try:
@@ -280,6 +286,16 @@ def test_languages_that_tesseract_has_not_stop_the_build():
         refuse_missing_ocr(DocumentSettings(ocr="xyz"))
 
 
+def test_a_calendar_that_was_too_slow_is_not_read_again_and_no_text_of_one_is_kept(
+    opened: Open, tmp_path: Path
+):
+    lunch = b"BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Lunch\nEND:VEVENT\nEND:VCALENDAR\n"
+    assert opened().read(lunch, "calendar").text == "## Lunch\n"
+    assert not list((tmp_path / "kept").glob("*/*"))
+    assert reason(opened(read_seconds=0.01), lunch, "calendar").startswith("too_slow: ")
+    assert reason(opened(read_seconds=0.005), lunch, "calendar").endswith("0.01 seconds")
+
+
 def test_what_became_of_a_file_is_kept_and_a_fault_of_the_day_is_not(opened: Open, tmp_path: Path):
     paper, broken = pdf([[Text("Primes are rare.")]]), b"%PDF-1.4 "
     first = opened()
@@ -289,7 +305,9 @@ def test_what_became_of_a_file_is_kept_and_a_fault_of_the_day_is_not(opened: Ope
     assert again.read(paper, "pdf") == made
     assert reason(again, broken, "pdf").startswith("unreadable: ")
     assert reason(again, pdf([[Text("Other")]]), "pdf").startswith("too_slow: ")
-    assert opened().read(pdf([[Text("Other")]]), "pdf").text == "Other\n\n"
+    other = pdf([[Text("Other")]])
+    assert reason(opened(read_seconds=0.005), other, "pdf") == reason(again, other, "pdf"), "kept"
+    assert opened().read(other, "pdf").text == "Other\n\n", "it has more time now"
     assert len([*(tmp_path / "kept").glob("*/*")]) == 3 and first.converted.sweep() == 0
     for file in (tmp_path / "kept").glob("*/*"):
         file.write_bytes(b"damaged")

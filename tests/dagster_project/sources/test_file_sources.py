@@ -1,7 +1,6 @@
 """The configured sources: which partitions their files make, and what is remembered of them."""
 
 import bz2
-import json
 import lzma
 import os
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dagster_project.composition.objects import make_sources
+from dagster_project.composition.objects import make_ledger, make_sources
 from dagster_project.sources.reading_files import TooLargeError, bounded
 from tests.archives import Mail, Workspace, mbox
 from tests.broken_files import PACKERS, UNREADABLE
@@ -187,34 +186,12 @@ def test_renaming_a_file_and_another_dialect_change_the_fingerprint(workspace: W
 def test_a_file_that_did_not_change_is_not_read_again(workspace: Workspace):
     workspace.write("dev.2004-01.mbox", [Mail(1)])
     (read,) = make_sources(workspace.settings).discover()
-    memory = workspace.settings.root / "cache" / "files.json"
-    known = json.loads(memory.read_text())
-    assert "dev" not in memory.read_text()
-    next(iter(known.values()))[4] = "remembered"
-    memory.write_text(json.dumps(known))
+    ledger = make_ledger(workspace.settings)
+    ((key, (state, _, month)),) = ledger.rows("files").items()
+    assert b"dev" not in ledger.file.read_bytes()
+    ledger.record("files", {key: (state, "recorded", month)})
     (partition,) = make_sources(workspace.settings).discover()
     assert partition.fingerprint != read.fingerprint
-
-
-@pytest.mark.parametrize(
-    "memory", [None, b"", b"{", b"[1]", b'{"a": 5}', b'{"a": [1, 2]}', b"\xff"]
-)
-def test_the_memory_may_be_lost_or_damaged(workspace: Workspace, memory: bytes | None):
-    workspace.write("dev.2004-01.mbox", [Mail(1)])
-    before = make_sources(workspace.settings).discover()
-    path = workspace.settings.root / "cache" / "files.json"
-    path.unlink() if memory is None else path.write_bytes(memory)
-    assert make_sources(workspace.settings).discover() == before
-
-
-def test_what_killed_builds_left_of_the_memory_is_swept(workspace: Workspace):
-    workspace.write("dev.2004-01.mbox", [Mail(1)])
-    sources = make_sources(workspace.settings)
-    sources.discover()
-    memory = workspace.settings.root / "cache" / "files.json"
-    memory.with_name("files.json.123").write_text("{")
-    sources.sweep()
-    assert list(memory.parent.iterdir()) == [memory]
 
 
 def test_a_partition_whose_files_are_gone_is_named(workspace: Workspace):

@@ -23,7 +23,9 @@ MAILS = [Mail(number, body) for number, body in enumerate(BODIES)]
 
 
 def raw_mails(work: Workspace) -> dict[str, dict[str, object]]:
-    """The mails of all sources, each with the columns by which it is read again; every one is read again."""
+    """The mails of all sources, each with the columns by which it is read again; every one is read
+    again.
+    """
     sources, rows = make_sources(work.settings), {}
     for partition in sources.discover():
         mails = {mail.place: mail.data for mail in sources.mails(partition)}

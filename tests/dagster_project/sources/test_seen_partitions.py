@@ -4,8 +4,8 @@ from datetime import datetime
 from pathlib import Path
 
 from assets.protocols.sources import SourcePartition
+from dagster_project.ledger.ledger import Ledger, Row
 from dagster_project.sources.seen_partitions import SeenPartitions
-from dagster_project.system.globs import recall, seen_times
 from tests.archives import Workspace
 from transforms.schemas.registry import REGISTRY
 
@@ -13,7 +13,11 @@ from transforms.schemas.registry import REGISTRY
 def test_a_partition_waits_since_the_first_change_that_the_lake_lacks(
     workspace: Workspace, tmp_path: Path
 ):
-    seen, looked = SeenPartitions(tmp_path / "seen.json"), tmp_path / "looked.json"
+    ledger = Ledger(tmp_path / "state.sqlite")
+    seen = SeenPartitions(ledger)
+
+    def looked() -> Row:
+        return ledger.rows("sources")[("dev",)]
 
     def note(fingerprint: str, broken: tuple[str, ...] = ()) -> datetime:
         partition = SourcePartition("dev", "a", None, fingerprint)
@@ -26,11 +30,9 @@ def test_a_partition_waits_since_the_first_change_that_the_lake_lacks(
 
     first = note("one")
     assert note("two") == first, "it changed again while it waited"
-    assert recall(looked)["dev"][0] == 1
+    assert looked()[0] == 1
     make("two")
-    assert note("two") == first and recall(looked)["dev"][0] == 0
-    (_, before) = seen_times(looked)["dev"]
+    assert note("two") == first and looked()[0] == 0
+    before = looked()
     assert note("three", broken=("dev",)) > first, "another text waits now"
-    assert seen_times(looked)["dev"] == ("0", before), (
-        "a source that cannot be read was not read now"
-    )
+    assert looked() == before, "a source that cannot be read was not read now"

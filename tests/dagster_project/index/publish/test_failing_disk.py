@@ -1,4 +1,6 @@
-"""A disk that fails at the n-th write of a publish: readers keep a whole version, and the next publish is complete."""
+"""A disk that fails at the n-th write of a publish: readers keep a whole version, and the next
+publish is complete.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ STARTS = range(1, STEP + 1, max(1, round(STEP / FACTOR)))
 
 
 class _Disk:
-    """The disk below a folder as Python writes to it: files that are opened to write, folders, names and links."""
+    """The disk below a folder as Python writes to it: files that are opened to write, folders,
+    names and links.
+    """
 
     def __init__(self) -> None:
         self.folder: str | None = None
@@ -89,7 +93,9 @@ def of_index(work: Workspace) -> list[Finding]:
 
 
 def fails_and_goes_on(work: Workspace, at: int, before: object, expected: Workspace) -> bool:
-    """Publish with a write that fails, look at what is published, and publish again; False if there are fewer writes."""
+    """Publish with a write that fails, look at what is published, and publish again; False if there
+    are fewer writes.
+    """
     with DISK.failing(work.index, at) as disk:
         try:
             work.publish()

@@ -10,11 +10,12 @@ import duckdb
 import numpy as np
 import pytest
 
-from dagster_project.extras.registry import extra_parts
+from dagster_project.extensions import extra_parts
 from dagster_project.index.publish import table_sql
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
 from tests.archives import Mail, Once, Workspace
+from transforms.documents.links import _references
 from transforms.retrieval.bm25 import TermScores
 
 QUOTED = "The compactor rewrites every segment that holds more than four dead records."
@@ -261,6 +262,64 @@ def test_quotes_of_a_mail_are_its_own_lines_in_others(published: duckdb.DuckDBPy
     assert asked(published, "FROM quotes_of($id)", id=ident(3)) == []
 
 
+def test_own_text_leaves_quotes_out_and_a_thread_is_one_text(published: duckdb.DuckDBPyConnection):
+    rows = asked(published, "SELECT message_id, body, own_text(message_id) AS own FROM messages")
+    blocks = asked(
+        published, "FROM blocks WHERE kind IN ('author', 'patch_or_code') ORDER BY byte_start"
+    )
+    for row in rows:
+        spans = [b for b in blocks if b["message_id"] == row["message_id"]]
+        own = [row["body"].encode()[b["byte_start"] : b["byte_end"]].decode() for b in spans]
+        assert row["own"] == ("".join(own) or None)
+    (text,) = published.execute(
+        "SELECT thread_text(thread_id) FROM thread_tree WHERE message_id = ?", [ident(1)]
+    ).fetchone()
+    places = [text.index(row["body"]) for row in asked(published, "FROM thread($id)", id=ident(1))]
+    assert places == sorted(places) and len(places) > 1
+
+
+def test_a_slice_is_by_bytes(published: duckdb.DuckDBPyConnection):
+    assert published.execute("SELECT slice_text('größer', 2, 6)").fetchone() == ("öß",)
+
+
+def test_postings_are_there_by_the_names_of_things(published: duckdb.DuckDBPyConnection):
+    (count,) = published.execute("SELECT count(*) FROM postings").fetchone()
+    assert published.execute("SELECT count(chunk_id) FROM term_chunks").fetchone() == (count,)
+
+
+@pytest.mark.parametrize(
+    ("text", "urls"),
+    [
+        ("é see https://a.example/b.", ["https://a.example/b"]),
+        (
+            "(https://a.example/b_(c)), <http://B.example:80/>",
+            ["https://a.example/b_(c)", "http://B.example:80/"],
+        ),
+        (
+            "[x](https://me@a.example/?q=1#f) https://a.example/b",
+            ["https://me@a.example/?q=1#f", "https://a.example/b"],
+        ),
+        ("no://address, https:// none", []),
+    ],
+)
+def test_addresses_are_those_that_links_of_documents_find(text: str, urls: list[str]):
+    with closing(duckdb.connect()) as connection:
+        connection.execute(
+            "CREATE TABLE attachments (message_id VARCHAR, attachment_id VARCHAR, text VARCHAR);"
+            "CREATE TABLE documents (doc_id VARCHAR, text VARCHAR);"
+            "CREATE TABLE conversation_windows (doc_id VARCHAR, markdown VARCHAR)"
+        )
+        connection.execute(
+            "CREATE TABLE messages AS SELECT 'm' AS message_id, $text AS body", {"text": text}
+        )
+        rows = connection.execute(f"FROM ({table_sql.VIEWS('urls')}) ORDER BY byte_start").pl()
+    found = [link for link in _references(text, 0, "text") if link.kind == "url"]
+    assert rows["url"].to_list() == [link.target for link in found] == urls
+    assert rows["byte_start"].to_list() == [link.start for link in found]
+    assert rows["place"].to_list() == [f"m bytes {u.start}-{u.end}" for u in found]
+    assert {*rows["host"]} <= {"a.example", "b.example"}
+
+
 def test_readiness_says_what_search_cannot_find_and_why(published: duckdb.DuckDBPyConnection):
     rows = {r["doc_id"]: r for r in asked(published, "FROM readiness")}
     assert len(rows) == len(MAILS)
@@ -294,7 +353,7 @@ def test_names_have_comments_and_the_declared_keys_are_there(published: duckdb.D
     macros = asked(
         published,
         "SELECT function_name AS name, comment FROM duckdb_functions() "
-        "WHERE function_type = 'table_macro' AND NOT internal AND database_name = current_database()",
+        "WHERE function_type LIKE '%macro' AND NOT internal AND database_name = current_database()",
     )
     assert {m["name"] for m in macros if m["comment"]} == {
         "search_text",
@@ -304,6 +363,9 @@ def test_names_have_comments_and_the_declared_keys_are_there(published: duckdb.D
         "quotes_of",
         "reviews",
         "search_semantic",
+        "slice_text",
+        "own_text",
+        "thread_text",
         *(name for added in extra_parts("macros") for name in added),
     }
 

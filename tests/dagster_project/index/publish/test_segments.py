@@ -5,19 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_project.index.files.posting_arrays import PostingArrays, padded
 from dagster_project.index.files.segments import (
-    facts_of,
-    file_damages,
     first_merged,
     merge,
     read_terms,
-    require_intact,
-    write_facts,
     write_terms,
 )
 from tests.cases import examples
@@ -102,31 +97,3 @@ def test_a_chunk_is_written_anew_a_few_times_and_segments_stay_few():
         written, most = written + sizes[-1], max(most, len(sizes))
     assert most <= 6
     assert written < 300 * 1_000 * 20 + 1_300_000
-
-
-def test_a_file_that_is_not_what_was_written_is_named(tmp_path: Path):
-    """Small files are read at each opening, large ones on demand; files that versions share are read once."""
-    before, folder = tmp_path / "before", tmp_path / "folder"
-    for made, text in ((before, "old"), (folder, "new")):
-        made.mkdir()
-        (made / "small").write_text(text)
-    (before / "large").write_bytes(bytes(5_000_000))
-    (folder / "large").hardlink_to(before / "large")
-    write_facts(before, {"version": "a"}, None)
-    write_facts(folder, {"version": "b"}, before)
-    assert list(file_damages(folder, reads_all=True)) == []
-    with (folder / "large").open("r+b") as file:
-        file.write(b"x")
-    assert list(file_damages(folder)) == []
-    assert list(file_damages(folder, reads_all=True)) == ["large is not what was written"]
-    (folder / "small").write_text("not")
-    assert list(file_damages(folder)) == ["small is not what was written"]
-    with pytest.raises(ValueError, match="small is not what was written"):
-        require_intact(folder, [folder / "small"])
-    (folder / "small").write_text("longer")
-    (folder / "large").unlink()
-    assert list(file_damages(folder)) == ["small has 6 bytes in place of 3", "large is missing"]
-    facts = folder / "facts.json"
-    assert facts_of(folder)["version"] == "b"
-    facts.write_text(facts.read_text().replace('"b"', '"c"'))
-    assert facts_of(folder) == {}

@@ -1,4 +1,6 @@
-"""The HNSW index of a published file: there up to its limit, of that version's vectors, used by SQL and measured."""
+"""The HNSW index of a published file: there up to its limit, of that version's vectors, used by SQL
+and measured.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -19,7 +19,9 @@ HOME = "Ada Flint <ada@home.example>"
 
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace:
-    """A patch in two versions, of which the second was reviewed, and a question that nobody answered."""
+    """A patch in two versions, of which the second was reviewed, and a question that nobody
+    answered.
+    """
     work = Workspace(tmp_path_factory.mktemp("views") / "work").configure()
     work.write(
         "dev.2004-01.mbox",

@@ -1,4 +1,6 @@
-"""Conditions and filters are exact: they allow what a reading of all rows finds, with and without an HNSW index."""
+"""Conditions and filters are exact: they allow what a reading of all rows finds, with and without
+an HNSW index.
+"""
 
 import re
 from collections.abc import Callable
@@ -12,14 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_project.index.search.conditions import text_conditions
-from dagster_project.index.search.filters import Filters
+from dagster_project.index.search.filters import filter_leaves
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.embedders import make_embedder
 from tests.archives import START, Mail, Once, Workspace, discussion
 from tests.cases import examples
 from transforms.errors import QueryError, QuerySyntaxError
 from transforms.retrieval.query_fields import time_span
-from transforms.retrieval.query_language import Both, Condition, Either, Leaf, Negation, storable
+from transforms.retrieval.query_language import Both, Condition, Either, Leaf, Negation
+from transforms.retrieval.search_filters import Filters
+from transforms.text.storable import storable
 
 PATCH = """The patch renames it.
 
@@ -273,7 +277,7 @@ def test_a_condition_is_met_by_what_a_reading_of_all_rows_finds(
     st.fixed_dictionaries(
         {},
         optional={
-            "list_id": st.sampled_from(["dev", "users"]),
+            "list": st.sampled_from(["dev", "users"]),
             "source": st.sampled_from(["dev", "users", "notes"]),
             "kind": st.sampled_from(["message", "document"]),
             "author": st.sampled_from(["ada", "p1@example.org", "example"]),
@@ -294,7 +298,7 @@ def test_filters_keep_what_a_reading_of_all_rows_keeps(
     filters = Filters(**given_)
     mask = index.conditions.mask(filters)
     kept = {r["chunk_no"] for r in rows if between(r, filters.since, filters.until)}
-    for leaf in filters.conditions:
+    for leaf in filter_leaves(filters):
         kept &= oracle(leaf, rows)
     assert (mask is None) == (filters == Filters())
     assert mask is None or set(np.flatnonzero(mask).tolist()) == kept
@@ -465,7 +469,7 @@ def test_an_unknown_name_is_pointed_at_and_the_known_ones_are_named(
         index.search([query])
     assert caught.value.position == at
     with pytest.raises(QueryError, match="the index holds dev, users"):
-        index.search(["x"], Filters(list_id="nowhere"))
+        index.search(["x"], Filters(list="nowhere"))
 
 
 HOSTILE = [

@@ -1,12 +1,15 @@
-"""What hits say of a built index: their citations, their highlighted bytes, what is shown with them."""
+"""What hits say of a built index: their citations, their highlighted bytes, what is shown with
+them.
+"""
 
+from datetime import UTC, datetime
 from itertools import compress
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dagster_project.index.search.repeats import enough, said_once
+from dagster_project.index.search.repeats import Asks, enough, said_once
 from dagster_project.index.search.search_index import SearchIndex
 from transforms.schemas.search import SEARCH_HITS
 from transforms.text.terms import stems
@@ -73,9 +76,9 @@ def test_expansions_are_one_step_away_bounded_and_hold_the_cited_bytes(index: Se
 def test_a_thread_is_shown_once_and_names_the_mails_it_stands_for(index: SearchIndex):
     plain, found = hits(index, limit=50), hits(index, limit=50, collapse_threads=True)
     assert len({h["thread_id"] for h in found}) == len(found) < len(plain)
-    stood_for = {c["doc_id"] for h in found for c in h["constituents"]}
+    stood_for = {c["doc_id"] for h in found for c in h["folded"]}
     assert stood_for | {h["doc_id"] for h in found} >= {h["doc_id"] for h in plain}
-    assert {c["reason"] for h in found for c in h["constituents"]} == {
+    assert {c["relation"] for h in found for c in h["folded"]} == {
         "a better hit of the same thread"
     }
 
@@ -87,8 +90,15 @@ def row(number: int, snippet: str, quoted: str | None = None, **facts: Any) -> d
         "rank": number,
         "chunk_id": f"c{number}",
         "doc_id": f"d{number}",
-        "constituents": [],
+        "folded": [],
         "content_class": "text",
+        "source_kind": "message",
+        "answered_id": None,
+        "title": None,
+        "from_name": None,
+        "from_addr": "ann@example.org",
+        "effective_at": None,
+        "rerank_score": None,
         "before": None,
         "after": None,
         "breadcrumb": None,
@@ -103,7 +113,7 @@ def row(number: int, snippet: str, quoted: str | None = None, **facts: Any) -> d
 
 def told(*rows: dict[str, Any]) -> list[tuple[str, str | None, list[str]]]:
     return [
-        (hit["doc_id"], hit["quoted_text"], [part["doc_id"] for part in hit["constituents"]])
+        (hit["doc_id"], hit["quoted_text"], [part["doc_id"] for part in hit["folded"]])
         for hit in said_once(rows, 10)
     ]
 
@@ -112,14 +122,47 @@ LONG = "the log is sealed before the directory is written so that a torn page is
 
 
 def test_a_text_is_shown_once_and_names_those_that_repeat_it():
-    """It is the same document's, or a quote; every other document with like words has its own place."""
+    """It is the same document's, a quote, or a copy of it."""
     again = row(3, LONG.upper(), doc_id="d1")
     assert told(row(1, LONG), row(2, "something else altogether is said"), again) == [
         ("d1", None, ["d1"]),
         ("d2", None, []),
     ]
-    assert said_once([row(1, LONG), again], 10, complete={0})[1]["chunk_id"] == "c3"
-    assert told(row(1, LONG), row(2, LONG)) == [("d1", None, []), ("d2", None, [])]
+    listing = Asks(listing=frozenset({0}), complete=frozenset({0}))
+    assert said_once([row(1, LONG), again], 10, listing)[1]["chunk_id"] == "c3"
+
+
+SENT = {"effective_at": datetime(2024, 2, 3, tzinfo=UTC), "subject": "Minutes of 3 February 2024"}
+AGAIN = {"effective_at": datetime(2024, 3, 4, tzinfo=UTC), "subject": "Minutes of 4 March 2024"}
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "shown"),
+    [
+        ({}, {}, ["d1"]),
+        ({"snippet": f"On 2024-02-03 {LONG}"}, {"snippet": f"On 2024-03-04 {LONG}"}, ["d1"]),
+        (SENT, AGAIN, ["d2"]),
+        (AGAIN, SENT, ["d1"]),
+        (SENT, AGAIN | {"from_addr": "bob@example.org"}, ["d1"]),
+        ({"source_kind": "document"}, {"subject": "in text", "source_kind": "document"}, ["d1"]),
+        ({"subject": "seals"}, {"subject": "sums"}, ["d1", "d2"]),
+        ({"content_class": "patch"}, {"content_class": "patch"}, ["d1", "d2"]),
+        ({"snippet": "Agreed."}, {"snippet": "Agreed."}, ["d1", "d2"]),
+        ({}, {"snippet": f"{LONG}, and by nothing else that I know of in this case"}, ["d1", "d2"]),
+    ],
+)
+def test_a_copy_goes_into_the_first_or_its_author_s_newest(
+    first: dict[str, Any], other: dict[str, Any], shown: list[str]
+):
+    texts = [{"snippet": LONG, **facts} for facts in (first, other)]
+    found = said_once([row(n, **facts) for n, facts in enumerate(texts, 1)], 10)
+    assert [hit["doc_id"] for hit in found] == shown
+    assert [hit["rank"] for hit in found] == [1, 2][: len(shown)]
+    if len(shown) == 1:
+        assert found[0]["score"] == 8.0
+        (folded,) = found[0]["folded"]
+        assert folded["relation"] == "the same text"
+        assert {folded["doc_id"], *shown} == {"d1", "d2"}
 
 
 def test_spare_hits_are_described_for_the_queries_that_lack_rows_else():
@@ -141,25 +184,19 @@ def test_spare_hits_are_described_for_the_queries_that_lack_rows_else():
     assert masks == [2 * [*4 * [True], *2 * [False]], [*6 * [True], *6 * [False]]]
 
 
-@pytest.mark.parametrize(
-    "subject", ["[PATCH v2 2/3] sort", "[PATCH v3 1/3] seal"], ids=["series", "posting"]
-)
 @pytest.mark.parametrize("quoted", [None, LONG], ids=["alone", "below its cover letter"])
 @pytest.mark.parametrize("text", [LONG, "Trivial."], ids=["alike", "few words"])
-def test_patches_that_explain_themselves_alike_are_all_shown(
-    subject: str, quoted: str | None, text: str
-):
+def test_patches_that_explain_themselves_alike_are_all_shown(quoted: str | None, text: str):
     first = row(1, text, thread_id="t", subject="[PATCH v2 1/3] seal")
-    other = row(2, text, quoted, thread_id="t", subject=subject)
+    other = row(2, text, quoted, thread_id="t", subject="[PATCH v2 2/3] sort")
     cover = row(3, LONG, thread_id="t", subject="[PATCH v2 0/3] logs")
     assert [hit["doc_id"] for hit in said_once([first, other, cover], 10)] == ["d1", "d2", "d3"]
 
 
 def test_an_unmarked_quote_goes_into_the_mail_that_it_answers_wherever_that_stands():
-    mail, answer = ({"thread_id": "t", "subject": subject} for subject in ("logs", "RE: logs"))
+    mail, answer = {"subject": "logs"}, {"subject": "what now?", "answered_id": "d2"}
     assert told(row(1, LONG, **answer), row(2, LONG, **mail)) == [("d2", None, ["d1"])]
-    assert len(told(row(1, LONG, **answer), row(2, LONG, **mail | {"thread_id": "u"}))) == 2
-    assert len(told(row(1, LONG, **answer), row(2, LONG, **answer))) == 2, "two reports of a robot"
+    assert len(told(row(1, LONG, **answer), row(3, LONG, **mail))) == 2
     applied = row(2, LONG, content_class="patch", **answer)
     assert len(told(row(1, LONG, content_class="patch", **mail), applied)) == 2, "another diff"
 
@@ -172,14 +209,11 @@ def test_what_a_hit_answers_is_left_out_where_another_hit_says_it():
     assert told(row(1, "Agreed.", quoted=LONG), row(2, LONG)) == [("d2", None, ["d1"])]
     tag = "Reviewed-by: Maud Ek <maud@example.org>"
     assert told(row(1, LONG), row(2, f"{tag} Thanks,", quoted=LONG)) == [("d1", None, ["d2"])]
-    patch, reply = ({"thread_id": "t", "subject": s} for s in ("[PATCH] seal", "Re: [PATCH] seal"))
+    patch, reply = {"subject": "[PATCH] seal"}, {"answered_id": "d2", "subject": "Re: seal"}
     assert told(row(1, f"{tag} Thanks!", quoted="a part", **reply), row(2, LONG, **patch)) == [
         ("d2", None, ["d1"])
     ]
-    assert (
-        len(told(row(1, f"{tag} Thanks!", **reply), row(2, LONG, **patch | {"thread_id": "u"})))
-        == 2
-    )
+    assert len(told(row(1, f"{tag} Thanks!", **reply), row(3, LONG, **patch))) == 2
     assert (
         len(told(row(1, LONG), row(2, f"Nice, and fast on my old disks, too. {tag}", quoted=LONG)))
         == 2
@@ -198,7 +232,7 @@ def test_a_mail_is_shown_by_the_words_of_its_author_and_says_what_they_answer(in
     assert hit["snippet"] == "The compactor was measured in run 2; it keeps its pace."
     assert hit["quoted_text"] == "How does the compactor behave when the load doubles?"
     assert hit["quoted_name"] == "ada@example.org"
-    assert (hit["thread_position"], hit["thread_size"]) == (2, 6)
+    assert (hit["thread_position"], hit["thread_size"]) == (3, 6)
 
 
 def test_a_turn_is_shown_once_as_a_hit_or_beside_one():
@@ -215,18 +249,24 @@ def test_a_turn_is_shown_once_as_a_hit_or_beside_one():
     assert (second["before"], second["after"]) == (None, "07:40 Ann: done")
 
 
-def test_a_section_that_matches_as_well_is_named_once():
+def test_a_section_that_matches_as_well_is_named_once_and_each_part_of_the_hit_s_own():
     page = {
         "doc_id": "page",
+        "chunk_id": "one",
         "breadcrumb": "> Page › One",
-        "more": [{"title": "Page › Two"}, {"title": "Page › Three"}],
+        "more": [
+            {"title": f"Page › {name}", "chunk_id": name.lower()}
+            for name in ("Two", "Three", "Part", "Two")
+        ],
     }
+    page["more"][2]["title"] = "Page › One"
     hits = said_once(
         [
             row(1, "one", **page),
-            row(2, "two", **page | {"breadcrumb": "> Page › Two"}),
+            row(2, "two", **page | {"breadcrumb": "> Page › Two", "chunk_id": "two"}),
             row(3, "x"),
         ],
         10,
     )
-    assert [[part["title"] for part in hit["more"]] for hit in hits] == [["Page › Three"], [], []]
+    named = [[part["chunk_id"] for part in hit["more"]] for hit in hits]
+    assert named == [["three", "part"], [], []]

@@ -1,4 +1,6 @@
-"""One slow question holds no other, and is over when its time is; no question is answered from the past."""
+"""One slow question holds no other, and is over when its time is; no question is answered from the
+past.
+"""
 
 import asyncio
 import os
@@ -34,7 +36,9 @@ def pool(built_once: Workspace) -> Iterator[IndexPool]:
 
 
 class Slow:
-    """A question of many statements, each of which would take hours; counts the threads that ask it."""
+    """A question of many statements, each of which would take hours; counts the threads that ask
+    it.
+    """
 
     def __init__(self) -> None:
         self.asked = threading.Semaphore(0)
@@ -171,7 +175,9 @@ def test_a_version_that_was_erased_answers_nothing(built: Workspace):
 
 
 def test_nobody_is_shown_an_older_version_after_a_newer_one(built: Workspace):
-    """Two questions at a time: after one of them is answered from a new version, all later ones are."""
+    """Two questions at a time: after one of them is answered from a new version, all later ones
+    are.
+    """
 
     async def both(pool: IndexPool) -> list[str]:
         together = threading.Barrier(2)

@@ -1,4 +1,6 @@
-"""Ids and citations lead to exact texts, to what is near them, and to assistants by the Model Context Protocol."""
+"""Ids and citations lead to exact texts, to what is near them, and to assistants by the Model
+Context Protocol.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""`from:`, `to:`, `cc:` and `reviewed:` find people by all their addresses; `reviews` says who reviews whom."""
+"""`from:`, `to:`, `cc:` and `reviewed:` find people by all their addresses; `reviews` says who
+reviews whom.
+"""
 
 from collections.abc import Iterator
 

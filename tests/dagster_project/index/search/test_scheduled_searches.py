@@ -28,7 +28,7 @@ def stored(work: Workspace) -> list[dict[str, Any]]:
 
 def test_answers_are_kept_per_search_and_replaced_by_its_next_run(built: Workspace):
     first = run(built, name="a", queries=["compactor load", "xyzzy"], limit=3)
-    run(built, name="b", queries=["garbage collector"], limit=2, list_id="users")
+    run(built, name="b", queries=["garbage collector"], limit=2, list="users")
     again = run(built, name="a", queries=["write-ahead log"], limit=1)
     rows = stored(built)
     assert [(r["search"], r["query"], r["rank"]) for r in rows] == [
@@ -73,4 +73,4 @@ def test_a_scheduled_search_takes_the_options_of_the_command(built: Workspace):
 
 def test_an_unknown_list_fails_the_run(built: Workspace):
     with pytest.raises(Exception, match="no mailing list is called 'nowhere'"):
-        run(built, queries=["compactor"], list_id="nowhere")
+        run(built, queries=["compactor"], list="nowhere")

@@ -10,7 +10,7 @@ from transforms.retrieval.bm25 import FIELDS
 from transforms.retrieval.postings import Postings, Slots, TermSegment
 from transforms.retrieval.query_language import Leaf
 from transforms.settings.search import TermSettings
-from transforms.text import terms
+from transforms.text import phrases, terms
 
 REST = "Ann wrote:\n> > the oldest año question\n> a torn\n> record?\n-- \nBen, ben@example.org\n"
 
@@ -38,9 +38,8 @@ def conditions() -> TextConditions:
     numbers = {word: n for n, word in enumerate(words)}
     lengths = np.array([[1, 1, 0]] * len(FIELDS), np.int32)
     segment = TermSegment(numbers, np.arange(len(words) + 1), first, first, counts, lengths)
-    return TextConditions(
-        connection, TermSettings(), Postings([segment], Slots(np.arange(3, dtype=np.int32), 3))
-    )
+    postings = Postings([segment], Slots(np.arange(3, dtype=np.int32), 3))
+    return TextConditions(connection, TermSettings(), postings, lambda numbers: {})
 
 
 @pytest.mark.parametrize(
@@ -82,3 +81,18 @@ def test_a_mail_of_quotes_alone_is_found_by_what_it_quotes(
     conditions.connection.execute("CREATE TABLE terms AS SELECT 'lantern' AS term, 1 AS df")
     conditions.connection.execute("ALTER TABLE term_forms ADD COLUMN chunk_count INTEGER")
     assert conditions.holding([leaf])[leaf].tolist() == [False, False, is_found]
+
+
+def test_a_text_is_read_only_where_no_other_of_its_chunk_shows_the_phrase(
+    conditions: TextConditions, monkeypatch: pytest.MonkeyPatch
+):
+    counts, holding = [], phrases.holding
+
+    def counted(texts: pl.Series, phrase: str) -> pl.Series:
+        counts.append(len(texts))
+        return holding(texts, phrase)
+
+    monkeypatch.setattr(phrases, "holding", counted)
+    conditions.holding([Leaf("", "torn record", True)])
+    # The first and the last chunk may hold it: the title shows it of neither, REST of the first.
+    assert counts == [2, 2, 1]

@@ -1,4 +1,6 @@
-"""The sensor over vaults: one run for many edits, within a minute of the first, and none for nothing."""
+"""The sensor over vaults: one run for many edits, within a minute of the first, and none for
+nothing.
+"""
 
 import random
 from collections.abc import Iterator
@@ -47,7 +49,9 @@ class Watched:
     def look(
         self, instance: dg.DagsterInstance, seconds: float = 10, *, is_lost: bool = False
     ) -> str:
-        """What the sensor says `seconds` later: a skip reason, or that it asks for a run, which ends unless that is lost."""
+        """What the sensor says `seconds` later: a skip reason, or that it asks for a run, which
+        ends unless that is lost.
+        """
         self.now += seconds
         with dg.build_sensor_context(instance=instance) as context:
             answer = self.sensor(context)

@@ -1,4 +1,6 @@
-"""`weft build --watch` builds after edits of documents: once for many, and never for what no source reads."""
+"""`weft build --watch` builds after edits of documents: once for many, and never for what no source
+reads.
+"""
 
 from contextlib import suppress
 from pathlib import Path

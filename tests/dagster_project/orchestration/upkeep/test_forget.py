@@ -1,4 +1,6 @@
-"""What is forgotten is in no byte of what Weft keeps, whatever ends the erasing; and it does not come back."""
+"""What is forgotten is in no byte of what Weft keeps, whatever ends the erasing; and it does not
+come back.
+"""
 
 import zlib
 from collections.abc import Iterator
@@ -215,6 +217,15 @@ def test_fetched_archives_are_written_without_what_is_forgotten(tmp_path: Path, 
     (partition,) = sources.discover()
     ids = [identity and identity[0] for identity in map(id_and_author, sources.mails(partition))]
     assert ids == ["m1@example.org", "m3@example.org"]
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_nothing_is_erased_where_nobody_can_be_asked(
+    built_once: Workspace, options: tuple[str, ...]
+):
+    done = built_once.weft("forget", "m0@example.org", *options)
+    assert done.exit_code == 2 and "add --yes" in done.stderr
+    assert built_once.weft("get", "m0@example.org").exit_code == 0
 
 
 @pytest.mark.exhaustive

@@ -1,4 +1,6 @@
-"""What is left if folders of extras are deleted: the package imports, answers, and lacks those commands alone."""
+"""What is left if folders of extras are deleted: the package imports, answers, and lacks those
+commands alone.
+"""
 
 import os
 import shlex
@@ -11,8 +13,8 @@ import click
 import pytest
 
 import dagster_project
+from dagster_project import extensions
 from dagster_project.cli.terminal import lazy_group
-from dagster_project.extras import registry
 from tests.archives import Workspace
 from tests.changed_extras import digests
 from tests.timing import HUNG
@@ -84,11 +86,10 @@ def test_without_any_extra_the_tests_of_the_core_pass(tmp_path: Path):
 
 
 def commands(folder: str) -> set[str]:
-    return set(dict(zip(FOLDERS, registry.extras(), strict=True))[folder].commands)
+    return set(dict(zip(FOLDERS, extensions.extras(), strict=True))[folder].commands)
 
 
 PACKAGE_OF = {
-    "mailboxes.imap_folders:ImapFolder": "imapclient",
     "qdrant.service:make_mirror": "qdrant_client",
     "web.command:serve": "jinja2",
 }
@@ -109,13 +110,15 @@ def test_the_fault_of_a_missing_package_names_it(place: str, monkeypatch: pytest
     with pytest.raises(
         SettingsError, match=f"{package} is not installed: `pip install 'weft.{extra}.'`"
     ):
-        registry.load(place)
+        extensions.load(place)
     with pytest.raises(click.UsageError, match=package):
-        lazy_group.loaded(registry.Command(place, "", ""))
+        lazy_group.loaded(extensions.Command(place, "", ""))
 
 
 def test_a_search_loads_no_extra(built_once: Workspace):
-    """Each is known by its `__init__.py` and its models of settings; nothing large that a search does not use is loaded."""
+    """Each is known by its `__init__.py` and its models of settings; nothing large that a search
+    does not use is loaded.
+    """
     code = (
         "import sys\nfrom dagster_project.cli.main import main\n"
         "from dagster_project.system.unasked_pandas import keep_out\nkeep_out()\n"
@@ -127,11 +130,41 @@ def test_a_search_loads_no_extra(built_once: Workspace):
     )
     loaded = set(done.stderr.split())
     ours = {name for name in loaded if name.startswith("dagster_project.extras.")}
-    known = {f"dagster_project.extras.{name}" for name in ("registry", *FOLDERS)}
-    models = {section.__module__ for section in registry.sections().values()}
-    models |= {remote.model.partition(":")[0] for remote in registry.offered("remotes").values()}
+    known = {f"dagster_project.extras.{name}" for name in FOLDERS}
+    models = {section.__module__ for section in extensions.sections().values()}
+    models |= {remote.model.partition(":")[0] for remote in extensions.offered("remotes").values()}
     known |= models | {name.rpartition(".")[0] for name in models}
     assert (ours, loaded & (WEB | UNUSED)) == (known, set())
+
+
+OTHER = """
+from dagster_project.extensions import Command, Extra
+EXTRA = Extra(commands={"count": Command("weft_count:count", "Search and read", "Counts.")})
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (OTHER, "  count "),
+        (
+            "EXTRA = 3",
+            "the extra count is not a dagster_project.extensions.Extra: repair the package",
+        ),
+        ("", "the extra count does not load"),
+    ],
+)
+def test_another_package_adds_an_extra_by_an_entry_point(tmp_path: Path, code: str, said: str):
+    (tmp_path / "weft_count.py").write_text(code)
+    facts = tmp_path / "weft_count-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: weft-count\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text("[weft.extras]\ncount = weft_count:EXTRA\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    program = [sys.executable, "-m", "dagster_project.cli", "--help"]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=HUNG)
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr and bool(done.returncode) == (code != OTHER)
 
 
 def test_an_extra_is_another_if_its_files_or_its_tests_are(tmp_path: Path):

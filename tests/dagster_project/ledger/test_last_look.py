@@ -1,8 +1,12 @@
-"""A build of which a note says that nothing changed: it is done without a look only if a look would find nothing."""
+"""A build where the ledger says that nothing changed: it is done without a look only if a look would
+find nothing.
+"""
 
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
@@ -10,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from dagster_project.cli import unchanged
 from dagster_project.cli.build import _looked_at, run_build
+from dagster_project.composition.stores import make_ledger
+from dagster_project.ledger import last_look
 from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.system.locks import RUNS, only_build
 from tests.archives import Mail, Workspace
@@ -25,7 +30,7 @@ def noted(built: Workspace) -> Workspace:
 
 
 def is_done(work: Workspace, *options: str) -> bool:
-    return unchanged.is_done(["build", *options, "--config", str(work.config)], work.config)
+    return last_look.is_done(["build", *options, "--config", str(work.config)], work.config)
 
 
 def rewritten(file: Path) -> None:
@@ -52,7 +57,7 @@ def test_whatever_changes_is_looked_at(noted: Workspace, capsys: pytest.CaptureF
     for change in changes(noted):
         seen = _looked_at(noted.settings, noted.config)
         assert seen
-        unchanged.note(noted.settings.root, seen[0] | seen[1], {}, has_remotes=False)
+        last_look.record(make_ledger(noted.settings), seen[0] | seen[1], {}, has_remotes=False)
         assert is_done(noted, "--quiet")
         change()
         assert not is_done(noted, "--quiet")
@@ -63,36 +68,31 @@ def test_whatever_changes_is_looked_at(noted: Workspace, capsys: pytest.CaptureF
 def test_it_prints_what_a_build_prints_and_says_when_it_looked(
     noted: Workspace, options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ):
-    looked = noted.settings.root / "cache" / "looked.json"
-    before = json.loads(looked.read_text())
+    before = make_ledger(noted.settings).rows("sources")
     printed = noted.weft("build", *options).stdout.removeprefix(
         "Looking for changes in the sources\n"
     )
     assert is_done(noted, *options)
     seconds = r'(?<=\()[\d.]+ s|(?<="seconds": )[\d.]+'
     assert re.sub(seconds, "", capsys.readouterr().out) == re.sub(seconds, "", printed)
-    after = json.loads(looked.read_text())
-    assert before.keys() == after.keys() and all(before[name][1] < after[name][1] for name in after)
+    after = make_ledger(noted.settings).rows("sources")
+    assert before.keys() == after.keys()
+    assert all(str(before[name][1]) < str(after[name][1]) for name in after)
 
 
-def test_a_note_holds_for_a_day_for_these_options_and_without_remotes(noted: Workspace):
-    assert (
-        str(unchanged.__file__)
-        in json.loads((noted.settings.root / unchanged.NOTE).read_text())["states"]
-    )
+def test_a_record_holds_for_a_day_for_these_options_and_without_remotes(noted: Workspace):
+    ledger, last = make_ledger(noted.settings), ("last",)
+    (day, has_remotes, result) = ledger.rows("builds")[last]
+    assert day == str(date.today()) and not has_remotes
     assert not is_done(noted, "--verify") and not is_done(noted, "--help")
     with only_build(noted.settings.root):
         assert not is_done(noted)
-    note = noted.settings.root / unchanged.NOTE
-    note.write_text(note.read_text().replace('"remotes": false', '"remotes": true'))
-    assert (
-        not is_done(noted)
-        and not is_done(noted, "--no-fetch", "--fetch")
-        and is_done(noted, "--no-fetch")
-    )
-    note.write_text(note.read_text().replace(str(date.today()), "2004-01-31"))
+    ledger.record("builds", {last: (day, 1, result)})
+    assert not is_done(noted) and not is_done(noted, "--no-fetch", "--fetch")
+    assert is_done(noted, "--no-fetch")
+    ledger.record("builds", {last: ("2004-01-31", 0, result)})
     assert not is_done(noted, "--no-fetch")
-    note.write_text("{")
+    ledger.file.write_bytes(b"{")
     assert not is_done(noted)
 
 
@@ -103,7 +103,7 @@ def test_a_build_that_published_notes_that_the_next_has_nothing_to_do(
     assert noted.weft("build", "--quiet").exit_code == 0
     assert is_done(noted, "--json")
     told = json.loads(capsys.readouterr().out)
-    (noted.settings.root / unchanged.NOTE).unlink()
+    make_ledger(noted.settings).record("builds", {}, [("last",)])
     looked = json.loads(noted.weft("build", "--json").stdout)
     assert {**told, "seconds": 0} == {**looked, "seconds": 0} and told["outcome"] == "UNCHANGED"
 
@@ -117,8 +117,25 @@ def test_a_build_that_published_notes_that_the_next_has_nothing_to_do(
     assert noted.weft("build", "--quiet").exit_code == 0 and not is_done(noted)
 
 
+MODULES = """
+import sys
+sys.argv = ["weft", "build", "--config", sys.argv[1]]
+from dagster_project.cli.__main__ import run
+run()
+print(sum(name.partition(".")[0] in ("transforms", "assets", "dagster_project") for name in sys.modules))
+"""
+MOST_MODULES = 60
+
+
+def test_an_hour_without_news_loads_few_modules(noted: Workspace):
+    command = [sys.executable, "-c", MODULES, str(noted.config)]
+    *printed, count = subprocess.check_output(command, text=True).splitlines()
+    print(f"{count} modules of Weft")
+    assert printed[-1].startswith("Nothing changed") and int(count) <= MOST_MODULES
+
+
 def test_nothing_is_noted_where_not_all_is_seen(noted: Workspace, tmp_path: Path):
-    (noted.settings.root / unchanged.NOTE).unlink()
+    make_ledger(noted.settings).record("builds", {}, [("last",)])
     (noted.folder / "mail" / "dev" / ".elsewhere").symlink_to(tmp_path)
     assert noted.weft("build", "--quiet").exit_code == 0
-    assert not (noted.settings.root / unchanged.NOTE).exists()
+    assert make_ledger(noted.settings).rows("builds") == {}
