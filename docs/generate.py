@@ -1,6 +1,8 @@
-"""Writes docs/tables.md, docs/settings.md, docs/commands.md and pictures from the declarations in the code.
+"""Writes docs/tables.md, docs/settings.md, docs/commands.md and pictures from the declarations in
+the code.
 
-And docs/performance.md from the figures that were measured, and the page of each extra in its folder.
+And docs/performance.md from the figures that were measured, and the page of each extra in its
+folder.
 
     python docs/generate.py
 
@@ -14,7 +16,7 @@ from typing import Any, Literal, get_args, get_origin
 import dagster as dg
 import pyarrow as pa
 from commands import commands_page
-from extras import extra_pages
+from extras import extra_pages, first_sentence
 from memory_page import memory_page
 from performance import performance_page, scale_plot, stages_plot
 from pictures import layered_svg, without_shortcuts
@@ -92,6 +94,14 @@ MADE_TYPES = {
     ("postings", "chunk_key"): "UBIGINT",
     **{("postings", f"{field}_tf"): "USMALLINT" for field in bm25.FIELDS},
     ("postings", "term_id"): "INTEGER",
+    **{("term_chunks", name): "VARCHAR" for name in ("term", "chunk_id", "doc_id")},
+    **{("term_chunks", f"{field}_tf"): "USMALLINT" for field in bm25.FIELDS},
+    **{
+        ("urls", name): "VARCHAR"
+        for name in ("source_kind", "doc_id", "attachment_id", "url", "host", "place")
+    },
+    ("urls", "byte_start"): "BIGINT",
+    ("urls", "byte_end"): "BIGINT",
     ("quarantine", "first_seen"): "TIMESTAMP WITH TIME ZONE",
     ("quarantine", "partition"): "VARCHAR",
     ("readiness_by_source", "kind"): "VARCHAR",
@@ -269,6 +279,11 @@ its folder; `storage.lake` is a URI. A source has a `path`, or a `[sources.fetch
 from ([operations.md](operations.md#live-sources)); [concepts.md](concepts.md#how-files-become-partitions) says what
 `grain` does.
 
+A variable wins over the file: `WEFT_SEARCH__LIMIT=5` sets `search.limit`, with the same checks, and
+`WEFT_SOURCES__0__PATH` the path of the first source. `design = "ra"` sets all values of one of
+[the five designs](designs.md), and a key of yours wins over it. `weft config` prints what is set and by which of these,
+with `--effective` the defaults, too.
+
 An unknown key is an error that names its place and the nearest key. The next build makes again what a change concerns;
 `search`, `rerank`, `queries` and `mcp` need none. The default is the first of several words.
 """
@@ -332,6 +347,15 @@ kind = "tree"
 [sources.fetch]
 kind = "objects"
 url = "s3://documents/handbook"
+
+[[sources]]
+name = "bugs"
+kind = "issues"
+
+[sources.fetch]
+kind = "github"
+project = "duckdb/duckdb"
+credentials = "GITHUB"          # GITHUB_TOKEN; without it GitHub answers 60 requests an hour
 ```
 
 Queries to measure the search with, and a profile of one's own that `weft eval` compares
@@ -360,6 +384,9 @@ SECTION_TITLES = {
     "JmapRemote": "`[sources.fetch]` of a JMAP folder",
     "GitRemote": "`[sources.fetch]` of a public-inbox",
     "ObjectRemote": "`[sources.fetch]` of an object store or folder",
+    "TrackerRemote": "`[sources.fetch]` of the issues of a project",
+    "GithubRemote": "`[sources.fetch]` of issues on GitHub",
+    "GitlabRemote": "`[sources.fetch]` of issues on GitLab",
 }
 
 
@@ -394,7 +421,9 @@ def tables_page() -> str:
 
 
 def tables_picture() -> str:
-    """docs/images/tables.svg: the published tables, a line from each to those that have a column of its ids."""
+    """docs/images/tables.svg: the published tables, a line from each to those that have a column of
+    its ids.
+    """
     links = {
         (owner, name): column
         for name, (_, columns) in table_sql.COMMENTS.items()
@@ -412,7 +441,9 @@ def tables_picture() -> str:
 
 
 def assets_picture() -> str:
-    """docs/images/assets.svg: all assets in the order in which they are made, without lines that others imply."""
+    """docs/images/assets.svg: all assets in the order in which they are made, without lines that
+    others imply.
+    """
     assets = make_assets(load_settings(FOLDER.parent / "data" / "sample" / "weft.toml"))
     boxes = {names[0]: names for names in map(_asset_names, assets)}
     of_key = {name: box for box, names in boxes.items() for name in names}
@@ -445,7 +476,7 @@ def settings_page() -> str:
     sections += [("`[[context.rules]]`", ContextRule), ("`[lenses.NAME]`", LensSettings)]
     for title, model in sections:
         if isinstance(model, type) and issubclass(model, BaseModel) and any(_fields(model)):
-            meaning = "" if model in models else f"{_first_sentence(model)}\n\n"
+            meaning = "" if model in models else f"{first_sentence(model.__doc__)}\n\n"
             parts.append(f"## {title}\n\n{meaning}{_keys(model)}")
     parts.append(SETTINGS_EXAMPLES)
     return "\n".join(parts)
@@ -506,10 +537,6 @@ def _fields(model: type[BaseModel]) -> Iterable[tuple[str, FieldInfo]]:
             yield from ((f"{name}.{key}", value) for key, value in _fields(inner))
         elif not (issubclass(model, StageSettings) and name in model.internal()):
             yield name, field
-
-
-def _first_sentence(model: type[BaseModel]) -> str:
-    return (model.__doc__ or "").strip().splitlines()[0]
 
 
 def _default(field: FieldInfo) -> str:

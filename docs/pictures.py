@@ -4,13 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from xml.sax.saxutils import escape
 
 _LETTER, _LINE, _GAP, _ROOM, _EDGE = 7.1, 15, 14, 40, 9
-"""Units of the picture: width of a letter, height of a line, between boxes, between layers, inside a box."""
+"""Units of the picture: width of a letter, height of a line, between boxes, between layers, inside
+a box.
+"""
 
 
 def layers(nodes: Iterable[str], edges: Iterable[tuple[str, str]]) -> list[list[str]]:
     """The nodes of a graph without circles, each in the layer after the last one that leads to it.
 
-    Inside a layer a node stands where those that it is joined to stand on average (Sugiyama, barycentre).
+    Inside a layer a node stands where those that it is joined to stand on average (Sugiyama,
+    barycentre).
 
     >>> layers("abcd", [("a", "c"), ("b", "c"), ("a", "d")])
     [['b', 'a'], ['c', 'd']]
@@ -53,7 +56,9 @@ def without_shortcuts(edges: Iterable[tuple[str, str]]) -> list[tuple[str, str]]
 def layered_svg(
     title: str, boxes: Mapping[str, Sequence[str]], edges: Iterable[tuple[str, str]]
 ) -> str:
-    """A picture of a graph from left to right: `boxes` are the lines in the box of each node, the first one bold."""
+    """A picture of a graph from left to right: `boxes` are the lines in the box of each node, the
+    first one bold.
+    """
     pairs = list(edges)
     columns = layers(boxes, pairs)
     height = max(sum(_height(boxes[n]) + _GAP for n in column) for column in columns) + _GAP

@@ -74,7 +74,9 @@ def lines_svg(title: str, lines: Mapping[str, Sequence[tuple[float, float]]]) ->
 def curves_svg(
     title: str, panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]
 ) -> str:
-    """Panels in two columns, each with lines from 0 over the same mails, their names above in the lines' colours."""
+    """Panels in two columns, each with lines from 0 over the same mails, their names above in the
+    lines' colours.
+    """
     parts = [_head(title, 720, 250 * -(-len(panels) // 2))]
     for number, (name, lines) in enumerate(panels.items()):
         left, top = 60 + 360 * (number % 2), 250 * (number // 2)

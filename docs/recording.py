@@ -1,9 +1,10 @@
-"""Writes docs/images/first-minute.svg: a terminal in which the lines of README.md were pasted, in a fresh clone.
+"""Writes docs/images/first-minute.svg: a terminal in which the lines of README.md were pasted, in a
+fresh clone.
 
 python docs/recording.py
 
-Left out are what installs a program a second time, what serves until Ctrl-C, and `make test`. `~/archives` has the mail
-of a list of the sample.
+Left out are what installs a program a second time, what serves until Ctrl-C, and `make test`.
+`~/archives` has the mail of a list of the sample.
 """
 
 import io

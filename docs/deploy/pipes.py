@@ -1,4 +1,5 @@
-"""`weft build` on Spark, started by a Dagster of yours through Pipes: what each service is to be asked for.
+"""`weft build` on Spark, started by a Dagster of yours through Pipes: what each service is to be
+asked for.
 
 With `[engine] kind = "spark"` the build takes the session that spark-submit began.
 """
@@ -14,12 +15,16 @@ def arguments(config: str) -> list[str]:
 
 
 def spark_submit(master: str, job: str, config: str) -> list[str]:
-    """The command of a driver: of a container on Kubernetes (`k8s://…`), or beside this process; `job` is spark_job.py."""
+    """The command of a driver: of a container on Kubernetes (`k8s://…`), or beside this process;
+    `job` is spark_job.py.
+    """
     return ["spark-submit", "--master", master, "--name", "weft", job, *arguments(config)]
 
 
 def emr_step(job: str, config: str) -> dict[str, Any]:
-    """A step of a cluster of EMR, for `Steps` of `PipesEMRClient.run(run_job_flow_params=…)` (dagster-aws)."""
+    """A step of a cluster of EMR, for `Steps` of `PipesEMRClient.run(run_job_flow_params=…)`
+    (dagster-aws).
+    """
     jar = {"Jar": "command-runner.jar", "Args": spark_submit("yarn", job, config)}
     return {"Name": "weft", "ActionOnFailure": "CONTINUE", "HadoopJarStep": jar}
 
@@ -33,7 +38,9 @@ def databricks_task(job: str, config: str) -> dict[str, Any]:
 
 
 def index_asset(command: list[str]) -> dg.AssetsDefinition:
-    """An asset whose run starts a driver beside itself; `PipesK8sClient.run(image=…, command=…)` takes the same command."""
+    """An asset whose run starts a driver beside itself; `PipesK8sClient.run(image=…, command=…)`
+    takes the same command.
+    """
 
     @dg.asset(name="weft_index")
     def built(
