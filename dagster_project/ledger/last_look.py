@@ -49,7 +49,10 @@ def states(places: Iterable[Path], but: Path) -> dict[Row, Row] | None:
                 continue
             if os.path.islink(place):  # noqa: PTH114
                 return None
-            waiting += (entry.path for entry in os.scandir(place))
+            try:
+                waiting += (entry.path for entry in os.scandir(place))
+            except OSError:  # closed to this user, or removed meanwhile
+                return None
         result[(place,)] = (state_text(info),)
     return None if waiting else result
 

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from dagster_project.sources.chat_exports import Export
 from dagster_project.sources.reading_files import TooLargeError, bounded, why_unreadable
 from dagster_project.sources.zip_exports import ZippedExport
+from dagster_project.system.globs import is_file, real_path
 from transforms.conversations.chunks import FileText
 from transforms.conversations.exports import NamedFile
 from transforms.errors import ChatFormatError
@@ -89,10 +90,8 @@ class AttachedFiles:
             return False
         if self.export.format == "zip":
             return place in self._members()
-        with contextlib.suppress(OSError):
-            path = (self._folder / place).resolve()
-            return path.is_file() and path.is_relative_to(self._folder.resolve())
-        return False
+        path = real_path(self._folder / place)
+        return is_file(path) and path.is_relative_to(real_path(self._folder))
 
     def _members(self) -> dict[str, tuple[str, str]]:
         """The names of the files in the zip, and their checksums, by their place below the folder

@@ -98,7 +98,7 @@ def is_named_as_export(path: Path) -> bool:
     texts, too.
     """
     suffix = path.suffix.lower()
-    return path.is_dir() or (suffix in _SUFFIXES and suffix != ".txt")
+    return is_folder(path) or (suffix in _SUFFIXES and suffix != ".txt")
 
 
 def is_slack(folder: Path) -> bool:

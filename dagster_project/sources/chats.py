@@ -255,7 +255,10 @@ class ChatFiles:
                     exports += [
                         export
                         for export in self.exports_of_source(source, lambda file: "")
-                        if any(f.resolve().is_relative_to(path.resolve()) for f in export.files)
+                        if any(
+                            globs.real_path(f).is_relative_to(globs.real_path(path))
+                            for f in export.files
+                        )
                     ]
         return exports
 

@@ -22,7 +22,7 @@ from dagster_project.sources.public_inbox import is_inbox, repositories
 from dagster_project.sources.reading_files import open_file, part
 from dagster_project.sources.trees import CONFLUENCE_XML, NO_CONFLUENCE_XML
 from dagster_project.sources.zip_exports import ZippedExport
-from dagster_project.system.globs import is_file, is_folder
+from dagster_project.system.globs import is_file, is_folder, is_there
 from transforms.conversations.exports import chat_columns
 from transforms.conversations.programs import program_of
 from transforms.conversations.whatsapp import looks_like_whatsapp
@@ -84,12 +84,12 @@ def sources_at(place: Path) -> list[Detected]:
 
     SourceError if nothing is there, or nothing that Weft reads.
     """
-    if not place.exists():
+    if not is_there(place):
         raise SourceError(
             f"{place}: no file or folder is there; give the place where the archive is"
         )
     sources = _of_folder(place) if is_folder(place) else _of_file(place)
-    if not sources and (place.name == CONFLUENCE_XML or (place / CONFLUENCE_XML).exists()):
+    if not sources and (place.name == CONFLUENCE_XML or is_there(place / CONFLUENCE_XML)):
         raise SourceError(f"{place}: {NO_CONFLUENCE_XML}")
     if not sources:
         raise SourceError(
@@ -128,7 +128,7 @@ def _of_folder(folder: Path) -> list[Detected]:
     if program := program_of_folder(folder):
         return [Detected("conversation", str(folder), program)]
     files = list(islice(_files(folder), _MOST_FILES))
-    if (folder / ".obsidian").is_dir():
+    if is_folder(folder / ".obsidian"):
         return [Detected("vault", str(folder), "Obsidian", len(files))]
     kinds = {file: kind for file in files if (kind := _kind_of(file))}
     counts = Counter(map(_source_type, kinds.values()))

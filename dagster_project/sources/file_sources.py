@@ -178,9 +178,7 @@ class FileSources:
         """
         if partition.key in self._inboxes:
             return len(self._inboxes[partition.key]) * _TYPICAL_MAIL_BYTES
-        return sum(
-            f.path.stat().st_size for f in self._partitions[partition.key][1] if f.path.exists()
-        )
+        return sum(globs.size_of(file.path) for file in self._partitions[partition.key][1])
 
     def mails(self, partition: SourcePartition) -> Iterable[RawMail]:
         """The mails of the partition's files in order of name, each file read under the caps of the

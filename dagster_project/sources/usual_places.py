@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from dagster_project.system.globs import is_file, size_of
+
 _MOST_FILES = 200_000
 """Files of a place that are counted; one with more is larger than it says."""
 _MOST_PLACES = 40
@@ -85,8 +87,8 @@ def _size(path: Path) -> tuple[int, int]:
 
 
 def _sizes(path: Path) -> Iterator[int]:
-    if path.is_file():
-        yield path.stat().st_size
+    if is_file(path):
+        yield size_of(path)
         return
     for place, folders, names in os.walk(path):
         folders[:] = [name for name in folders if name != ".git"]

@@ -50,6 +50,19 @@ a circle of links.
 """
 
 
+def real_path(path: Path) -> Path:
+    """The path behind all links, as far as they lead; `Path.resolve` raises in a circle of them."""
+    return Path(os.path.realpath(path))
+
+
+def size_of(path: Path) -> int:
+    """The bytes of a file, behind links; 0 if none can be reached there, where `Path` may raise."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def entries_below(root: Path) -> Iterator[tuple[Path, OSError | None]]:
     """All entries below a folder, at any depth; one that cannot be listed, with the reason. Links
     are not entered.

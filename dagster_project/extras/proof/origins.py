@@ -25,6 +25,7 @@ from dagster_project.index.search.lookup import asking
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.sources.git_history import git, named_object
 from dagster_project.sources.raw_mail import mails_at
+from dagster_project.system.globs import is_file, is_there, real_path
 from transforms.conversations.windows import conversation_markdown
 from transforms.documents.files import read_documents
 from transforms.errors import SourceError
@@ -159,12 +160,12 @@ def _read_again(
 
 def _in_work_tree(file: Path) -> ProofLink | None:
     """Whether the last commit holds a file as it is; None if the file is in no git work tree."""
-    file = file.resolve()
-    folder = next((parent for parent in file.parents if (parent / ".git").exists()), None)
-    if folder is None or not file.is_file():
+    file = real_path(file)
+    folder = next((parent for parent in file.parents if is_there(parent / ".git")), None)
+    if folder is None or not is_file(file):
         return None
     repository = folder / ".git"
-    if repository.is_file():
+    if is_file(repository):
         repository = (
             folder / repository.read_text("utf-8", "replace").removeprefix("gitdir:").strip()
         )
@@ -193,5 +194,5 @@ def _in_git(repository: Path, commit: str, name: str, data: bytes) -> ProofLink:
 
 def _sha256(file: Path) -> str:
     return (
-        hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "none: it is a folder"
+        hashlib.sha256(file.read_bytes()).hexdigest() if is_file(file) else "none: it is a folder"
     )

@@ -27,6 +27,7 @@ from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.sources.raw_mail import readable_mail
 from dagster_project.sources.reading_files import TooLargeError, bounded, open_file
 from dagster_project.sources.trees import matcher
+from dagster_project.system.globs import is_file, is_folder, real_path
 from transforms.conversations.windows import window_id
 from transforms.errors import (
     ChatFormatError,
@@ -294,7 +295,7 @@ def _picture_path(root: Path, beside: str, name: str) -> str | None:
         return None
     folder = PurePosixPath(beside).parent
     for path in (os.path.normpath(folder / name), os.path.normpath(name.lstrip("/"))):
-        if not path.startswith("..") and (root / path).is_file():
+        if not path.startswith("..") and is_file(root / path):
             return path
     file_name, count = PurePosixPath(name).name.lower(), 0
     for above, folders, files in os.walk(root):
@@ -315,5 +316,5 @@ def inside(root: Path, path: str, excluded: Any) -> Path | None:
     folders = ["/".join(parts[:n]) + "/" for n in range(1, len(parts))]
     if any(p.startswith(".") for p in parts) or excluded(path) or any(map(excluded, folders)):
         return None
-    file = (root / path if root.is_dir() else root).resolve()
-    return file if file.is_relative_to(root.resolve()) and file.is_file() else None
+    file = real_path(root / path if is_folder(root) else root)
+    return file if file.is_relative_to(real_path(root)) and is_file(file) else None

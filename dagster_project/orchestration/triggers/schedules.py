@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from dagster_project.composition.objects import make_lake, make_publisher
 from dagster_project.config.settings import DocumentSourceSettings, Settings
+from dagster_project.ledger.ledger import file_state
 from dagster_project.orchestration.alerts import alert_interrupted
 from dagster_project.orchestration.freshness import report_freshness
 from dagster_project.orchestration.names import (
@@ -200,18 +202,19 @@ def documents_fingerprint(settings: Settings) -> str:
             continue
         try:
             for file in tree_files(source, settings.place(source), settings.root):
-                stat = file.path.stat()
-                parts += [
-                    source.name,
-                    file.name,
-                    str(stat.st_size),
-                    str(stat.st_mtime_ns),
-                    str(stat.st_ino),
-                ]
+                parts += [source.name, file.name, _state(file.path)]
         except (SourceError, OSError) as error:
-            # A folder or file that is gone is an edit, too; the run says so.
+            # A folder that is gone is an edit, too; the run says so.
             parts += [source.name, str(error)]
     return parts_hash(parts)
+
+
+def _state(file: Path) -> str:
+    """The state of a file, or why it has none: the edits of others count nevertheless."""
+    try:
+        return file_state(str(file))
+    except OSError as error:
+        return str(error)
 
 
 def vault_sensor(

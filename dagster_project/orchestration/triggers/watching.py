@@ -13,6 +13,7 @@ from watchfiles import Change, watch
 from dagster_project.config.settings import DocumentSourceSettings, Settings
 from dagster_project.orchestration.build import build
 from dagster_project.orchestration.triggers.schedules import documents_fingerprint
+from dagster_project.system.globs import is_folder
 from transforms.errors import SettingsError, WeftError
 
 Changes = Iterable[tuple[Change, str]]
@@ -89,7 +90,7 @@ def _built(settings: Settings, instance: dg.DagsterInstance, what: str) -> str:
 def _names(settings: Settings, changes: Changes) -> str:
     paths = {Path(path) for _, path in changes}
     names = sorted(
-        {p.name for p in paths if not p.is_relative_to(settings.root) and not p.is_dir()}
+        {p.name for p in paths if not p.is_relative_to(settings.root) and not is_folder(p)}
     )
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}" if names else "the folders"

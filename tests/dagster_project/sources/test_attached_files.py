@@ -3,7 +3,7 @@ cost nothing.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from dagster_project.config.settings import Settings
 from dagster_project.ledger.ledger import ledger_in
 from dagster_project.sources.chats import ChatFiles
 from tests.archives import Workspace
+from tests.broken_files import UNREADABLE
 from tests.dagster_project.builds.test_conversations import CHAT, configure, write
 from tests.dagster_project.sources.test_chat_exports import written
 from tests.format_files import Text, docx, paragraph, pdf, zipped
@@ -136,6 +137,18 @@ def test_a_file_is_read_where_the_export_holds_it(
     tmp_path: Path, members: Mapping[str, bytes], found: Mapping[str, str]
 ):
     assert files_of(written(tmp_path / "in", members)) == found
+
+
+@pytest.mark.parametrize("put", UNREADABLE)
+def test_whatever_lies_where_a_named_file_should_be_costs_no_chat(
+    tmp_path: Path, put: Callable[[Path], None]
+):
+    folder = written(tmp_path / "in", {"trip/_chat.txt": WHATSAPP})
+    put(folder / "trip" / "Plan.pdf")
+    assert files_of(folder).keys() == {"Plan.pdf", "IMG-1.jpg", "gone.pdf"}
+    chats, _ = opened(folder)
+    (export,) = chats.exports_of(folder / "trip" / "_chat.txt")
+    assert export.chat == "trip/_chat"
 
 
 def test_a_file_that_comes_later_makes_its_window_anew_and_no_other(tmp_path: Path):

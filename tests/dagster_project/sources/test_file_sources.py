@@ -236,6 +236,8 @@ def test_whatever_lies_where_mail_does_all_else_is_read(
     read = [m for partition in sources.discover() for m in sources.mails(partition)]
     assert [m.data.strip() for m in read if not m.fault] == [Mail(1).text().encode().strip()]
     assert [m.place for m in read if m.fault] == [odd]
+    size = sum(map(sources.bytes_of, sources.discover()))
+    assert size >= (workspace.folder / "mail" / sound).stat().st_size
 
 
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".bz2"])

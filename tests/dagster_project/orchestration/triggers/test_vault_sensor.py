@@ -103,6 +103,15 @@ def test_every_kind_of_edit_is_seen(watched: Watched, instance: dg.DagsterInstan
     ]
 
 
+def test_a_link_that_leads_nowhere_hides_no_edit_behind_it(
+    watched: Watched, instance: dg.DagsterInstance
+):
+    (watched.vault / "broken.md").symlink_to("nowhere")
+    assert [watched.look(instance) for _ in range(2)] == ["edits are still coming in", "run"]
+    watched.edit("first.md")
+    assert [watched.look(instance) for _ in range(2)] == ["edits are still coming in", "run"]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_what_its_process_forgets_and_an_answer_that_is_lost_cost_a_look_and_no_edit(
     watched: Watched, instance: dg.DagsterInstance, seed: int
