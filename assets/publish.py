@@ -41,10 +41,6 @@ def embeddings_asset(
     """The multi-asset `embeddings`, `embedding_refusals`: the vector of every text that is
     published, or why none; `code` is the fingerprint of the code that decides about them.
     """
-    outputs = {
-        "embeddings": embeddings_table(settings.dimensions),
-        "embedding_refusals": EMBEDDING_REFUSALS,
-    }
     # It changes whenever a text may get another vector.
     screens = f"-{screening.digest()}" if settings.is_remote else ""
     version = f"{code}-{settings.digest()}{screens}"
@@ -54,16 +50,7 @@ def embeddings_asset(
         group_name="publish",
         pool="embedding",
         deps=[*_CHUNKS, *_JOINED],
-        outs={
-            name: dg.AssetOut(
-                description=table.comment,
-                is_required=False,
-                code_version=version,
-                metadata=table_metadata(table),
-                kinds={"parquet"},
-            )
-            for name, table in outputs.items()
-        },
+        outs=_outs(settings.dimensions, version),
         can_subset=True,
     )
     def embeddings(
@@ -105,6 +92,24 @@ def embeddings_asset(
             )
 
     return embeddings
+
+
+def _outs(dimensions: int, version: str) -> dict[str, dg.AssetOut]:
+    """The two outputs; a run may leave out either."""
+    tables = {
+        "embeddings": embeddings_table(dimensions),
+        "embedding_refusals": EMBEDDING_REFUSALS,
+    }
+    return {
+        name: dg.AssetOut(
+            description=table.comment,
+            is_required=False,
+            code_version=version,
+            metadata=table_metadata(table),
+            kinds={"parquet"},
+        )
+        for name, table in tables.items()
+    }
 
 
 def _published_texts(tables: Mapping[str, ibis.Table]) -> ibis.Table:

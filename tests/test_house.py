@@ -33,7 +33,7 @@ DECLARED_BY_PARAMETERS = {
     "tool",
 }
 
-TOKENS = {"core": 486_400, "extras": 131_700, "tests": 434_200}
+TOKENS = {"core": 486_600, "extras": 131_700, "tests": 434_200}
 """Tokens of Python without comments and docstrings, which count ideas and not layout. A commit that
 raises one says what its users get.
 """
@@ -50,13 +50,11 @@ NO_IDEAS = {
 }
 
 MANY_BRANCHES, MOST_BRANCHES = 15, 20
-WITH_MANY_BRANCHES, WITH_MORE_THAN_MOST = 30, 2
-"""Functions with more than 15 branches, and with more than 20; both may only fall."""
+WITH_MANY_BRANCHES = 27
+"""Functions with more than 15 branches, which may only fall; none has more than 20."""
 DEEP, NESTED_DEEPLY = 5, 6
 """Functions with so many blocks within each other, which may only fall."""
 MEDIAN_LINES = 9
-LONG = 6
-"""Functions of more than 60 lines, which may only fall."""
 FORMATTED_BY_HAND = 0
 """Statements that the formatter leaves alone; at most 60, and only tables that a reader compares."""
 
@@ -219,7 +217,7 @@ def line_count(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def test_functions_fit_on_a_screen():
     lengths = {name: line_count(function) for name, function in named_functions()}
     long = {name: length for name, length in lengths.items() if length > MOST_FUNCTION_LINES}
-    assert len(long) <= LONG, long
+    assert long == {}
     assert median(map(line_count, (f for _, f in named_functions()))) <= MEDIAN_LINES
     assert {
         name: count for name, f in named_functions() if (count := parameters(f)) > MOST_PARAMETERS
@@ -231,7 +229,7 @@ def test_functions_decide_few_things():
     many = {name: count for name, count in counts.items() if count > MANY_BRANCHES}
     assert len(many) <= WITH_MANY_BRANCHES, many
     most = {name: count for name, count in many.items() if count > MOST_BRANCHES}
-    assert len(most) <= WITH_MORE_THAN_MOST, most
+    assert most == {}
     deep = {name: count for name, f in named_functions() if (count := depth(f)) >= DEEP}
     assert len(deep) <= NESTED_DEEPLY, deep
 

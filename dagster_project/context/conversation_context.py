@@ -52,6 +52,7 @@ from transforms.errors import (
 )
 from transforms.mail.messages import mail_in
 from transforms.retrieval.citations import cited
+from transforms.settings.conversations import ContextSettings
 from transforms.text.passages import CountTokens
 
 _GIVEN = "given"
@@ -283,11 +284,8 @@ def context_of(
     if not conversation.markdown.strip():
         raise QueryError("the text is empty: give a question, a mail or a chat to find context for")
     start, clock, counter = time.perf_counter(), _Clock(), PackagedTokenCounter()
-    windows, chunks = _cut(settings, conversation, counter)
-    clock.ended("cut", conversation.messages, len(chunks), "segments")
     chosen = conversation.rules.narrowed(settings.context)
-    queries = _with_terms(selection.window_queries(windows, chunks, chosen), conversation.rules)
-    clock.ended("queries", len(chunks), len(queries), "queries")
+    queries = _queries(settings, conversation, chosen, counter, clock)
     published = PublishedVersions(settings)
     before = {entry["chunk_id"]: entry for recorded in earlier for entry in recorded["chosen"]}
     with published.open() if open_index is None else nullcontext(published.of(open_index)) as index:
@@ -299,11 +297,7 @@ def context_of(
         documents = selection.window_documents(candidates, chosen, index.chunk_vectors)
         results = len(selection.shown_candidates(candidates))
         clock.ended("documents", results, len(documents), "chunks")
-        screen = (
-            open_index.screen
-            if open_index is not None
-            else Screen(settings.safety, for_assistant=True)
-        )
+        screen = _screen_of(settings, open_index)
         first, unknown = included_chunks(
             index.index, conversation.rules.include, conversation.asker.own
         )
@@ -312,21 +306,8 @@ def context_of(
     others = selection.scored_passages(documents.filter(~pl.col("chunk_id").is_in(first)), passages)
     ordered = [*(passages[chunk] for chunk in first), *others]
     clock.ended("passages", len(documents), len(ordered), "passages")
-    compiled = _screened(
-        ordered,
-        partial(
-            context_block.compile_block,
-            budget_tokens=chosen.budget_tokens,
-            count=_remembering(counter.counts),
-            expand=chosen.expand,
-            earlier=[
-                context_block.as_shown(passages[c], entry)
-                for c, entry in before.items()
-                if c in passages
-            ],
-        ),
-        screen,
-    )
+    compiling = _compiling(chosen, counter, _shown_before(passages, before))
+    compiled = _screened(ordered, compiling, screen)
     clock.ended("block", len(ordered), len(compiled.chosen), "passages")
     facts["rules"] = {**asdict(conversation.rules), "unknown": unknown}
     facts["queries"] = selection.query_coverage(queries, candidates, compiled)
@@ -343,6 +324,52 @@ def context_of(
         clock.stages,
         queries["text"].to_list(),
     )
+
+
+def _queries(
+    settings: Settings,
+    conversation: ConversationText,
+    chosen: ContextSettings,
+    counter: PackagedTokenCounter,
+    clock: _Clock,
+) -> pl.DataFrame:
+    """The queries of a conversation: those of its segments, with the terms of its rules."""
+    windows, chunks = _cut(settings, conversation, counter)
+    clock.ended("cut", conversation.messages, len(chunks), "segments")
+    queries = _with_terms(selection.window_queries(windows, chunks, chosen), conversation.rules)
+    clock.ended("queries", len(chunks), len(queries), "queries")
+    return queries
+
+
+def _shown_before(
+    passages: Mapping[str, Passage], before: Mapping[str, Mapping[str, Any]]
+) -> list[Passage]:
+    """The passages of earlier blocks that the index still has, as those blocks showed them."""
+    return [
+        context_block.as_shown(passages[chunk], entry)
+        for chunk, entry in before.items()
+        if chunk in passages
+    ]
+
+
+def _compiling(
+    chosen: ContextSettings, counter: PackagedTokenCounter, earlier: Sequence[Passage]
+) -> Callable[[Sequence[Passage]], context_block.CompiledBlock]:
+    """The function that makes a block of passages, beside those of earlier blocks."""
+    return partial(
+        context_block.compile_block,
+        budget_tokens=chosen.budget_tokens,
+        count=_remembering(counter.counts),
+        expand=chosen.expand,
+        earlier=earlier,
+    )
+
+
+def _screen_of(settings: Settings, open_index: SearchIndex | None) -> Screen:
+    """The screen of an open index, else that of answers to assistants."""
+    if open_index is not None:
+        return open_index.screen
+    return Screen(settings.safety, for_assistant=True)
 
 
 def _screened(

@@ -56,12 +56,12 @@ from transforms.errors import LakeDamageError, SettingsError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd", PAID_TWICE)
 _CLOCKS_DIFFER = timedelta(minutes=1)
+"""Between this machine and that of a network disk."""
 _UNREAD = """
 SELECT source, min(place), arg_min(reason, place) FROM quarantine
 WHERE source NOT IN (SELECT source FROM readiness UNION SELECT source FROM memberships)
 GROUP BY source ORDER BY source
 """
-"""Between this machine and that of a network disk."""
 Tell = Callable[[str, str | None, int], None]
 
 
@@ -109,15 +109,10 @@ def build(
             result = work.of_whole_files(on_plan, spoiled)
             erased = erasure.finish(settings, instance)
         runs.prune_runs(instance)
-    of = work.progress
-    stages = {
-        name: {"rows": rows, "seconds": of.seconds[name], "processor": of.processor[name]}
-        for name, rows in of.rows.items()
-    }
     result = replace(
         result,
         fetched=fetched,
-        stages=stages,
+        stages=_stages(work.progress),
         seconds=time.monotonic() - start,
         interrupted=interrupted,
         clock_behind=behind,
@@ -125,11 +120,28 @@ def build(
         unread=_unread_sources(settings),
         left_out={**dict.fromkeys(result.plan.left_out, 0), **erasure.left_out(settings)},
     )
+    _alert(settings, result)
+    return result
+
+
+def _stages(progress: CountedProgress) -> dict[str, dict[str, float]]:
+    """The rows, the seconds and the processor time of each stage that ran."""
+    return {
+        name: {
+            "rows": rows,
+            "seconds": progress.seconds[name],
+            "processor": progress.processor[name],
+        }
+        for name, rows in progress.rows.items()
+    }
+
+
+def _alert(settings: Settings, result: BuildResult) -> None:
+    """Send the warnings of checks and the faults of sources to those who are to know."""
     alert_checks(settings.alerts, settings.root, result.failed_checks)
-    faulty = [name for name, outcome in fetched.items() if outcome.fault]
+    faulty = [name for name, outcome in result.fetched.items() if outcome.fault]
     alert_sources(settings.alerts, settings.root, faulty, "fetch_failed")
     alert_sources(settings.alerts, settings.root, result.plan.broken)
-    return result
 
 
 def _unread_sources(settings: Settings) -> dict[str, str]:

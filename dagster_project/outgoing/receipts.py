@@ -11,7 +11,7 @@ receipt of the numbers that are dropped with the oldest files, and the hash of t
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -247,27 +247,10 @@ class Receipts:
                             "; ".join([f"line {at} of {file.name} {fault}", *faults])
                         )
                     before, last = receipt["hash"], receipt
-                    faults += [
-                        f"receipt {number} is not the one noted at {head.get('at')}: the chain was written over"
-                        + (
-                            ""
-                            if head.get("key") == receipt.get("key")
-                            else ", and signed with another key"
-                        )
-                        for head in noted.get(number, ())
-                        if head["hash"] != before
-                    ]
+                    faults += _differences(receipt, noted.get(number, ()))
                     yield receipt
         if (most := max(noted, default=0)) > number:
-            left = self.path.stat().st_size if self.path.exists() else -1
-            how = (
-                "has lines cut off at its end"
-                if left > 0
-                else "was deleted"
-                if left
-                else "was emptied"
-            )
-            faults.append(f"{self.path} {how}: receipts {number + 1} to {most} are gone")
+            faults.append(f"{self._loss()}: receipts {number + 1} to {most} are gone")
         elif expected := last.get("new_key", last.get("key")):
             with lock():
                 faults += self.key.faults(expected) if self._size() == size else []
@@ -279,6 +262,14 @@ class Receipts:
             raise ReceiptError(
                 f"{'; '.join(faults)}. {self.heads.file} {'and --heads have' if others else 'has'} the notes"
             )
+
+    def _loss(self) -> str:
+        """How the newest file lost receipts, in words."""
+        if not self.path.exists():
+            return f"{self.path} was deleted"
+        if self.path.stat().st_size:
+            return f"{self.path} has lines cut off at its end"
+        return f"{self.path} was emptied"
 
     def unknown(self, first: Mapping[str, Any], count: int) -> list[str]:
         """The reasons why a whole chain from a receipt to that of number `count` may not be all."""
@@ -355,6 +346,17 @@ def _read(line: bytes) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return receipt if is_whole else None
+
+
+def _differences(receipt: Mapping[str, Any], heads: Iterable[Mapping[str, Any]]) -> list[str]:
+    """How a receipt differs from the notes of its head."""
+    number, key = receipt["number"], receipt.get("key")
+    return [
+        f"receipt {number} is not the one noted at {head.get('at')}: the chain was written over"
+        + ("" if head.get("key") == key else ", and signed with another key")
+        for head in heads
+        if head["hash"] != receipt["hash"]
+    ]
 
 
 def _fault(

@@ -12,7 +12,7 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from dagster_project.config.settings import Settings
@@ -69,6 +69,29 @@ _VIEWS = {
 _POSTED = {path: ["GET", "POST"] for path in ("/api/context", "/searches", "/verify")}
 
 
+class _Sites:
+    """The sites of one server: that of its own lens, and one for each lens of a person's token."""
+
+    def __init__(self, settings: Settings, seconds: float, lens: str | None) -> None:
+        self.own = Site(settings, seconds, lens)
+        self._settings, self._seconds, self._lens = settings, seconds, lens
+        self._sites = {lens: self.own}
+
+    def of(self, request: Request) -> Site:
+        """The site that answers a request."""
+        of_person = self._settings.lens_of_others if LENS_OF in request.scope else None
+        name = request.scope.get(LENS_OF) or self._lens or of_person
+        if name not in self._sites:
+            self._sites[name] = Site(self._settings, self._seconds, name)
+        return self._sites[name]
+
+    def close(self) -> None:
+        """End the processes and readers of all sites."""
+        for site in self._sites.values():
+            site.pool.close()
+            site.readers.close()
+
+
 def web_app(
     settings: Settings,
     hosts: Collection[str] = (),
@@ -85,58 +108,56 @@ def web_app(
     than the limit `seconds` is given up, a request whose body takes longer than `body_seconds` is
     refused. Under a `lens`, that of the person's token if it has one, only its texts are shown.
     """
-    seconds = limits.get("seconds", SECONDS)
-    site = Site(settings, seconds, lens)
-    sites = {lens: site}
-
-    def site_of(request: Request) -> Site:
-        of_person = settings.lens_of_others if LENS_OF in request.scope else None
-        name = request.scope.get(LENS_OF) or lens or of_person
-        if name not in sites:
-            sites[name] = Site(settings, seconds, name)
-        return sites[name]
+    sites = _Sites(settings, limits.get("seconds", SECONDS), lens)
 
     async def help_page(request: Request) -> Response:
-        site = site_of(request)
+        site = sites.of(request)
         shown = await site.answered(views.help_page, request)
         return shown if shown.status_code == 200 else views.help_page(site, request, None)
 
     async def unknown(request: Request, _fault: Exception) -> Response:
-        return site_of(request).refusal(
+        return sites.of(request).refusal(
             request, UnknownIdError("There is no page at this address.")
         )
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        warmed = asyncio.create_task(_warm(site))
+        warmed = asyncio.create_task(_warm(sites.own))
         yield
         warmed.cancel()
-        for each in sites.values():
-            each.pool.close()
-            each.readers.close()
+        sites.close()
 
-    guards = [Middleware(OwnPages, hosts=hosts), Middleware(SafeHeaders)]
-    guards.append(
-        Middleware(PersonRequired, token=token or "", settings=settings, header=person_header)
-    )
-    guards.append(Middleware(WholeBody, seconds=limits.get("body_seconds", BODY_SECONDS)))
-    routes = [
-        Route(path, partial(_answered, site_of, view), methods=_POSTED.get(path, ["GET"]))
-        for path, view in _VIEWS.items()
+    guards = [
+        Middleware(OwnPages, hosts=hosts),
+        Middleware(SafeHeaders),
+        Middleware(PersonRequired, token=token or "", settings=settings, header=person_header),
+        Middleware(WholeBody, seconds=limits.get("body_seconds", BODY_SECONDS)),
     ]
-    box = Route("/opensearch.xml", lambda request: results.opensearch(site_of(request), request))
-    icon = Route("/favicon.ico", lambda _: FileResponse(FOLDER / "static" / "weft.svg"))
-    routes += [box, icon, Route("/help", help_page), Route("/openapi.json", api.openapi)]
+    routes = _routes(sites.of)
+    routes.append(Route("/help", help_page))
     if find_spec("mcp"):
         assistants = import_module("dagster_project.extras.web.assistants")
         routes.append(Route("/mcp", assistants.Assistants(settings, lens)))
-    static = Mount("/static", StaticFiles(directory=FOLDER / "static"))
     return Starlette(
-        routes=[*routes, static],
+        routes=routes,
         middleware=guards,
         exception_handlers={404: unknown},
         lifespan=lifespan,
     )
+
+
+def _routes(site_of: Callable[[Request], Site]) -> list[BaseRoute]:
+    """The routes of all views, each answered by the site of its request, and the files beside."""
+    return [
+        *(
+            Route(path, partial(_answered, site_of, view), methods=_POSTED.get(path, ["GET"]))
+            for path, view in _VIEWS.items()
+        ),
+        Route("/opensearch.xml", lambda request: results.opensearch(site_of(request), request)),
+        Route("/favicon.ico", lambda _: FileResponse(FOLDER / "static" / "weft.svg")),
+        Route("/openapi.json", api.openapi),
+        Mount("/static", StaticFiles(directory=FOLDER / "static")),
+    ]
 
 
 async def _answered(site_of: Callable[[Request], Site], view: View, request: Request) -> Response:

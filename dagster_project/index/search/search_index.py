@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, wraps
@@ -135,26 +135,7 @@ class SearchIndex(OpenedVersion):
                 lambda text: labels.NOTHING not in self.ranked([text], settings=settings).labels,
             )
             understood |= notes
-        terms = self.query_terms([query.text for query in resolved], settings.stopwords)
-        folded_in: Counter[int] = Counter()
-
-        def select(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-            described_rows = {(row["query"], row["chunk_id"]) for row in rows}
-            once = said_once(rows, limit, asks)
-            for row in once:
-                ids = {(row["query"], part["chunk_id"]) for part in row["folded"]}
-                folded_in[row["query"]] += len(ids & described_rows)
-            return once
-
-        queries, rank = (ranked.hits.get_column(name).to_numpy() for name in ("query", "rank"))
-
-        def rows_of(is_near: np.ndarray) -> list[dict[str, Any]]:
-            near = replace(ranked, hits=rows_at(ranked.hits, np.flatnonzero(is_near)))
-            return described(
-                self, near, terms, settings, [query.mask for query in resolved], select
-            )
-
-        rows = enough(rows_of, queries, rank, limit)
+        rows, folded_in = self._once(resolved, ranked, limit, settings, asks)
         at_named_places(self.connection, rows, [query.places for query in resolved])
         for number, query in enumerate(resolved):
             shown = [row for row in rows if row["query"] == number]
@@ -174,6 +155,40 @@ class SearchIndex(OpenedVersion):
             seconds=seconds,
             completeness=stated,
         )
+
+    def _once(
+        self,
+        resolved: Sequence[Resolved],
+        ranked: RankedHits,
+        limit: int,
+        settings: SearchSettings,
+        asks: Asks,
+    ) -> tuple[list[dict[str, Any]], Mapping[int, int]]:
+        """The first `limit` hits of each query, described, those that say the same as another one
+        folded into it, and how many hits of each query were folded.
+        """
+        terms = self.query_terms([query.text for query in resolved], settings.stopwords)
+        masks = [query.mask for query in resolved]
+        folded_in: dict[int, int] = defaultdict(int)
+
+        def select(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            described_rows = {(row["query"], row["chunk_id"]) for row in rows}
+            once = said_once(rows, limit, asks)
+            folded = Counter({row["query"]: 0 for row in rows})
+            for row in once:
+                ids = {(row["query"], part["chunk_id"]) for part in row["folded"]}
+                folded[row["query"]] += len(ids & described_rows)
+            # Hits that are described again, with more behind them, are counted again.
+            folded_in.update(folded)
+            return once
+
+        queries, rank = (ranked.hits.get_column(name).to_numpy() for name in ("query", "rank"))
+
+        def rows_of(is_near: np.ndarray) -> list[dict[str, Any]]:
+            near = replace(ranked, hits=rows_at(ranked.hits, np.flatnonzero(is_near)))
+            return described(self, near, terms, settings, masks, select)
+
+        return enough(rows_of, queries, rank, limit), folded_in
 
     def _versions_once(self, ranked: RankedHits, asks: Asks) -> RankedHits:
         """The hits with one version of each patch, but for queries that list what they find."""
@@ -258,25 +273,32 @@ class SearchIndex(OpenedVersion):
         ):
             batch.preferences = [resolved[number].preferences for number in batch.numbers]
             parts.append(self._to_limit(batch, settings, report, folds))
-        hits = pl.concat([p.hits for p in parts] or [pl.DataFrame(schema=pipeline.RANKED)])
-        dropped = pl.concat([p.dropped for p in parts] or [nothing_dropped()])
-        by_query = [label for p in parts for label in p.labels]
-        for number in {*hits.get_column("query").to_list()}:
-            if resolved[number].demands_text:
-                by_query[number] = "PASS"
+        ranked = self._with_listed(_joined(parts), resolved, settings, folds)
+        return self._versions_once(ranked, _asks(resolved, settings)) if folds else ranked
+
+    def _with_listed(
+        self,
+        ranked: RankedHits,
+        resolved: Sequence[Resolved],
+        settings: SearchSettings,
+        folds: bool,
+    ) -> RankedHits:
+        """The hits with those of queries that have conditions and no text.
+
+        A text that meets a condition was asked for: the label is PASS.
+        """
+        counts = Counter(ranked.hits.get_column("query").to_list())
+        passing = {number for number in counts if resolved[number].demands_text}
+        hits = ranked.hits
         if any(query.listed is not None for query in resolved):
-            counts = Counter(hits.get_column("query").to_list())
             most = max(settings.limit, settings.pool) if folds else settings.limit
             listed = self.conditions.listed(resolved, most, settings.per_document, counts)
-            for number in listed.get_column("query").unique():
-                if number not in counts:
-                    by_query[number] = "PASS"
+            passing |= {*listed.get_column("query").to_list()} - {*counts}
             hits = pl.concat([hits, listed], how="diagonal").sort("query", "rank")
-        vector_path = parts[-1].vector_path if parts else "exact"
-        missing = tuple(leg for part in parts for leg in part.missing)
-        history = frozenset(number for part in parts for number in part.history)
-        ranked = RankedHits(hits, dropped, tuple(by_query), vector_path, missing, history)
-        return self._versions_once(ranked, _asks(resolved, settings)) if folds else ranked
+        by_query = (
+            "PASS" if number in passing else label for number, label in enumerate(ranked.labels)
+        )
+        return replace(ranked, hits=hits, labels=tuple(by_query))
 
     @_translating_faults
     def rank_each(
@@ -409,6 +431,18 @@ class SearchIndex(OpenedVersion):
             if number in of_first and not preferences.are_met(of_first[number], self.arrays.rows)
         }
         return labels.runtime_labels(judged, batch.numbers, settings, unmet)
+
+
+def _joined(parts: Sequence[RankedHits]) -> RankedHits:
+    """The hits of all batches as those of one."""
+    return RankedHits(
+        hits=pl.concat([p.hits for p in parts] or [pl.DataFrame(schema=pipeline.RANKED)]),
+        dropped=pl.concat([p.dropped for p in parts] or [nothing_dropped()]),
+        labels=tuple(label for p in parts for label in p.labels),
+        vector_path=parts[-1].vector_path if parts else "exact",
+        missing=tuple(leg for p in parts for leg in p.missing),
+        history=frozenset(number for p in parts for number in p.history),
+    )
 
 
 def _asks(resolved: Sequence[Resolved], settings: SearchSettings) -> Asks:
