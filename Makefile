@@ -26,7 +26,7 @@ SCRIPTS = dagster_project/extras/web/static/weft.css dagster_project/extras/web/
   dagster_project/evaluation_page.html
 SLOWEST = --durations=$(if $(CI),60,0 --durations-min=20)
 
-.PHONY: run test suite exhaustive test-all lint ui bench bench-scale docs pictures clean
+.PHONY: run test suite exhaustive test-all lint ui wheel bench bench-scale docs pictures clean
 
 run: $(STAMP)
 	@$(BIN)/weft build
@@ -66,6 +66,13 @@ lint: $(DEV)
 
 ui: $(STAMP)
 	@$(BIN)/weft ui
+
+# Of what is committed alone, at the time of its commit: the same commit gives the same bytes.
+wheel: $(STAMP)
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && umask 022 && \
+	  git archive HEAD | tar -x -C "$$folder" --no-same-permissions && \
+	  SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m pip wheel -q --disable-pip-version-check \
+	  --no-deps -w dist "$$folder" && ls -l dist
 
 bench: $(DEV)
 	@$(BIN)/python benchmarks/reading.py

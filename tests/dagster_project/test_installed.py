@@ -1,6 +1,7 @@
 """The wheel in an environment of its own, used in a folder whose packages have the names of Weft's."""
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -102,6 +103,42 @@ def running(weft: Path, folder: Path, *arguments: str) -> Iterator[None]:
         finally:
             process.terminate()
             assert process.wait(HUNG) in (143, -15, 0)
+
+
+def test_a_commit_gives_the_same_wheel_twice(tmp_path: Path):
+    """Whenever and wherever it is built: times and modes of the files do not get into it."""
+    metadata, digests = set(), set()
+    for name, mode, seconds in (("one", 0o644, 10**9), ("other", 0o640, 2 * 10**9)):
+        copy = shutil.copytree(
+            ROOT, tmp_path / name / "copy", ignore=shutil.ignore_patterns(*NOT_BUILT)
+        )
+        for file in copy.rglob("*"):
+            if file.is_file():
+                file.chmod(mode)
+                os.utime(file, (seconds, seconds))
+        made = subprocess.run(
+            ("git", "init", "-q", copy), capture_output=True, text=True, timeout=HUNG
+        )
+        assert made.returncode == 0, made.stderr
+        git = ("git", "-C", str(copy), "-c", "user.name=Ann", "-c", "user.email=ann@example.org")
+        date = {"GIT_AUTHOR_DATE": "@1700000000 +0000", "GIT_COMMITTER_DATE": "@1700000000 +0000"}
+        for arguments in (("add", "-A", "-f"), ("commit", "-q", "--no-gpg-sign", "-m", "All")):
+            subprocess.run((*git, *arguments), check=True, env=environment() | date, timeout=HUNG)
+        venv = copy / ".venv"
+        (venv / "bin").mkdir(parents=True)
+        (venv / "bin" / "python").symlink_to(sys.executable)
+        (venv / ".installed").touch()
+        run("make", "-C", copy, "wheel", cwd=tmp_path)
+        (wheel,) = (copy / "dist").glob("*.whl")
+        digests.add(hashlib.sha256(wheel.read_bytes()).hexdigest())
+        with zipfile.ZipFile(wheel) as opened:
+            (head,) = (n for n in opened.namelist() if n.endswith(".dist-info/METADATA"))
+            metadata.add(opened.read(head).decode())
+            assert "weft/py.typed" in opened.namelist()
+    assert len(digests) == 1
+    (head,) = metadata
+    assert "Typing :: Typed" in head and "Description-Content-Type: text/markdown" in head
+    assert "# Weft" in head and "Requires-Python: >=3.11" in head
 
 
 def test_search_and_help_need_nothing_of_the_repository(weft: Path, folder: Path):
