@@ -33,7 +33,7 @@ DECLARED_BY_PARAMETERS = {
     "tool",
 }
 
-TOKENS = {"core": 486_600, "extras": 131_700, "tests": 434_200}
+TOKENS = {"core": 487_500, "extras": 133_000, "tests": 437_000}
 """Tokens of Python without comments and docstrings, which count ideas and not layout. A commit that
 raises one says what its users get.
 """

@@ -210,7 +210,7 @@ def documents_fingerprint(settings: Settings) -> str:
 
 
 def _state(file: Path) -> str:
-    """The state of a file, or why it has none: the edits of others count nevertheless."""
+    """The state of a file, or why its state is unknown: the edits of others count nevertheless."""
     try:
         return file_state(str(file))
     except OSError as error:
