@@ -1,14 +1,16 @@
 """Answers without a judge: the gold words in them, whether each sentence is what it cites, and their time.
 
-    python benchmarks/answers.py [gold] [cited] [faults] [nothing] [speed] [--state FOLDER]
+    python benchmarks/answers.py [gold] [cited] [faults] [nothing] [speed] [decisions] [--state FOLDER]
 
 gold: LoCoMo, recall and token F1 of the gold answer in the answer of `weft ask`, beside the passage of the first hit
 of the same search and bm25s' first three turns; the conversations whose number is odd are the tuned half. cited: the
 share of shown sentences that are the bytes that they cite, over LoCoMo, the sample and the PEPs. faults: the planted
 sentences of the tests by colour. nothing: questions that no text answers. speed: `weft ask` beside the search of ten
-hits, described, in pairs.
+hits, described, in pairs. decisions: `weft ask --decisions` with the title of each commit of linux-erofs (2023 is the tuned
+half, 2024 the other), beside the mail that the commit names; and the decisions on the topics of the PostgreSQL lists.
 """
 
+import json
 import re
 import tempfile
 import time
@@ -30,12 +32,20 @@ from rich.console import Console
 
 from dagster_project.config.settings import Settings, load_settings
 from dagster_project.extras.answers.asking import answer_to
+from dagster_project.extras.answers.decisions import stated_in_mails
 from dagster_project.extras.answers.sources import sources_of
 from dagster_project.extras.answers.transforms.check import Evidence, verdict
+from dagster_project.extras.answers.transforms.decisions import (
+    ACCEPTED,
+    APPROVED,
+    POSTED,
+    REJECTED,
+    REPLACED,
+)
 from dagster_project.index.search.lookup import reading
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
-from dagster_project.servers.answers import QuestionAnswer
+from dagster_project.servers.answers import Decision, QuestionAnswer
 from dagster_project.servers.requests import AskRequest
 from transforms.retrieval.search_filters import Filters
 
@@ -60,14 +70,14 @@ _OFF_TOPIC = (
 def main() -> None:
     """Run the named parts, all by default."""
     parser = new_parser(__doc__)
-    parser.add_argument("parts", nargs="*", help="gold, cited, faults, nothing, speed")
+    parser.add_argument("parts", nargs="*", help="gold, cited, faults, nothing, speed, decisions")
     parser.add_argument(
         "--state", type=Path, help="where indexes are kept; default: a temporary folder"
     )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         state = arguments.state or Path(temporary)
-        for name in arguments.parts or ("gold", "cited", "faults", "nothing", "speed"):
+        for name in arguments.parts or _PARTS:
             _PARTS[name](state)
 
 
@@ -238,7 +248,101 @@ def speed(state: Path) -> None:
         print(f"{name}: search {search:.1f} ms, ask {ask:.1f} ms of processor, ratio {ratio:.2f}")
 
 
-_PARTS = {"gold": gold, "cited": cited, "faults": faults, "nothing": nothing, "speed": speed}
+def decisions(state: Path) -> None:
+    """Print how many commits the decisions name the right revision of, and how many decisions are on merged patches."""
+    corpora = collections.corpora_folder()
+    source = collections.erofs_source(corpora, "202[34]*")
+    settings = built(collections.settings_file(state / "erofs", "linux-erofs", source))
+    lines = (corpora / "linux-erofs" / "erofs_commits.jsonl").read_text().splitlines()
+    with closing(open_index(settings)) as index:
+        revisions = _revisions(index)
+        table = new_table(
+            "Commits of linux-erofs, by the title of the commit",
+            ["", "commits", "its revision, stands", "another stands", "its thread", "bytes"],
+        )
+        for year, half in ((2023, "tuned"), (2024, "aside")):
+            rows = [
+                _of_commit(settings, index, commit, revisions)
+                for commit in map(json.loads, lines)
+                if any(name in revisions for name in commit["message_ids"])
+                and datetime.fromtimestamp(commit["ts"]).year == year
+            ]
+            right, other, near, cited = (sum(values) for values in zip(*rows, strict=True))
+            shares = (f"{n / len(rows):.3f}" for n in (right, other, near, cited))
+            table.add_row(f"{year}, {half}", f"{len(rows)}", *shares)
+        Console(width=120).print(table)
+        merged = {
+            revisions[n] for c in map(json.loads, lines) for n in c["message_ids"] if n in revisions
+        }
+        _print_merged(index, merged)
+    settings = built(
+        collections.settings_file(state / "pgsql", "pgsql", collections.pgsql(corpora).source)
+    )
+    topics, _ = collections.pgsql(corpora).tasks["topics"]
+    with closing(open_index(settings)) as index:
+        listed = {d.citation: d for topic in topics for d in _decided(settings, index, topic)}
+        right = sum(reading(index.ask, d.citation).text == d.text for d in listed.values())
+    print(
+        f"pgsql: {len(listed)} decisions on {len(topics)} topics, {right} are the bytes that they cite"
+    )
+    for one in listed.values():
+        print(f"  {one.kind}: {' '.join(one.text.split())} ({one.title})")
+
+
+def _revisions(index: SearchIndex) -> dict[str, tuple[str, int]]:
+    rows = index.ask("SELECT message_id, series_id, version FROM patch_series", {}).to_pylist()
+    return {row["message_id"]: (row["series_id"], row["version"]) for row in rows}
+
+
+def _decided(settings: Settings, index: SearchIndex, topic: str) -> list[Decision]:
+    request = AskRequest(q="".join(s if s.isalnum() else " " for s in topic), decisions=True)
+    return answer_to(settings, index, request, Filters()).answer.decisions
+
+
+def _of_commit(
+    settings: Settings,
+    index: SearchIndex,
+    commit: dict[str, Any],
+    revisions: dict[str, tuple[str, int]],
+) -> tuple[bool, bool, bool, bool]:
+    """Whether a decision stands on the merged revision, on another of its series, or is on the series at all, and
+    whether all are the bytes that they cite.
+    """
+    listed = _decided(settings, index, commit["subject"])
+    right = {revisions[name] for name in commit["message_ids"] if name in revisions}
+    stand = {revisions.get(d.doc_id) for d in listed if d.kind in _STANDS and not d.replaced_by}
+    series = {name for name, _ in right}
+    others = {pair for pair in stand if pair and pair[0] in series} - right
+    near = any(revisions.get(d.doc_id, ("",))[0] in series for d in listed)
+    cited = all(d.kind == POSTED or reading(index.ask, d.citation).text == d.text for d in listed)
+    return bool(stand & right), bool(others and not stand & right), near, cited
+
+
+def _print_merged(index: SearchIndex, merged: set[tuple[str, int]]) -> None:
+    """Print for each kind of decision the share of patches of erofs that were merged in that revision."""
+    rows = index.ask("SELECT message_id FROM messages ORDER BY message_id", {})
+    stated = stated_in_mails(index, rows.column("message_id").to_pylist(), len(rows))
+    table = new_table("Revisions of patches of erofs", ["", "revisions", "merged"])
+    for kind in (ACCEPTED, APPROVED, REJECTED, REPLACED, POSTED):
+        of_kind = {
+            (one.row["series_id"], one.row["version"])
+            for one in stated
+            if one.kind == kind and (one.row["title"] or "").startswith("erofs")
+        }
+        share = len(of_kind & merged) / max(1, len(of_kind))
+        table.add_row(kind, f"{len(of_kind)}", f"{share:.3f}")
+    Console(width=100).print(table)
+
+
+_STANDS = (ACCEPTED, APPROVED, POSTED)
+_PARTS = {
+    "gold": gold,
+    "cited": cited,
+    "faults": faults,
+    "nothing": nothing,
+    "speed": speed,
+    "decisions": decisions,
+}
 
 if __name__ == "__main__":
     main()

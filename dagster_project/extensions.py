@@ -193,6 +193,10 @@ class Extra:
     """A function of the settings, an index, an `AskRequest` and filters that returns the answer,
     with the passages that it shows.
     """
+    prompts: str = ""
+    """A function of the settings, an index, an `AskRequest` and filters that returns the `ModelPrompt`
+    for a model of the caller, with the passages in it.
+    """
     claims: str = ""
     """A function of the settings, an index and a text that returns its sentences, each a
     `CheckedSentence`.

@@ -33,11 +33,11 @@ DECLARED_BY_PARAMETERS = {
     "tool",
 }
 
-TOKENS = {"core": 487_500, "extras": 133_000, "tests": 437_000}
+TOKENS = {"core": 487_900, "extras": 136_600, "tests": 438_700}
 """Tokens of Python without comments and docstrings, which count ideas and not layout. A commit that
 raises one says what its users get.
 """
-WORDS = {"sql": 13_600, "toml": 18_100}
+WORDS = {"sql": 14_000, "toml": 18_750}
 """Words of the statements and tables beside the modules."""
 NO_IDEAS = {
     tokenize.COMMENT,

@@ -192,16 +192,22 @@ class Index:
         return self._answered("context", text, work)
 
     def ask(
-        self, question: str, *, model: bool = False, **conditions: str | None
+        self,
+        question: str,
+        *,
+        model: bool = False,
+        decisions: bool = False,
+        **conditions: str | None,
     ) -> QuestionAnswer:
         """The answer to a question in sentences of the sources, each with its citation.
 
         With `model`, that of `[answers]` writes them, and those that no source says are left out.
+        With `decisions`, the question is a topic, and the answer lists what was decided on it.
         `conditions` are those of `search`.
         """
 
         def work(index: SearchIndex) -> Shown[QuestionAnswer]:
-            request = (ModelRequest if model else AskRequest)(q=question)
+            request = (ModelRequest if model else AskRequest)(q=question, decisions=decisions)
             return answers.question_answered(
                 self._settings, index, request, read_filters(conditions)
             )

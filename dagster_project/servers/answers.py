@@ -309,14 +309,40 @@ class Changed(BaseModel):
     after: str
 
 
+class Replacement(BaseModel):
+    """A later revision of a patch, or a later decision with its words as title."""
+
+    citation: str
+    title: str | None = Field(description=BY_OTHERS)
+    at: datetime | None
+    version: int | None
+
+
+class Decision(BaseModel):
+    """A decision in the words of a source: who stated it when, and what replaced it later."""
+
+    kind: str = Field(
+        description="accepted, approved, chosen, rejected, replaced, settled, or posted: a last revision"
+    )
+    text: str = Field(description=BY_OTHERS)
+    citation: str
+    doc_id: str
+    title: str | None = Field(description=BY_OTHERS)
+    speaker: str | None = Field(description=BY_OTHERS)
+    at: datetime | None
+    version: int | None = Field(description="revision of the patch that it is on")
+    replaced_by: Replacement | None
+
+
 class QuestionAnswer(BaseModel):
     """The answer to a question in sentences that sources say; `label` is that of its search."""
 
     outcome: str = Field(description="ANSWER or NO_RESULTS")
     question: str
     label: str
-    by: str = Field(description="extract, or the model that wrote the sentences")
+    by: str = Field(description="extract, decisions, or the model that wrote the sentences")
     sentences: list[AnswerSentence] = []
+    decisions: list[Decision] = []
     left_out: int = Field(0, description="sentences of a model that no source says")
     changes: list[Changed] = []
     nearest: str | None = Field(None, description=BY_OTHERS)
@@ -324,6 +350,13 @@ class QuestionAnswer(BaseModel):
     dollars: float = 0.0
     index_version: str
     completeness: Completeness
+
+
+class ModelPrompt(BaseModel):
+    """The question with its passages for a model of the caller; no text where the search finds nothing."""
+
+    instruction: str
+    text: str
 
 
 class SourceList(BaseModel):
@@ -547,6 +580,20 @@ def question_answered(
         )
     answer: Shown[QuestionAnswer] = parts[0](settings, index, request, filters)
     return answer
+
+
+def prompt_for_caller(
+    settings: Settings, index: SearchIndex, request: AskRequest, filters: Filters
+) -> Shown[ModelPrompt]:
+    """The prompt of a question for a model of the caller; SettingsError without an extra that
+    answers.
+    """
+    if not (parts := extra_parts("prompts")):
+        raise SettingsError(
+            "no extra of this installation answers questions: use search or context"
+        )
+    prompt: Shown[ModelPrompt] = parts[0](settings, index, request, filters)
+    return prompt
 
 
 def sentences_of(settings: Settings, index: SearchIndex, text: str) -> list[CheckedSentence]:

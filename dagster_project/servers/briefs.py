@@ -32,7 +32,7 @@ _WORDS: Mapping[type, Callable[[Any], list[str]]] = {
     ],
     answers.QuestionAnswer: lambda a: [
         f"{a.outcome}, {a.label}, {len(a.sentences)} sentences, {a.left_out} left out",
-        *(f"⟨{shown.citation}⟩" for shown in a.sentences),
+        *(f"⟨{shown.citation}⟩" for shown in (*a.sentences, *a.decisions)),
     ],
     answers.IssueList: lambda a: [f"#{i.number} {shortened(i.title)}" for i in a.issues],
     answers.Rows: lambda a: [f"{len(a.rows)} rows{' of more' if a.is_cut else ''}"],

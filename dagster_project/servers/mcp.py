@@ -16,7 +16,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import CallToolResult, Tool, ToolAnnotations
+from mcp_types import CallToolResult, InputRequiredResult, Tool, ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
@@ -34,7 +34,8 @@ from dagster_project.outgoing.screen import Disclosures, fault_text
 from dagster_project.servers import answers
 from dagster_project.servers.briefs import call_result, short_schema
 from dagster_project.servers.guards import SafeHeaders, TokenRequired, WholeBody
-from dagster_project.servers.requests import AskRequest, SearchRequest
+from dagster_project.servers.requests import AskRequest, ReplyRequest, SearchRequest
+from dagster_project.servers.sampling import reply_of_caller
 from transforms.errors import QueryError, WeftError
 from transforms.retrieval.query_language import MAX_CHARACTERS
 from transforms.retrieval.search_filters import SEARCH_FILTERS, Filters, SearchFilter, read_filters
@@ -272,9 +273,31 @@ class _Tools:
         )
 
     @tool
-    async def ask(self, question: _Query) -> CallToolResult:
+    async def ask(
+        self,
+        question: _Query,
+        context: Context[Any, Any],
+        decisions: Annotated[bool, Field(description="list what was decided on it")] = False,
+        model: Annotated[
+            bool, Field(description="your model writes it; unproved sentences are left out")
+        ] = False,
+    ) -> CallToolResult | InputRequiredResult:
         """Answer a question in sentences of the sources, each with its citation."""
-        request = AskRequest(q=question)
+        request = AskRequest(q=question, decisions=decisions)
+        if model and not decisions:
+            prompt = await self.noted(
+                "ask",
+                question,
+                lambda index: answers.prompt_for_caller(self.settings, index, request, Filters()),
+            )
+            if prompt.text:
+                try:
+                    reply = await reply_of_caller(context, prompt)
+                except WeftError as fault:
+                    raise _fault(type(fault).__name__, str(fault)) from fault
+                if isinstance(reply, InputRequiredResult):
+                    return reply
+                request = ReplyRequest(q=question, reply=reply.text, by=reply.model)
         return await self.answered(
             "ask",
             question,

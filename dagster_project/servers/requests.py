@@ -20,6 +20,16 @@ class AskRequest(BaseModel):
     """A question; sentences of the sources answer it."""
 
     q: str = Field("", max_length=20_000, description="question, in the query language")
+    decisions: bool = Field(
+        False, description="list what was decided in discussions on it, and what replaced that"
+    )
+
+
+class ReplyRequest(AskRequest):
+    """A question to which the model `by` of the caller replied, for the check of its sentences."""
+
+    reply: str
+    by: str
 
 
 class ModelRequest(AskRequest):

@@ -13,5 +13,6 @@ EXTRA = Extra(
     },
     settings={"answers": f"{_HERE}.settings:AnswerSettings"},
     answers=f"{_HERE}.asking:answer_to",
+    prompts=f"{_HERE}.asking:prompt_of",
     claims=f"{_HERE}.claims:checked_sentences",
 )

@@ -1,5 +1,6 @@
 """Answers to questions: sentences of the archive with their citations, or why there are none."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,28 +8,53 @@ from typing import Any
 import numpy as np
 
 from dagster_project.config.settings import Settings
+from dagster_project.extras.answers.decisions import decisions_on
 from dagster_project.extras.answers.sources import CitedPiece, sources_of
 from dagster_project.extras.answers.transforms import choice
 from dagster_project.extras.answers.transforms.choice import Sentence
-from dagster_project.extras.answers.transforms.words import sentence_ranges
-from dagster_project.extras.answers.writing import model_of, written
+from dagster_project.extras.answers.transforms.words import is_aside, sentence_ranges
+from dagster_project.extras.answers.writing import (
+    checked_reply,
+    instruction_for_caller,
+    model_of,
+    prompt_for,
+    written,
+)
 from dagster_project.index.search.hit_table import SearchResult
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.outgoing.receipts import Disclosed
-from dagster_project.servers.answers import AnswerSentence, Changed, QuestionAnswer, Shown
-from dagster_project.servers.requests import AskRequest, ModelRequest
+from dagster_project.servers.answers import (
+    AnswerSentence,
+    Changed,
+    Decision,
+    ModelPrompt,
+    QuestionAnswer,
+    Shown,
+)
+from dagster_project.servers.requests import AskRequest, ModelRequest, ReplyRequest
+from transforms.errors import QueryError
 from transforms.retrieval import bm25
 from transforms.retrieval.search_filters import Filters
 from transforms.toml_file import toml_file
 
 _HITS = 10
 """Hits that are read for an answer, as many as decide on the label."""
+_HITS_OF_TOPIC = 30
+"""Hits whose discussions are read for decisions."""
 _NO_PROSE = re.compile(
     r"#|>|\||\$ |\[[^]]*\]\([^)]*\)\W*$|[-=~*^_+|]{3}|\.\. |:\w+:|```|<!--|diff --git|@@ "
 )
 """Begins of sentences that are headings, quotes, rules, directives or code."""
-_NO_WORDS = re.compile(r"[;{}]\s*\Z|\|\s+\d+ [+-]|\A[\w .'-]+ \(\d+\):\Z")
-"""Lines of code, a diffstat, or the head of a shortlog."""
+_NO_WORDS = re.compile(
+    r"[;{}]\s*\Z|\|\s+\d+ [+-]|\A[\w .'-]+ \(\d+\):\Z|\A[A-Za-z]+(?:-[A-Za-z]+)*-by: |"
+    r"\A(?:Fixes|Link|Cc|Closes|Subject|Message-ID): |[=-]{4}"
+)
+"""Lines of code, a diffstat, the head of a shortlog, or trailers."""
+_LABELLED = re.compile(r"^[ \t]*[\w ./-]{2,30}: ", re.M)
+_MOST_DIGITS = 0.2
+"""Share of digits in a sentence of prose."""
+_ASKS_OR_LEADS = re.compile(r"[?:：？][\W_]*\Z")
+"""Ends of a question, and of a sentence that leads to what is below it."""
 _FEWEST_LETTERS = 0.7
 """Share of letters and blanks in a sentence of prose."""
 _CLOSINGS = tuple(
@@ -37,7 +63,7 @@ _CLOSINGS = tuple(
 _CLOSING_WORDS = 4
 """Words of a line that closes a mail, at most."""
 _LEAST_WORDS = 3
-EXTRACT = "extract"
+EXTRACT, DECISIONS = "extract", "decisions"
 
 
 def answer_to(
@@ -46,15 +72,26 @@ def answer_to(
     """The answer to a question: sentences of the texts that a search finds for it; nothing where that finds nothing.
 
     QueryError for a question that is empty or cannot be understood. The model of `[answers]` writes the sentences for
-    a `ModelRequest`.
+    a `ModelRequest`; with `decisions` those in discussions on it are listed, which no model writes.
     """
     if isinstance(request, ModelRequest):
+        if request.decisions:
+            raise QueryError("decisions are listed in words of the sources: ask without a model")
         model_of(settings)
-    result = index.search([request.q], filters, _HITS)
+    limit = _HITS_OF_TOPIC if request.decisions else _HITS
+    result = index.search([request.q], filters, limit)
     answer = _begun(index, request, result)
     rows = result.hits.to_pylist()
+    if request.decisions:
+        return _of_decisions(answer, decisions_on(settings, index, rows))
     if rows:
         sources = sources_of(index, rows)
+        if isinstance(request, ReplyRequest):
+            prompt = prompt_for(request.q, sources)
+            of_caller = checked_reply(settings, request.reply, prompt) | {"by": request.by}
+            return _shown(
+                answer.model_copy(update=of_caller | _result(settings, of_caller["sentences"]))
+            )
         if isinstance(request, ModelRequest):
             by_model = written(settings, index, request.q, sources)
             answer = answer.model_copy(update=by_model | _result(settings, by_model["sentences"]))
@@ -66,6 +103,33 @@ def answer_to(
         ]
         answer = answer.model_copy(update=_result(settings, shown))
     return _shown(answer)
+
+
+def prompt_of(
+    settings: Settings, index: SearchIndex, request: AskRequest, filters: Filters
+) -> Shown[ModelPrompt]:
+    """The question with the texts that a search finds for it, for a model of the caller."""
+    rows = index.search([request.q], filters, _HITS).hits.to_pylist()
+    prompt = prompt_for(request.q, sources_of(index, rows))
+    text = json.dumps(prompt.content, ensure_ascii=False) if prompt.passages else ""
+    passages = [
+        Disclosed(
+            piece.citation(0, len(passage["text"].encode())), passage["text"], piece.facts["doc_id"]
+        )
+        for passage, piece in zip(prompt.content["passages"], prompt.passages.values(), strict=True)
+    ]
+    return Shown(ModelPrompt(instruction=instruction_for_caller(), text=text), passages)
+
+
+def _of_decisions(answer: QuestionAnswer, listed: list[Decision]) -> Shown[QuestionAnswer]:
+    outcome = "ANSWER" if listed else "NO_RESULTS"
+    values = {"by": DECISIONS, "outcome": outcome, "decisions": listed}
+    later = [one.replaced_by for one in listed if one.replaced_by]
+    passages = [Disclosed(one.citation, one.text, one.doc_id) for one in listed]
+    passages += [
+        Disclosed(one.citation, one.title or "", one.citation.partition(" ")[0]) for one in later
+    ]
+    return Shown(answer.model_copy(update=values), passages)
 
 
 def _shown(answer: QuestionAnswer) -> Shown[QuestionAnswer]:
@@ -96,14 +160,16 @@ def _result(settings: Settings, shown: Sequence[AnswerSentence]) -> dict[str, An
 
 
 def _sentences(sources: Sequence[CitedPiece]) -> list[Sentence]:
-    """The sentences of pieces that are prose."""
-    results = []
+    """The sentences of pieces that are prose, each once."""
+    results, before = [], set[str]()
     for number, source in enumerate(sources):
         text = source.evidence.text
         for first, last in sentence_ranges(text):
             sentence = text[first:last]
-            if not _is_prose(sentence, source):
+            plain = " ".join(sentence.casefold().split())
+            if plain in before or not _is_prose(sentence, source):
                 continue
+            before.add(plain)
             cut = _cut(sentence)
             start = len(text[:first].encode())
             end = start + len(cut.encode())
@@ -112,8 +178,8 @@ def _sentences(sources: Sequence[CitedPiece]) -> list[Sentence]:
 
 
 def _is_prose(sentence: str, source: CitedPiece) -> bool:
-    """True for a sentence in words; of mails and documents not for one that is a name or less, for
-    code or a diffstat, and of no text for a sign-off with the name of its author.
+    """True for a sentence in words; of mails and documents not for one that is a name or less, that asks, greets or
+    leads on, for code or a diffstat, and of no text for a sign-off with the name of its author.
     """
     if _NO_PROSE.match(sentence) or _is_sign_off(sentence, source.evidence.speaker or ""):
         return False
@@ -124,7 +190,17 @@ def _is_prose(sentence: str, source: CitedPiece) -> bool:
     letters = sum(sign.isalpha() or sign.isspace() for sign in sentence)
     if _NO_WORDS.search(sentence) or letters < _FEWEST_LETTERS * len(sentence):
         return False
+    if _ASKS_OR_LEADS.search(sentence) or is_aside(sentence) or _is_list(sentence):
+        return False
     return len(sentence.split()) >= _LEAST_WORDS or not sentence.isascii()
+
+
+def _is_list(sentence: str) -> bool:
+    """True for lines of subjects or of names with values, and for a dump."""
+    lines = sentence.count("\n") + 1
+    labels = len(_LABELLED.findall(sentence))
+    digits = sum(map(str.isdigit, sentence))
+    return (lines > 1 and 2 * labels >= lines) or digits > _MOST_DIGITS * len(sentence)
 
 
 def _is_sign_off(sentence: str, speaker: str) -> bool:

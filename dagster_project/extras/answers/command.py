@@ -21,9 +21,9 @@ from dagster_project.cli.options import (
 )
 from dagster_project.config.settings import load_settings
 from dagster_project.context.sessions import Account
-from dagster_project.extras.answers.asking import answer_to
+from dagster_project.extras.answers.asking import DECISIONS, answer_to
 from dagster_project.index.search.opened_index import open_index
-from dagster_project.servers.answers import QuestionAnswer
+from dagster_project.servers.answers import Decision, QuestionAnswer
 from dagster_project.servers.requests import AskRequest, ModelRequest
 from transforms.retrieval.search_filters import Filters
 from transforms.text.visible import visible
@@ -42,6 +42,12 @@ _COLUMNS = 80
     is_flag=True,
     help="Let the model of [answers] write; what no source says is left out.",
 )
+@click.option(
+    "--decisions",
+    "by_decisions",
+    is_flag=True,
+    help="List what was decided in discussions on QUESTION, when, by whom, and what replaced it.",
+)
 @filtered
 @explained
 def ask(
@@ -50,6 +56,7 @@ def ask(
     as_json: bool,
     lens: str | None,
     by_model: bool,
+    by_decisions: bool,
     **conditions: Any,
 ) -> None:
     """Answer QUESTION in sentences of the sources, each with who said it when, and its citation.
@@ -62,7 +69,7 @@ def ask(
     settings, text = load_settings(config), " ".join(question)
     with closing(open_index(settings, for_assistant=by_model, lens=lens)) as index:
         index.screen.finds.clear()
-        request = (ModelRequest if by_model else AskRequest)(q=text)
+        request = (ModelRequest if by_model else AskRequest)(q=text, decisions=by_decisions)
         shown = answer_to(settings, index, request, Filters(**conditions))
         if lens:
             Account(settings, lens, index).note(
@@ -78,7 +85,10 @@ def ask(
 
 
 def _lines(answer: QuestionAnswer) -> Iterator[str]:
-    if not answer.sentences:
+    if answer.by == DECISIONS and answer.decisions:
+        for decision in answer.decisions:
+            yield from _lines_of(decision)
+    elif not answer.sentences:
         near = f"; the nearest is {answer.nearest}" if answer.nearest else ""
         yield f"NO_RESULTS: no text answers this{near}"
     for sentence in answer.sentences:
@@ -93,6 +103,20 @@ def _lines(answer: QuestionAnswer) -> Iterator[str]:
         yield f"{one} left out: no source says it"
     if answer.tokens:
         yield f"by {answer.by}, {answer.tokens:,} tokens, ${answer.dollars:.4f}"
+
+
+def _lines_of(decision: Decision) -> Iterator[str]:
+    day = f"{decision.at:%Y-%m-%d}" if decision.at else "no day"
+    of = f" v{decision.version}" if decision.version else ""
+    yield f"{day} {decision.kind}{of} by {_by(decision.speaker, None)}: {decision.title or 'no title'}"
+    if decision.text != decision.title:
+        yield from textwrap.wrap(
+            decision.text, _COLUMNS, initial_indent="  ", subsequent_indent="  "
+        )
+    yield f"  ⟨{decision.citation}⟩"
+    if later := decision.replaced_by:
+        on = f" on {later.at:%Y-%m-%d}" if later.at else ""
+        yield f"  replaced{on} by {later.title} ⟨{later.citation}⟩"
 
 
 def _by(speaker: str | None, title: str | None) -> str:

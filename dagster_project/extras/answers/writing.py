@@ -1,8 +1,9 @@
 """Answers that a language model writes: from cited passages alone, and only sentences that a source says are shown."""
 
+import json
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -34,6 +35,8 @@ _ORDER = re.compile(
 )
 """Text that addresses a program that reads, whose sentences are not those of people to people."""
 _PASSAGE_CHARS = 2_000
+_FENCE = re.compile(r"\A```(?:json)?\s*|\s*```\Z")
+"""Marks that models put around JSON."""
 
 _SOMEBODY_WAITS = {"attempts": 2, "time_limit_seconds": 120.0}
 """Limits of an answer: a build may try eight times and take hours, a person does not wait so long."""
@@ -50,6 +53,13 @@ class _Written(BaseModel):
     sentences: list[_Sentence] = Field(max_length=24)
 
 
+class Prompt(NamedTuple):
+    """A question with its passages as a model gets them, and the pieces that these are, by name."""
+
+    content: dict[str, Any]
+    passages: Mapping[str, CitedPiece]
+
+
 def model_of(settings: Settings) -> str:
     """The name of the model that writes answers; SettingsError without one."""
     if (name := settings.section(AnswerSettings).model) is None:
@@ -57,6 +67,41 @@ def model_of(settings: Settings) -> str:
             "no model writes answers: name one as `model` in [answers], or ask without"
         )
     return name
+
+
+def prompt_for(question: str, sources: Sequence[CitedPiece]) -> Prompt:
+    """The question with the pieces of its hits, without those that address programs."""
+    passages = {
+        f"p{number}": source
+        for number, source in enumerate(sources, 1)
+        if not _ORDER.search(source.evidence.text)
+    }
+    listed = [_passage(name, source) for name, source in passages.items()]
+    return Prompt({"question": question, "passages": listed}, passages)
+
+
+def instruction_for_caller() -> str:
+    """The instruction to a model that takes no schema beside it."""
+    return f"{_INSTRUCTION} Reply with JSON of this schema alone: {json.dumps(_Written.model_json_schema())}"
+
+
+def checked_reply(settings: Settings, reply: str, prompt: Prompt) -> dict[str, Any]:
+    """`sentences` and `left_out` of an `Answer` of the reply of a caller's model; ServiceError for one of another shape."""
+    try:
+        answer = _Written.model_validate_json(_FENCE.sub("", reply.strip()))
+    except ValidationError as error:
+        raise ServiceError(
+            "the reply of the caller's model is not JSON of the schema that it was given: ask again, or without a model"
+        ) from error
+    return _checked(settings, answer, prompt.passages)
+
+
+def _checked(
+    settings: Settings, answer: _Written, passages: Mapping[str, CitedPiece]
+) -> dict[str, Any]:
+    judged = [_sentence_of(settings, sentence, passages) for sentence in answer.sentences]
+    shown = [one for one in judged if one is not None]
+    return {"sentences": shown, "left_out": len(judged) - len(shown)}
 
 
 def written(
@@ -69,35 +114,20 @@ def written(
     ServiceError if it gives nothing of the right shape.
     """
     chosen, model = settings.section(AnswerSettings), model_of(settings)
-    passages = {
-        f"p{number}": source
-        for number, source in enumerate(sources, 1)
-        if not _ORDER.search(source.evidence.text)
-    }
-    prompt = {
-        "question": question,
-        "passages": [_passage(name, source) for name, source in passages.items()],
-    }
+    prompt = prompt_for(question, sources)
     cache = SQLiteAnswerCache(settings.root / "cache" / "answers.sqlite")
-    key = "answer/" + parts_hash((index.version, model, _INSTRUCTION, repr(prompt)))
+    key = "answer/" + parts_hash((index.version, model, _INSTRUCTION, repr(prompt.content)))
     stored, tokens, dollars = cache.known([key]).get(key), 0, 0.0
     if stored is None:
-        answer, tokens, dollars = _answer_of_model(settings, chosen, prompt)
+        answer, tokens, dollars = _answer_of_model(settings, chosen, prompt.content)
         stored = answer.model_dump_json()
         cache.store({key: stored})
     try:
         answer = _Written.model_validate_json(stored)
     except ValidationError as error:
         raise ServiceError(f"an answer of {model} in the cache has another shape") from error
-    judged = [_sentence_of(settings, sentence, passages) for sentence in answer.sentences]
-    shown = [one for one in judged if one is not None]
-    return {
-        "by": model,
-        "sentences": shown,
-        "left_out": len(judged) - len(shown),
-        "tokens": tokens,
-        "dollars": dollars,
-    }
+    checked = _checked(settings, answer, prompt.passages)
+    return {**checked, "by": model, "tokens": tokens, "dollars": dollars}
 
 
 def _answer_of_model(
@@ -123,7 +153,7 @@ def _passage(name: str, source: CitedPiece) -> dict[str, str]:
 
 
 def _sentence_of(
-    settings: Settings, sentence: _Sentence, passages: dict[str, CitedPiece]
+    settings: Settings, sentence: _Sentence, passages: Mapping[str, CitedPiece]
 ) -> AnswerSentence | None:
     """The sentence with the place of the source that says it; None if none that it names does."""
     named = [passages[name] for name in sentence.passages if name in passages]

@@ -102,7 +102,8 @@ def ask(site: Site, request: Request, index: SearchIndex) -> Response:
     """A form for a question, and its answer in sentences of the sources."""
     question, answer = question_of(request.query_params), None
     if not question.is_empty:
-        ask_request = AskRequest(q=question.query)
+        decisions = "decisions" in request.query_params
+        ask_request = AskRequest(q=question.query, decisions=decisions)
         answer, passages = answers.question_answered(
             site.settings, index, ask_request, question.filters
         )

@@ -78,6 +78,9 @@ def test_what_a_source_says_is_green(aside: bool):
         ("Sold for 45 in 2021, bought for 30 in 2019.", "Bought for 45 in 2019."),
         ("Weder Bob noch Carol kommen morgen zu uns.", "Bob kommt morgen."),
         ("I prefer tabs to spaces.", "Ann prefers spaces to tabs."),
+        ("Buses stop and trains wait if it snows.", "Buses stop."),
+        ("It is fast, but only on ext4.", "It is fast."),
+        ("All tests pass, unless the disk is full, and if so it says so.", "All tests pass."),
     ],
 )
 def test_a_sentence_that_leaves_out_or_moves_what_matters_is_not_green(source: str, sentence: str):
@@ -90,6 +93,9 @@ def test_a_sentence_that_leaves_out_or_moves_what_matters_is_not_green(source: s
     [
         ("The red car costs 5 and the blue car costs 9.", "The red car costs 5."),
         ("The US delegation left on Monday.", "The US delegation left on Monday."),
+        ("All tests pass, and if you want I send the log.", "All tests pass."),
+        ("The kiln holds 40 pots; when it is full, tell Bob.", "The kiln holds 40 pots."),
+        ("Alle Tests laufen, und wenn du willst, schicke ich sie.", "Alle Tests laufen."),
         ("I prefer tabs to spaces.", "Ann prefers tabs to spaces."),
         ("Latency is 250ms now.", "On 3 March 2024 Ann wrote: latency is 250 ms."),
         ("Bob says the lock is wrong.", "Bob says the lock is wrong."),

@@ -191,6 +191,7 @@ class _Compared:
         self.claim, self.source, self.signs = claim, source, signs
         self.words = [word for word in words if word.kind != "mark"]
         self.parts = _parts_of(words, signs)
+        self.further = _further_conditions(words, signs)
         self.title = frozenset(
             re.findall(r"\w+", source.title.lower()) if source.speaker is None else ()
         )
@@ -272,7 +273,8 @@ class _Compared:
         used = {self.parts[n] for n in taken}
         for number, word in enumerate(self.words):
             is_used, is_before = self.parts[number] in used, number < last
-            is_told = word.kind in _KEPT and (is_used or is_before or word.kind == "hedge")
+            is_condition = word.kind == "hedge" and number not in self.further
+            is_told = word.kind in _KEPT and (is_used or is_before or is_condition)
             is_within = is_used and is_before and word.kind != "date"
             if number not in taken and (is_told or is_within):
                 kind = "speaker" if word.kind in ("self", "others") else word.kind
@@ -335,6 +337,20 @@ def _parts_of(words: Sequence[SentenceWord], signs: Signs) -> list[int]:
         if word.kind != "mark":
             parts.append(part)
     return parts
+
+
+def _further_conditions(words: Sequence[SentenceWord], signs: Signs) -> set[int]:
+    """The places, marks not counted, of conditions of a further statement: "and if", "; when"."""
+    results, place = set[int](), 0
+    for before, word in pairwise([None, *words]):
+        assert word is not None
+        is_further = before is not None and (
+            before.form == ";" or before.text.lower() in signs.further
+        )
+        if is_further and word.text.lower() in signs.condition:
+            results.add(place)
+        place += word.kind != "mark"
+    return results
 
 
 def _aligned(

@@ -128,6 +128,11 @@ def changes(
     return results
 
 
+def content_words(text: str, settings: TermSettings) -> frozenset[str]:
+    """The words of a sentence that say what it is on, without numbers and days."""
+    return _values(text, settings)[0]
+
+
 def _values(text: str, settings: TermSettings) -> tuple[frozenset[str], list[SentenceWord]]:
     """The words of a sentence but numbers, and its numbers in order."""
     words = words_of(text, language_for(text), settings)
