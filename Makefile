@@ -104,7 +104,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Weft needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing packages into $(VENV): a minute or two, 1 GB on disk"
-	@$(INSTALL) ".[evaluation,web]" | $(SHOWN)
+	@$(INSTALL) ".[evaluation,ui,web]" | $(SHOWN)
 	@touch $@
 
 $(DEV): $(STAMP)

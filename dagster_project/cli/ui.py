@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -15,6 +16,7 @@ from dagster_project.config.settings import config_path, load_settings
 from dagster_project.orchestration.instance import instance_home, open_instance, workspace
 from dagster_project.orchestration.partitions import sync_partitions
 from dagster_project.servers.listening import listening
+from transforms.errors import not_installed
 
 
 @click.command()
@@ -26,6 +28,8 @@ from dagster_project.servers.listening import listening
 def ui(config: Path | None, port: int) -> None:
     """Open Dagster's UI for these settings on 127.0.0.1, with the schedule's daemon."""
     settings = load_settings(config)
+    if find_spec("dagster_webserver") is None:
+        raise not_installed(ImportError(name="dagster_webserver"), "ui")
     # Dagster would start its daemon, a second one beside that of the server which has the port, and
     # stay.
     listening("127.0.0.1", port).close()

@@ -14,6 +14,7 @@ import pytest
 
 import dagster_project
 from dagster_project import extensions
+from dagster_project.cli.main import main
 from dagster_project.cli.terminal import lazy_group
 from tests.archives import Workspace
 from tests.changed_extras import digests
@@ -113,6 +114,16 @@ def test_the_fault_of_a_missing_package_names_it(place: str, monkeypatch: pytest
         extensions.load(place)
     with pytest.raises(click.UsageError, match=package):
         lazy_group.loaded(extensions.Command(place, "", ""))
+
+
+def test_the_ui_says_how_to_get_the_web_server(
+    built_once: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("dagster_project.cli.ui.find_spec", lambda name: None)
+    with pytest.raises(SystemExit) as ended:
+        main(["ui", "--config", str(built_once.config)])
+    assert ended.value.code == 2
+    assert "dagster_webserver is not installed: `pip install 'weft[ui]'`" in capsys.readouterr().err
 
 
 def test_a_search_loads_no_extra(built_once: Workspace):
