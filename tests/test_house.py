@@ -33,7 +33,7 @@ DECLARED_BY_PARAMETERS = {
     "tool",
 }
 
-TOKENS = {"core": 487_900, "extras": 136_600, "tests": 438_700}
+TOKENS = {"core": 489_900, "extras": 136_600, "tests": 439_600}
 """Tokens of Python without comments and docstrings, which count ideas and not layout. A commit that
 raises one says what its users get.
 """

@@ -200,12 +200,10 @@ def _kind_of(file: Path) -> str | None:
         return "whatsapp"
     if program := program_of(FILE_PROGRAMS, head[:_HEAD], suffix):
         return program
-    if suffix in (".csv", ".jsonl", ".ndjson"):
-        return (
-            "table"
-            if _is_chat_table(head.decode(errors="replace").partition("\n")[0], suffix)
-            else None
-        )
+    if suffix in (".csv", ".jsonl", ".ndjson") and _is_chat_table(
+        head.decode(errors="replace").partition("\n")[0], suffix
+    ):
+        return "table"
     if file.name.isdigit() and begins_as_mail(file):  # a folder of MH
         return "maildir"
     return "document" if suffix.removeprefix(".") in DOCUMENT_FORMATS else None

@@ -1,10 +1,19 @@
 """Which reader of a format a file needs, by how it begins."""
 
+import re
+
 from transforms.settings.documents import CONVERTED_FORMATS, DOCUMENT_FORMATS
 
 CALENDAR = "BEGIN:VCALENDAR"
 """The beginning of a calendar."""
 _PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\x00", b"MM\x00*")
+_BEGINNINGS = {
+    "asciidoc": re.compile(b""),
+    "web_archive": re.compile(b""),
+    "notebook": re.compile(rb"\s*\{"),
+    "contacts": re.compile(rb"(?:\xef\xbb\xbf)?\s*BEGIN:VCARD", re.I),
+}
+"""How a file of a format begins that is known by its name."""
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0"
 _DECLARED = (
     ("wordprocessingml", "docx"),
@@ -30,7 +39,8 @@ def document_kind(data: bytes, filename: str, declared_type: str) -> str | None:
     if data.startswith(CALENDAR.encode()):
         return "calendar"
     by_name = DOCUMENT_FORMATS.get(filename.rpartition(".")[2].lower())
-    if by_name == "asciidoc" or (by_name == "notebook" and data.lstrip().startswith(b"{")):
+    beginning = _BEGINNINGS.get(by_name or "")
+    if beginning and beginning.match(data):
         return by_name
     if data.startswith(_OLD_OFFICE):
         return by_name if by_name == "sheet" else None

@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping
 from transforms.errors import not_installed
 from transforms.formats.books import epub_markdown, notebook_markdown
 from transforms.formats.calendars import calendar_markdown
+from transforms.formats.contacts import contacts_markdown
 from transforms.formats.converted import PAGE, Converted, FormatError
+from transforms.formats.delimited import delimited_markdown
 from transforms.formats.office import (
     docx_markdown,
     opendocument_markdown,
@@ -14,6 +16,7 @@ from transforms.formats.office import (
 )
 from transforms.formats.pdf import Ocr, pdf_markdown, pdf_page
 from transforms.formats.pictures import picture_markdown
+from transforms.formats.web_archives import web_archive_markdown
 
 
 def _wikitext(data: bytes) -> Converted:
@@ -33,6 +36,9 @@ _READERS: Mapping[str, Callable[[bytes], Converted]] = {
     "notebook": notebook_markdown,
     "calendar": calendar_markdown,
     "wikitext": _wikitext,
+    "table": delimited_markdown,
+    "contacts": contacts_markdown,
+    "web_archive": web_archive_markdown,
 }
 
 

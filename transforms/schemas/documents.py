@@ -24,7 +24,7 @@ DOCUMENTS = Table(
             pa.string(),
             "markdown, "
             "text, code, rst, html, pdf, docx, pptx, sheet, opendocument, epub, notebook, canvas, calendar, "
-            "wikitext or picture",
+            "wikitext, table, contacts, web_archive or picture",
         ),
         Column("doc_type", pa.string(), "types of the frontmatter, divided by commas"),
         Column("description", pa.string(), "description of the frontmatter"),

@@ -102,6 +102,35 @@ CASES = [
         "## Buy rope\n\nWhen: 2026-01-12\n\n## Weir, spring\n\nWhen: 2026-11-28 10:00 Europe/Berlin to 2026-11-28 11:00 UTC"
         "  \nRepeats: FREQ=WEEKLY  \nWith: Bo Ek <bo@example.org>, cy@example.org\n\nBoots.\n\\# no heading",
     ),
+    (
+        "csv",
+        "table",
+        '\ufeffname;sum\r\n\r\n"Lise\nMeitner";"1;5"\r\n'.encode(),
+        "| name | sum |\n| --- | --- |\n| Lise Meitner | 1;5 |",
+    ),
+    (
+        "tsv of Latin-1",
+        "table",
+        "Stra\u00dfe\tOrt\n".encode("latin-1"),
+        "| Stra\u00dfe | Ort |\n| --- | --- |",
+    ),
+    (
+        "vcf",
+        "contacts",
+        b"BEGIN:VCARD\r\nFN:Ada Ek\r\nORG:Weir\\, Ltd;Gauges\r\nitem1.EMAIL;TYPE=work:ada@\r\n example.org\r\n"
+        b"EMAIL:ek@example.org\r\nPHOTO;ENCODING=b:AAAA\r\nNOTE:Met in\\n# Bergen\r\nEND:VCARD\r\n"
+        b"BEGIN:VCARD\r\nVERSION:2.1\r\nN;CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE:=C3=96z;=\r\nBo\r\nEND:VCARD\r\n",
+        "## Ada Ek\n\nOrganisation: Weir, Ltd, Gauges  \nMail: ada@example.org; ek@example.org\n\n"
+        "Met in\n\\# Bergen\n\n## \u00d6z, Bo",
+    ),
+    (
+        "mhtml",
+        "web_archive",
+        b"From: <Saved by Blink>\r\nSnapshot-Content-Location: https://example.org/a\r\nMIME-Version: 1.0\r\n"
+        b'Content-Type: multipart/related; boundary="x"\r\n\r\n--x\r\nContent-Type: text/html\r\n'
+        b"Content-Transfer-Encoding: quoted-printable\r\n\r\n<title>Doors</title><h1>D=C3=B6rs</h1><p>open</p>\r\n--x--\r\n",
+        "# D\u00f6rs\n\nopen",
+    ),
     ("odp", "opendocument", made.opendocument(_ODP), "## First\n\nsaid\n\nmore"),
     (
         "epub",
@@ -128,6 +157,19 @@ CASES = [
 )
 def test_a_file_becomes_markdown(kind: str, data: bytes, text: str):
     assert read_format(data, kind).text.strip() == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("table", b'a,"b\n'),
+        ("contacts", b"no card"),
+        ("web_archive", b"Content-Type: text/plain\n\nno page"),
+    ],
+)
+def test_a_file_that_is_not_what_its_name_says_is_refused(kind: str, data: bytes):
+    with pytest.raises(FormatError, match="unreadable"):
+        read_format(data, kind)
 
 
 @pytest.mark.parametrize(
