@@ -468,6 +468,7 @@ def _passage(row: dict[str, Any], text: bytes) -> Passage:
         around_start=first,
         around_end=last if around is not None else 0,
         turn=row.get("turn"),
+        answers=row["answered_id"],
         page_starts=tuple(row.get("page_starts") or ()),
         lines=(line, max(line, 1 + text[:end].rstrip(b"\n").count(b"\n"))),
         around_lines=(around_line, around_line + (around or "").rstrip("\n").count("\n")),

@@ -25,7 +25,7 @@ from transforms.context.passages import (
 from transforms.context.stops import ENDED, FULL
 from transforms.errors import ContextError
 from transforms.hashing import bytes_sha256
-from transforms.text.passages import CountTokens, repeated
+from transforms.text.passages import CountTokens, repeated, says_little, unmarked
 
 FORMAT = "8"
 
@@ -35,6 +35,7 @@ _LEAST_CUT = 64
 
 SHOWN = "shown: an earlier turn of the session showed it"
 NOISE = "noise: it says nothing by itself"
+LITTLE = "little: it says little more than the text that it answers"
 
 
 class _Omission(NamedTuple):
@@ -74,13 +75,13 @@ def compile_block(
     """The block of as many of `passages`, in their order, as the budget holds, without those that
     `earlier` blocks showed.
 
-    A passage that repeats a chosen one, or that is inside or across its bytes, is left out, and one
-    that does not fit: later ones may. The first of these is cut if the rest of the budget shows
-    enough of it. With `expand`, the rest shows sections and mails in place of the passages from
-    them, the best first.
+    A passage that repeats a chosen one, or that is inside or across its bytes, is left out, a reply
+    that says little more than a chosen one, and one that does not fit: later ones may. The first
+    that does not fit is cut if the rest of the budget shows enough of it. With `expand`, the rest
+    shows sections and mails in place of the passages from them, the best first.
     """
+    listed = _in_turn(passages)
     dropped = [_Omission(passage, NOISE) for passage in passages if is_noise(passage)]
-    listed = [passage for passage in passages if not is_noise(passage)]
     chosen: list[Passage] = []
     remaining = budget_tokens - count([HEAD])[0]
     headings = count([passage.heading for passage in listed])
@@ -96,10 +97,8 @@ def compile_block(
         cost = alone[number] + headings[number] * (under not in headed)
         if joins(passage, touched):
             cost = joined[number] if number in joined else count([_joined(passage)])[0]
-        if _repeats(passage, earlier):
-            dropped.append(_Omission(passage, SHOWN))
-        elif repeated := _repeats(passage, chosen):
-            dropped.append(_Omission(passage, repeated))
+        if reason := _omitted_for(passage, chosen, earlier):
+            dropped.append(_Omission(passage, reason))
         elif cost + 1 > remaining:
             too_large.append((passage, cost))
         else:
@@ -121,6 +120,47 @@ def compile_block(
     dropped += excess
     ordered = [passage for stretch in stretches(chosen) for passage in stretch]
     return CompiledBlock(render_block(ordered), tokens, ordered, dropped)
+
+
+def _in_turn(passages: Sequence[Passage]) -> list[Passage]:
+    """The passages that say something, short replies at the end: by then it is known if the block has
+    the text that they answer.
+    """
+    return sorted((p for p in passages if not is_noise(p)), key=_is_short_reply)
+
+
+def _omitted_for(
+    passage: Passage, chosen: Sequence[Passage], earlier: Sequence[Passage]
+) -> str | None:
+    """Why a passage is left out beside the chosen and the earlier ones, whatever its size."""
+    if _repeats(passage, earlier):
+        return SHOWN
+    if repeated_by := _repeats(passage, chosen):
+        return repeated_by
+    is_answered = _is_short_reply(passage) and _has_answered(passage, [*chosen, *earlier])
+    return LITTLE if is_answered else None
+
+
+def _is_short_reply(passage: Passage) -> bool:
+    """True for a mail whose own words say little without the mail that it answers."""
+    return passage.source_kind == "message" and says_little(_parts(passage)[0], passage.title)
+
+
+def _has_answered(reply: Passage, others: Sequence[Passage]) -> bool:
+    """True if one of the other passages is of the mail that a reply answers, or shows its quote."""
+    if any(other.doc_id == reply.answers for other in others):
+        return True
+    quote = unmarked(_parts(reply)[1])
+    return bool(quote.strip()) and repeated([*(p.shown[0] for p in others), quote])[-1] is not None
+
+
+def _parts(passage: Passage) -> tuple[str, str]:
+    """The author's words in the text of a mail, and the quotes that they answer."""
+    lines = passage.text.splitlines()
+    own, quoted = (
+        [line for line in lines if line.startswith(">") == is_quote] for is_quote in (False, True)
+    )
+    return "\n".join(own), "\n".join(quoted)
 
 
 def _joined(passage: Passage) -> str:

@@ -45,7 +45,8 @@ class Passage:
     with the bytes of that, where there is one. `tags` are the document's, `page_starts` the bytes
     at which its pages begin. `turn` is the number of a turn of a chat in its window, whose text
     begins with a line that names speaker and time. `lines` and `around_lines` are the first and
-    last line that these bytes touch, from 1. `cut` are the characters that are shown of a text that
+    last line that these bytes touch, from 1. `answers` is the Message-ID of the mail that a mail
+    answers. `cut` are the characters that are shown of a text that
     does not fit as a whole.
     """
 
@@ -70,6 +71,7 @@ class Passage:
     expanded: bool = False
     cut: int | None = None
     turn: int | None = None
+    answers: str | None = None
 
     @cached_property
     def alone(self) -> str:

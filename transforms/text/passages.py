@@ -33,6 +33,10 @@ notes.
 """
 SAYS_SOMETHING = 15
 """Characters from which the text above a patch explains it."""
+_FEW_WORDS = 25
+"""Characters of a reply, its tags aside, below which it says little without the text that it answers."""
+_TAG = re.compile(r"\b[A-Z][a-z]+(?:-[a-z]+)*-by: [^<>\n]{0,80}(?:<[^<>\s]*>)?")
+"""The line that somebody who read a patch writes below it, `Reviewed-by: Ann <ann@example.org>`."""
 _EXPLAINS = 0.5
 """Share of the matches from which the words above a patch are shown in its place."""
 _STRETCH = 1_200
@@ -72,6 +76,25 @@ def unmarked(quote: str) -> str:
     'why?'
     """
     return _QUOTE_MARKS.sub("", quote)
+
+
+def without_tags(reply: str) -> str:
+    """A reply without the tags of those who read a patch.
+
+    >>> without_tags("Fine. Acked-by: Ann <ann@example.org>")
+    'Fine. '
+    """
+    return _TAG.sub("", reply) if "-by:" in reply else reply
+
+
+def says_little(reply: str, subject: str) -> bool:
+    """True for a reply of few words, or of tags alone, but for patches: it says little without the
+    text that it answers.
+
+    >>> says_little("Thanks!", "Re: lost disk"), says_little("Thanks!", "[PATCH] md: fix it")
+    (True, False)
+    """
+    return len(without_tags(reply).strip()) < _FEW_WORDS and not subject.startswith("[")
 
 
 def has_lines(text: str, content_class: str) -> bool:

@@ -2,7 +2,6 @@
 folded into its hit.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -19,10 +18,6 @@ from transforms.text import passages
 
 _REPEATS = 10
 """One of so many hits repeats a higher one, or fewer do."""
-_FEW_WORDS = 25
-"""Characters of a reply, its tags aside, below which the text that it answers is shown with it."""
-_TAG = re.compile(r"\b[A-Z][a-z]+(?:-[a-z]+)*-by: [^<>\n]{0,80}(?:<[^<>\s]*>)?")
-"""The line that somebody who read a patch writes below it, `Reviewed-by: Ann <ann@example.org>`."""
 
 
 class Asks(NamedTuple):
@@ -171,7 +166,7 @@ def _without_known_quotes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]
     origins = passages.repeated(texts)[len(rows) :]
     result: dict[int, dict[str, Any]] = dict(enumerate(rows))
     for place, (row, into) in enumerate(zip(rows, origins, strict=True)):
-        words = _TAG.sub("", row["snippet"]) if "-by:" in row["snippet"] else row["snippet"]
+        words = passages.without_tags(row["snippet"])
         quoted = (
             None
             if into is None or not row["quoted_text"] or into % len(rows) == place
@@ -179,11 +174,7 @@ def _without_known_quotes(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]
         )
         answered = _answered(rows, place) if quoted is not None or words != row["snippet"] else None
         other = quoted if answered is None else answered
-        if (
-            len(words.strip()) < _FEW_WORDS
-            and other in result
-            and not (row["subject"] or "").startswith("[")
-        ):
+        if other in result and passages.says_little(row["snippet"], row["subject"] or ""):
             del result[place]
             result[other] = _with_repeat(result[other], row, LITTLE)
         elif quoted is not None:

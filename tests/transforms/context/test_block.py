@@ -227,6 +227,38 @@ def test_no_text_stands_twice(second: Passage, reason: str | None):
     assert [d.reason.split(":")[0] for d in made.dropped] == ([reason] if reason else [])
 
 
+SHORT = {"source_kind": "message", "title": "Re: lost disk"}
+
+
+@pytest.mark.parametrize(
+    ("reply", "facts", "is_left_out"),
+    [
+        ("Thanks!", {"answers": "doc-a"}, True),
+        ("Reviewed-by: Ann Smith <ann@example.org>", {"answers": "doc-a"}, True),
+        ("> the disk of the array is lost\nYes.", {}, True),
+        ("> a disk that no passage has named\nYes.", {}, False),
+        ("Thanks!", {"answers": "doc-x"}, False),
+        ("Thanks! It was the cable of the second disk.", {"answers": "doc-a"}, False),
+        ("Thanks!", {"answers": "doc-a", "title": "[PATCH] md: note the cable"}, False),
+    ],
+)
+def test_a_reply_that_says_little_more_than_a_passage_is_left_out(
+    reply: str, facts: dict[str, str], is_left_out: bool
+):
+    answered = passage("a", "the disk of the array is lost", source_kind="message")
+    short = passage("b", reply, **{**SHORT, **facts})
+    made = [compile_block(order, 500, words) for order in ([answered, short], [short, answered])]
+    left_out = [[d.reason.split(":")[0] for d in one.dropped] for one in made]
+    assert left_out == [["little"] if is_left_out else []] * 2
+
+
+def test_a_short_reply_stays_where_the_block_has_no_room_for_its_question():
+    answered = passage("a", "lost " * 300, source_kind="message")
+    short = passage("b", "Thanks!", answers="doc-a", **SHORT)
+    made = compile_block([answered, short], 60, words)
+    assert [p.chunk_id for p in made.chosen] == ["b"]
+
+
 def test_a_passage_is_shown_with_what_is_around_it_where_the_budget_allows():
     wide = {"around": "before it, the text of a, behind it", "around_start": 0, "around_end": 35}
     listed = [passage("a", start=11, end=24, **wide), passage("b")]
