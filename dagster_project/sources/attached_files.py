@@ -5,6 +5,7 @@ texts.
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from dagster_project.sources.chat_exports import Export
 from dagster_project.sources.reading_files import TooLargeError, bounded, why_unreadable
@@ -23,8 +24,16 @@ from transforms.settings.documents import (
 )
 from transforms.text.charsets import decode_text
 
-_TEXTS = ("markdown", "text")
+_TEXTS = ("markdown", "text", "table")
 _MISSING = "missing: the export does not hold the file"
+
+
+class _Member(NamedTuple):
+    """A file in a zip: its name there, its checksum and its bytes."""
+
+    name: str
+    checksum: str
+    byte_count: int
 
 
 class AttachedFiles:
@@ -37,7 +46,7 @@ class AttachedFiles:
         self.export, self.settings, self._digest = export, settings, digest
         file = export.files[-1]
         self._folder = file.parent.parent if export.format == "slack" else file.parent
-        self._inside: dict[str, tuple[str, str]] | None = None
+        self._inside: dict[str, _Member] | None = None
 
     def located(self, file: NamedFile) -> NamedFile:
         """`file` with its place, and with a hash of its bytes if it is read."""
@@ -60,11 +69,14 @@ class AttachedFiles:
         )
 
     def text(self, file: NamedFile, convert: Convert) -> FileText:
-        """The text of a file that was looked for, or the reason for none."""
+        """The text of a file that was looked for, or the reason for none; its size in bytes is that
+        of now, and 0 of a file that the export lacks.
+        """
         if not file.place:
             return FileText(None, _MISSING)
         if not self.is_read(file):
-            return FileText(None, f"binary: {file.name.rpartition('.')[2].lower()}")
+            reason = f"binary: {file.name.rpartition('.')[2].lower()}"
+            return FileText(None, reason, None, self._size(file.place))
         try:
             content = self.content(file.place)
             cap = self.settings.max_file_bytes
@@ -72,9 +84,8 @@ class AttachedFiles:
                 bounded(content, cap, "the cap") if isinstance(content, Path) else b"".join(content)
             )
         except (TooLargeError, ChatFormatError, OSError) as error:
-            return FileText(
-                None, str(error) if isinstance(error, ChatFormatError) else why_unreadable(error)
-            )
+            reason = str(error) if isinstance(error, ChatFormatError) else why_unreadable(error)
+            return FileText(None, reason, None, self._size(file.place))
         if document := document_text(data, file.name, file.declared_type, convert):
             return FileText(
                 document.text, document.reason, document.page_starts, len(data), document.picture
@@ -93,17 +104,16 @@ class AttachedFiles:
         path = real_path(self._folder / place)
         return is_file(path) and path.is_relative_to(real_path(self._folder))
 
-    def _members(self) -> dict[str, tuple[str, str]]:
-        """The names of the files in the zip, and their checksums, by their place below the folder
-        of its export.
-        """
+    def _members(self) -> dict[str, _Member]:
+        """The files in the zip by their place below the folder of its export."""
         if self._inside is None:
             self._inside = {}
             with contextlib.suppress(ChatFormatError, OSError), self._archive() as archive:
                 tops = {name.partition("/")[0] for name in archive.names}
                 top = f"{next(iter(tops))}/" if len(tops) == 1 else ""
                 self._inside = {
-                    n.removeprefix(top): (n, archive.checksum(n)) for n in archive.names
+                    n.removeprefix(top): _Member(n, archive.checksum(n), archive.size(n))
+                    for n in archive.names
                 }
         return self._inside
 
@@ -112,10 +122,19 @@ class AttachedFiles:
 
     def _hash(self, place: str) -> str:
         return (
-            self._members()[place][1]
+            self._members()[place].checksum
             if self.export.format == "zip"
             else self._digest(self._folder / place)
         )
+
+    def _size(self, place: str) -> int:
+        """The bytes of a file at a place; 0 if it is gone meanwhile."""
+        if self.export.format == "zip":
+            member = self._members().get(place)
+            return member.byte_count if member else 0
+        with contextlib.suppress(OSError):
+            return (self._folder / place).stat().st_size
+        return 0
 
     def content(self, place: str) -> Path | Iterator[bytes]:
         """The path of a file at a place, or its blocks if it is in a zip; ChatFormatError if the
@@ -127,4 +146,4 @@ class AttachedFiles:
 
     def _unpacked(self, place: str) -> Iterator[bytes]:
         with self._archive() as archive:
-            yield from archive.blocks(self._members()[place][0])
+            yield from archive.blocks(self._members()[place].name)

@@ -183,10 +183,13 @@ class ChatFiles:
     def windows(
         self, chat: Chat, source: ConversationSourceSettings
     ) -> Iterator[tuple[str, conversations.Window]]:
-        """The windows of a chat, each after the name of its partition."""
+        """The windows of a chat, each after the name of its partition: that of the chat, unless it
+        is the source's own, and the key of the window.
+        """
         stem = globs.partition_name(chat.name)
+        prefix = "" if stem == source.name else f"{stem}."
         for window in conversations.windows(chat, source.windows, source.timezone):
-            yield f"{stem}.{window.key}", window
+            yield f"{prefix}{window.key}", window
 
     def chats(self, export: chat_exports.Export) -> list[Chat]:
         """The chats of an export as they may be stored; an unreadable one is a chat of faults."""

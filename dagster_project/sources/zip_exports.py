@@ -75,6 +75,10 @@ class ZippedExport(AbstractContextManager["ZippedExport"]):
         """The checksum of a file in the archive: it changes with the bytes."""
         return f"{self._members[name].CRC:08x}{self._members[name].file_size:x}"
 
+    def size(self, name: str) -> int:
+        """The bytes of a file, as the archive states them."""
+        return self._members[name].file_size
+
     def head(self, name: str, size: int) -> bytes:
         """The first bytes of a file, to recognise it by; empty if it is broken or needs a password."""
         if self._members[name].flag_bits & _ENCRYPTED:

@@ -159,16 +159,19 @@ def window_id(conversation_id: str, window: str) -> str:
 
 def windows_behind(partitions: Iterable[str]) -> dict[str, int]:
     """By partition `<conversation>.<key of a window>` how many of its conversation are behind it:
-    their keys have numbers, by time.
+    their keys have numbers, by time. A conversation called as its source has `<source>/<key>`.
 
     >>> windows_behind(["chat/a.9999", "chat/a.10000", "chat/b.2025-03-27", "chat/unread"])
     {'chat/a.10000': 0, 'chat/a.9999': 1, 'chat/b.2025-03-27': 0, 'chat/unread': 0}
+    >>> windows_behind(["room/0001", "room/0002"])
+    {'room/0002': 0, 'room/0001': 1}
     """
-    places: dict[str, list[tuple[list[int], str]]] = {}
+    places: dict[tuple[str, str], list[tuple[list[int], str]]] = {}
     for partition in partitions:
-        conversation, _, key = partition.rpartition(".")
+        source, _, name = partition.partition("/")
+        conversation, _, key = name.rpartition(".")
         place = [int(number) for number in re.findall(r"\d+", key)], partition
-        places.setdefault(conversation or partition, []).append(place)
+        places.setdefault((source, conversation), []).append(place)
     return {
         partition: behind
         for own in places.values()

@@ -178,6 +178,21 @@ def test_a_source_is_named_after_what_it_holds(
     assert [s["name"] for s in written(tmp_path)] == [name]
 
 
+@pytest.mark.parametrize(
+    ("mails", "grain", "partitions"),
+    [(2, "archive", ["x/Sent", "x/all"]), (4_000, "auto", ["x/2004-01", "x/Sent.2004-01"])],
+)
+def test_a_maildir_of_few_mails_has_one_partition_for_each_folder(
+    tmp_path: Path, mails: int, grain: str, partitions: list[str]
+):
+    files = {f"cur/{number}:2,S": MAIL for number in range(mails - 1)}
+    place = put(tmp_path / "x", files | {".Sent/cur/1:2,S": MAIL})
+    assert init(tmp_path, str(place)).exit_code == 0
+    assert [source["grain"] for source in written(tmp_path)] == [grain]
+    found = make_sources(load_settings(tmp_path / "weft.toml")).discover()
+    assert sorted(partition.key for partition in found) == partitions
+
+
 def test_a_clone_of_a_public_inbox_is_known(tmp_path: Path):
     epoch = tmp_path / "list" / "git" / "0.git"
     subprocess.run(["git", "init", "--quiet", "--bare", str(epoch)], check=True)

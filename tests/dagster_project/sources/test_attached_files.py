@@ -83,14 +83,31 @@ def test_another_title_of_a_chat_changes_its_windows(tmp_path: Path):
     assert len(prints) == 2
 
 
-def files_of(folder: Path) -> dict[str, str]:
-    """Of each file that messages name its pages, or why it has no text."""
+@pytest.mark.parametrize(
+    ("file", "partition"), [("chat.json", "chat/0001"), ("general.json", "chat/general.0001")]
+)
+def test_a_chat_called_as_its_source_gives_a_partition_the_window_alone(
+    tmp_path: Path, file: str, partition: str
+):
+    chats, source = opened(written(tmp_path / "chat", {file: DISCORD}))
+    listed = chats.partitions(source, digest)
+    assert [one.key for one in listed] == [partition]
+    assert [len(chats.window(one, convert)[0]) for one in listed] == [1]
+
+
+def rows_of_files(folder: Path) -> list[dict[str, Any]]:
+    """The rows of the files that messages name."""
     chats, source = opened(folder)
-    rows = [
+    return [
         row
         for partition in chats.partitions(source, digest)
         for row in chats.window(partition, convert)[1].to_pylist()
     ]
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    """Of each file that messages name its pages, or why it has no text."""
+    rows = rows_of_files(folder)
     pages = {r["filename"]: f"{len(r['page_starts'] or ())} pages" for r in rows if r["text"]}
     return pages | {r["filename"]: r["reason"].partition(":")[0] for r in rows if r["reason"]}
 
@@ -149,6 +166,16 @@ def test_whatever_lies_where_a_named_file_should_be_costs_no_chat(
     chats, _ = opened(folder)
     (export,) = chats.exports_of(folder / "trip" / "_chat.txt")
     assert export.chat == "trip/_chat"
+
+
+@pytest.mark.parametrize("in_zip", [False, True])
+def test_a_file_that_is_not_read_has_its_size_too(tmp_path: Path, in_zip: bool):
+    members = {name.removeprefix("trip/"): data for name, data in TRIP.items()}
+    members["Plan.pdf"] = b"%PDF-1.7 broken"
+    held = {"trip.zip": zipped(members)} if in_zip else members
+    rows = rows_of_files(written(tmp_path / "in", held))
+    sizes = {row["filename"]: row["byte_count"] for row in rows}
+    assert sizes == {"Plan.pdf": 15, "IMG-1.jpg": 3, "gone.pdf": 0}
 
 
 def test_a_file_that_comes_later_makes_its_window_anew_and_no_other(tmp_path: Path):
