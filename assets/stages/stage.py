@@ -29,6 +29,7 @@ from assets.stages.shown import (
     table_metadata,
 )
 from assets.stages.stage_run import StageRun, figures_of
+from transforms.errors import WeftError
 from transforms.hashing import parts_hash
 
 _TASK = ("engine", "sources")
@@ -266,7 +267,7 @@ class _Run:
         stage = self.stage
         provenance = Provenance(self.context, stage.inputs, stage.compared_inputs())
         staged: dict[str, dict[str, _MadePartition]] = {name: {} for name in self.selected}
-        first, keys = next(iter(staged)), self.context.partition_keys
+        first, keys = next(iter(staged)), self._partition_keys()
         outcomes, faults = self._outcomes(), []
         for partition in keys:
             outcome = outcomes[partition] if outcomes else None
@@ -289,6 +290,15 @@ class _Run:
             raise faults[0]
         for name, parts in staged.items():
             yield dg.Output(parts, name, metadata=self.context.resources.io_manager.own_events)
+
+    def _partition_keys(self) -> Sequence[str]:
+        """The partitions of the run; WeftError if it names none."""
+        if self.context.has_partition_key or self.context.has_partition_key_range:
+            return self.context.partition_keys
+        raise WeftError(
+            f"the run names no partition of {self.selected[0]}: add one, as `--partition dev/2025-01`, or choose some "
+            "in Dagster; `weft build` makes all that are stale"
+        )
 
     def _outcomes(self) -> Mapping[str, Outcome] | None:
         """The outcomes of the engine for the partitions of this run; None if the stage makes them

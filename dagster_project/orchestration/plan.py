@@ -21,6 +21,8 @@ from dagster_project.orchestration.staleness import state_of, steps, whole_table
 from dagster_project.sources.remembered_sources import RememberedSources
 from transforms.errors import SourceError
 
+_SHORT = 12
+"""Characters of the hash by which the runs of one state know each other: they are a tag of each."""
 LONG_TEXTS = "very long texts wait"
 CONTENT_REASONS = ("source changed", "made from other tables than are there")
 """Reasons that the plan gives if neither code nor settings are others."""
@@ -117,7 +119,7 @@ def make_plan(
             whole=whole,
             context={p: tuple(why) for p, why in reasons.get(CONTEXT.name, {}).items()},
             slow={p: tuple(why) for p, why in of_sources.items() if why and p not in stale},
-            state=state,
+            state=state[:_SHORT],
             damaged=_damages(settings, stale, publisher, lake) if publish else {},
             reasons={part: of_sources[part][tables[0]] for part, tables in stale.items()},
             whole_reasons={t: why for t, why in due.items() if why not in CONTENT_REASONS},

@@ -158,6 +158,14 @@ def test_the_graph_has_the_assets_of_the_types_that_sources_have(work: Workspace
     assert mail in of_mail and not {notes, "document_chunks", "conversation_context"} & of_mail
 
 
+def test_a_run_without_a_partition_says_what_to_add(built: Workspace, instance: dg.DagsterInstance):
+    job = build_definitions(built.settings).resolve_job_def("mail_partitions")
+    keys = [dg.AssetKey("messages")]
+    result = job.execute_in_process(instance=instance, asset_selection=keys, raise_on_error=False)
+    (failed,) = [event for event in result.all_events if event.is_step_failure]
+    assert "add one, as `--partition dev/2025-01`" in str(failed.step_failure_data.error)
+
+
 def test_a_materialization_shows_its_rows_first_and_units(built_once: Workspace):
     with built_once.instance() as instance:
         event = instance.get_latest_materialization_event(dg.AssetKey("message_chunks"))
