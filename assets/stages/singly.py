@@ -32,6 +32,15 @@ def is_of_content(fault: BaseException) -> bool:
     return isinstance(fault, FILE_FAULTS) and not isinstance(fault, _OF_THE_WORLD)
 
 
+def reason_of_content(fault: BaseException) -> str:
+    """The reason of a row of `quarantine` for a file whose content its reader failed on; raises a
+    fault of disk, network or settings.
+    """
+    if not is_of_content(fault):
+        raise fault
+    return unread_because(fault)
+
+
 def failing(
     stage: str,
     make: Callable[[Sequence[pa.Table]], Any],

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from assets.protocols.sources import SourcePartition
+from assets.stages.singly import FILE_FAULTS, reason_of_content
 from dagster_project.config.settings import ConversationSourceSettings, Settings
 from dagster_project.extensions import offered
 from dagster_project.ledger.ledger import Ledger, Row
@@ -25,7 +26,7 @@ from transforms.conversations import windows as conversations
 from transforms.conversations.chunks import conversation_attachments
 from transforms.conversations.exports import Chat
 from transforms.conversations.pseudonyms import Pseudonym, keyed_pseudonym
-from transforms.errors import SettingsError, SourceError, UnwritableError
+from transforms.errors import ChatFormatError, SettingsError, SourceError, UnwritableError
 from transforms.formats.converted import Converted
 from transforms.hashing import parts_hash
 from transforms.schemas.conversations import CONVERSATION_MESSAGES
@@ -163,11 +164,15 @@ class ChatFiles:
 
     def _listed(self, export: chat_exports.Export) -> dict[str, Any]:
         chats = self.chats(export)
-        windows = [
-            [name, parts_hash([w.fingerprint, chat.name, chat.title])]
-            for chat in chats
-            for name, w in self.windows(chat, export.source)
-        ]
+        try:
+            windows = [
+                [name, parts_hash([w.fingerprint, chat.name, chat.title])]
+                for chat in chats
+                for name, w in self.windows(chat, export.source)
+            ]
+        except FILE_FAULTS as fault:
+            chats, windows = [_unread(export, fault)], []
+            self._read[export.digest] = chats
         files = self.files(export)
         named_files = (
             f for chat in chats for entry in chat.entries for f in entry.files if files.is_read(f)
@@ -197,18 +202,17 @@ class ChatFiles:
             if len(self._read) > 8:
                 self._read.pop(next(iter(self._read)))
             pseudonym = self._pseudonyms()[0] if export.source.pseudonyms is True else None
-            settings = self.settings
+            settings, files = self.settings, self.files(export)
             reader = chat_exports.ExportReader(
                 settings.conversations, settings.mail, settings.threads
             )
             try:
-                chats = list(reader.chats(export))
-            except chat_exports.BROKEN as error:
-                chats = [chat_exports.unread(export.name, error)]
-            files = self.files(export)
-            self._read[export.digest] = [
-                conversations.masked_chat(_with_files(chat, files), pseudonym) for chat in chats
-            ]
+                self._read[export.digest] = [
+                    conversations.masked_chat(_with_files(chat, files), pseudonym)
+                    for chat in reader.chats(export)
+                ]
+            except FILE_FAULTS as fault:
+                self._read[export.digest] = [_unread(export, fault)]
         return self._read[export.digest]
 
     def _pseudonyms(self) -> tuple[Pseudonym, str]:
@@ -273,6 +277,15 @@ class ChatFiles:
             for chat in self.chats(export)
             for window in conversations.windows(chat, export.source.windows, export.source.timezone)
         ]
+
+
+def _unread(export: chat_exports.Export, fault: BaseException) -> Chat:
+    """A chat in place of the chats of an export that cannot be read; raises faults of disk, network
+    and settings.
+    """
+    if isinstance(fault, chat_exports.BROKEN):
+        return chat_exports.unread(export.name, fault)
+    return chat_exports.unread(export.name, ChatFormatError(reason_of_content(fault)))
 
 
 def _with_files(chat: Chat, files: AttachedFiles) -> Chat:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from assets.protocols.sources import SourcePartition
+from assets.stages.singly import FILE_FAULTS, reason_of_content
 from dagster_project.config.settings import (
     ConversationSourceSettings,
     DocumentSourceSettings,
@@ -46,7 +47,7 @@ from transforms.errors import SourceError
 from transforms.formats.converted import Converted, FormatError
 from transforms.hashing import parts_hash
 from transforms.mail.dates import sent_date
-from transforms.mail.header_block import MIME_FAULTS, read_headers
+from transforms.mail.header_block import read_headers
 from transforms.mail.messages import RawMail, split_mbox
 from transforms.settings.documents import CONVERTED_FORMATS, WIKI_FORMATS
 from transforms.settings.mail import MailSettings
@@ -189,7 +190,7 @@ class FileSources:
         source = self.settings.source(partition.source)
         assert isinstance(source, SourceSettings)
         for file in self.stored_files(partition):
-            yield from _read(file, source, self.settings.mail)
+            yield from _read_to_fault(file, source, self.settings.mail)
             self._note_change(partition, file)
         inbox = self._inboxes.get(partition.key, [])
         for entry, mail in zip(
@@ -269,6 +270,8 @@ class FileSources:
                         )
                 except UNPACK_FAULTS as fault:
                     yield RawFile(file.name, b"", why_unreadable(fault))
+                except FILE_FAULTS as fault:
+                    yield RawFile(file.name, b"", reason_of_content(fault))
             self._note_change(partition, file)
         latest = list(latest_pages(self.readable(partition, pages)))
         yield from ordered_map(self._read_page, latest, _FILES_AT_ONCE)
@@ -445,10 +448,20 @@ def _month(head: bytes) -> str | None:
     """Month of the Date header of a mail, as `YYYY-MM`; None without a readable one."""
     try:
         dates = read_headers(head).fields.get("date", [])
-    except MIME_FAULTS:
+        at = sent_date(dates[0]).at if dates else None
+    except FILE_FAULTS:
         return None
-    at = sent_date(dates[0]).at if dates else None
     return at.strftime("%Y-%m") if at else None
+
+
+def _read_to_fault(
+    file: _File, source: SourceSettings, settings: MailSettings
+) -> Iterator[RawMail]:
+    """The mails of a file up to one that its reader fails on, whose reason stands for the rest."""
+    try:
+        yield from _read(file, source, settings)
+    except FILE_FAULTS as fault:
+        yield RawMail(file.name, b"", fault=reason_of_content(fault))
 
 
 def _read(file: _File, source: SourceSettings, settings: MailSettings) -> Iterator[RawMail]:

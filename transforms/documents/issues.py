@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from transforms.documents.files import RawFile
 from transforms.settings.documents import ISSUE_FORMATS
@@ -20,12 +20,14 @@ COMMENT = re.compile(r"^#{2,3} Comments?\b", re.M)
 _REQUESTS = ("pull_request", "merge_request")
 _ADDRESS = re.compile(
     r"https?://[^/\s]+/(?:api/v\d+/)?(?:repos/)?(?P<project>\w[\w.-]*(?:/\w[\w.-]*)*?)/(?:-/)?"
-    r"(?:issues|pull|merge_requests|work_items)/(?P<number>\d+)\b"
+    r"(?:issues|pull|merge_requests|work_items)/(?P<number>\d{1,18})\b"
 )
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r"^((?: {0,4}(?:>|[-*+]|\d{1,9}[.)]))* {0,4})(#{1,6})(?=\s|$)")
 _UNDERLINE = re.compile(r"^ {0,3}(?:=+|-+)[ \t]*$")
 _STATES = re.compile(rb"""^state:\s*["']?(?:open|opened|closed|OPEN|CLOSED)\b""", re.M)
+_MOST_BROKEN = 100
+"""Lines of a file that are not JSON; behind the last one nothing is read."""
 _BETWEEN = frozenset("[], \t\r\n\ufeff")
 """The text between records of lists, of lists of lists, and of one list behind the other."""
 _HEADING_LEVEL = 2
@@ -79,26 +81,32 @@ def issue_files(files: Iterable[RawFile]) -> Iterator[RawFile]:
         if file.fault or file.path.rpartition(".")[2].lower() not in ISSUE_FORMATS:
             yield file
             continue
+        number = -1
         for number, record in enumerate(_records(file)):
-            place = RawFile(f"{file.path}#{number}", json.dumps(record).encode())
             if isinstance(record, _Broken):
-                yield RawFile(
-                    place.path, file.data, f"no_json: the rest of it cannot be read: {record}"
-                )
-            elif _is_comment(record):
+                why = f"no_json: the rest of it cannot be read: {record.why}"
+                yield RawFile(f"{file.path}#{number}", record.text.encode("utf-8", "replace"), why)
+                continue
+            place = RawFile(f"{file.path}#{number}", json.dumps(record).encode())
+            if _is_comment(record):
                 comments.append((place, record))
             elif fault := _fault(record):
                 yield RawFile(place.path, place.data, fault)
             else:
                 yield from _added(issues, _Issue(record, place), file.path)
+        if number < 0 and file.data.split() != [b"[]"]:
+            yield RawFile(file.path, file.data, "no_issue: there is no record in the file")
     yield from _with_comments(issues, comments)
     yield from (
         _markdown(key, issue) for key, issue in sorted(issues.items(), key=lambda item: item[0])
     )
 
 
-class _Broken(str):
-    """Why the rest of a file is not JSON."""
+class _Broken(NamedTuple):
+    """A line, or the rest of a file, that is not JSON, and why."""
+
+    text: str
+    why: str
 
 
 def _records(file: RawFile) -> Iterator[Any]:
@@ -106,7 +114,7 @@ def _records(file: RawFile) -> Iterator[Any]:
     more JSON lines.
     """
     text = decode_text(file.data, "utf-8").text
-    decoder, at = json.JSONDecoder(), 0
+    decoder, at, broken = json.JSONDecoder(), 0, 0
     while at < len(text):
         if text[at] in _BETWEEN:
             at += 1
@@ -114,13 +122,14 @@ def _records(file: RawFile) -> Iterator[Any]:
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
-            yield _Broken(
-                error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-            )
-            line = text.find("\n", at)
-            if line < 0 or file.path.lower().endswith(".json"):
-                return
-            at = line
+            why = getattr(error, "msg", str(error))
+            broken += 1
+            goes_on = broken < _MOST_BROKEN and not file.path.lower().endswith(".json")
+            line = text.find("\n", at) if goes_on else -1
+            end = len(text) if line < 0 else line
+            is_deep = isinstance(error, RecursionError)
+            yield _Broken(text[at:end], "nested too deeply" if is_deep else why)
+            at = end
             continue
         pages = (
             (value.get(name) for name in ("items", "issues")) if isinstance(value, Mapping) else ()

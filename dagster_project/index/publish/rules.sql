@@ -24,8 +24,10 @@ SELECT count(*) FROM chunks LEFT JOIN (
   ) GROUP BY chunk_no
 ) USING (chunk_no) WHERE n IS DISTINCT FROM 1 AND checksum <> '{unembedded}'
 -- name: a chunk has terms
+-- A text of signs alone has none: one such file must not keep all others from being published.
 SELECT count(*) FROM chunk_lengths JOIN chunks USING (chunk_key)
 WHERE {own_length} = 0 AND chunk_kind <> '{unauthored}'
+  AND regexp_matches(concat_ws(' ', title, text_display), '[\pL\pN]')
 -- name: all vectors are of one model
 SELECT greatest(count(DISTINCT model) - 1, 0) FROM embeddings
 -- name: a message is in the thread tree

@@ -248,3 +248,20 @@ def test_documents_alone_have_chunkers_per_source_and_keep_their_vectors_when_re
     assert embedded(result) == 0
     found = work.column("SELECT DISTINCT doc_id FROM chunks WHERE source = 'sections' ORDER BY 1")
     assert found == [*(f"sections:after-{n}.md" for n in range(3)), "sections:moved/after-3.md"]
+
+
+def test_texts_of_signs_alone_keep_no_other_text_from_being_published(tmp_path: Path):
+    work = Workspace(tmp_path).configure(MAIL, NOTES, CHAT)
+    signs = "?!\u2026 " * 3_000
+    work.put("notes/\u203d.md", f"# {'?' * 5_000}\n\n{signs}\n\n## \u203d\n\n{signs}")
+    work.put("notes/Mill.md", "# Mill\n\nThe quernstone turns.")
+    work.write("dev.2004-01.mbox", [Mail(1, signs, "???"), Mail(2, "The weathercock turns.")])
+    work.put(
+        "chat/WhatsApp Chat with Bob.txt",
+        f"12/31/23, 10:00 - Bob: {signs}\n12/31/23, 10:01 - Ann: Well.\n",
+    )
+    work.build()
+    for word in ("quernstone", "weathercock"):
+        assert word in work.weft("search", "--json", word).output
+    assert work.column("SELECT count(*) FROM documents") == [2]
+    assert work.plan().is_empty

@@ -123,9 +123,21 @@ BROKEN = {
     "no object": ([5], "no_issue"),
     "no text": ([GITHUB | {"body": {"a": 1}}], "no_text"),
     "a comment alone": ([COMMENT], "no_issue"),
+    "a comment on an issue of thousands of digits": (
+        [COMMENT | {"issue_url": f"https://api.github.com/repos/o/r/issues/{'9' * 5000}"}],
+        "no_issue",
+    ),
+    "a number of thousands of digits": (b'[{"number": ' + b"9" * 5000 + b"}]", "no_json"),
     "cut off": (b'[{"number": 3, "ti', "no_json"),
     "too deep": (b"{" + b'"a":{' * 100_000, "no_json"),
 }
+
+
+@pytest.mark.parametrize("data", [b"", b" \n", b"[" * 99_999, b"[,]"])
+def test_a_file_without_a_record_has_a_reason_but_an_empty_list(data: bytes):
+    fault, issue = read(a_json=data, b_json=[GH], c_json=b"[]\n")
+    assert (fault.path, fault.fault) == ("a.json", "no_issue: there is no record in the file")
+    assert not issue.fault
 
 
 @pytest.mark.parametrize(("data", "code"), BROKEN.values(), ids=BROKEN)
@@ -142,6 +154,13 @@ def test_what_stands_before_a_fault_is_read_and_of_lines_what_stands_behind_it_t
     assert [(f.path, bool(f.fault)) for f in cut] == [("a.json#1", True), ("o/r/12.md", False)]
     lines = read(a_jsonl=b'{"numb\n' + line + b"\n")
     assert [(f.path, bool(f.fault)) for f in lines] == [("a.jsonl#0", True), ("o/r/12.md", False)]
+
+
+def test_a_file_of_broken_lines_is_read_up_to_the_hundredth():
+    line = json.dumps(GH).encode()
+    *faults, issue = read(a_jsonl=line + b'\n{"number": 1,' * 50_000)
+    assert [f.path for f in faults] == [f"a.jsonl#{n}" for n in range(1, 101)]
+    assert not issue.fault and len(faults[-1].data) > 600_000 > 100 * len(faults[0].data)
 
 
 def test_of_two_copies_the_one_changed_last_is_read_with_the_comments_of_both():

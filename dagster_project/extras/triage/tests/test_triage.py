@@ -13,6 +13,7 @@ from dagster_project.extras.triage.transforms.form_fields import fields_of
 from dagster_project.extras.triage.transforms.items import issue_items, missing, pieces, shown
 from dagster_project.extras.triage.transforms.table import TriageSettings, issue_triage
 from tests.documents import read
+from tests.timing import growth
 from transforms.settings.documents import ISSUE_NEEDS
 from transforms.settings.models import SafetySettings
 from transforms.settings.search import TermSettings
@@ -214,6 +215,15 @@ def test_an_unrelated_issue_has_little_evidence():
 )
 def test_fields_are_short_lines_with_a_name(text: str, expected: dict[str, str]):
     assert fields_of(text) == expected
+
+
+def test_comments_that_nothing_ends_take_time_by_their_number():
+    def sorted_out(count: int) -> None:
+        items = issue_items(read({"1.md": f"# Crash\n\n{'<!--' * count}\n"}).documents)
+        missing(items, {"s": ISSUE_NEEDS})
+        issue_triage(items, np.zeros((1, 2), np.float32), SETTINGS, {})
+
+    assert growth(lambda: sorted_out(4_000), lambda: sorted_out(16_000), 9) < 9
 
 
 def test_few_and_empty_issues_repeat_nothing():

@@ -73,7 +73,7 @@ _LIST = re.compile(r"\n(?=[ \t]*(?:[-*+]|\d{1,3}[.)]) )")
 _LIST_NUMBER = re.compile(r"(?:\A|\n)[ \t]*\d{1,3}\.\Z")
 _ROOM = re.compile(r"\]\*+")
 """A mark of the screen with the filler for the bytes that it masks."""
-_WORDS = re.compile(r"(?:[^\W\d_]+\W+){2}[^\W\d_]")
+_WORDS = re.compile(r"(?<![^\W\d_])(?:[^\W\d_]++\W++){2}[^\W\d_]")
 _SHORT = 4
 """Words that are added to those of a sentence: of one or two words it says little, however rare
 they are.
@@ -162,7 +162,7 @@ def missing(items: pl.DataFrame, needs: Mapping[str, Mapping[str, str]]) -> list
     patterns = {source: {n: re.compile(p) for n, p in own.items()} for source, own in needs.items()}
     lacks = []
     for source, tags, thread in items.select("source", "tags", "thread").iter_rows():
-        text = "\n".join(_filled(_HINT.sub("", thread[:_READ_CHARS])))
+        text = "\n".join(_filled(_without_hints(thread[:_READ_CHARS])))
         is_wish = any(tag.lower() in _WISHES for tag in tags or ())
         lacks.append(
             []
@@ -170,6 +170,12 @@ def missing(items: pl.DataFrame, needs: Mapping[str, Mapping[str, str]]) -> list
             else [n for n, p in patterns.get(source, {}).items() if not p.search(text)]
         )
     return lacks
+
+
+def _without_hints(text: str) -> str:
+    """A text without the comments of HTML that end: nobody looks for the end of one behind the last."""
+    end = text.rfind("-->") + len("-->")
+    return text if end < len("-->") else _HINT.sub("", text[:end]) + text[end:]
 
 
 def _filled(text: str) -> list[str]:
@@ -228,7 +234,7 @@ def summaries(items: pl.DataFrame, weighed: pl.DataFrame, settings: TermSettings
     sentence has its title.
     """
     prose = pl.Series(
-        [FENCED.sub("\n\n", _HINT.sub("", text)) for text in items["text"]], dtype=pl.String
+        [FENCED.sub("\n\n", _without_hints(text)) for text in items["text"]], dtype=pl.String
     )
     cut = pieces(prose)
     plain = [_MARKUP.sub("", piece) for piece in cut["piece"]]
