@@ -457,7 +457,7 @@ def _month(head: bytes) -> str | None:
 def _read_to_fault(
     file: _File, source: SourceSettings, settings: MailSettings
 ) -> Iterator[RawMail]:
-    """The mails of a file up to one that its reader fails on, whose reason stands for the rest."""
+    """The mails of a file up to a fault of its reader, and the reason in place of the others."""
     try:
         yield from _read(file, source, settings)
     except FILE_FAULTS as fault:
