@@ -24,6 +24,7 @@ from dagster_project.cli.options import (
 from dagster_project.cli.render.lines import reading_line
 from dagster_project.cli.terminal.completion import complete_id
 from dagster_project.servers.local import answer
+from transforms.text.visible import visible
 
 
 @click.command(cls=SearchCommand)
@@ -44,6 +45,12 @@ from dagster_project.servers.local import answer
 @click.option("--more", is_flag=True, help="List other matches in the mail or page of each hit.")
 @click.option(
     "--explain", "explains", is_flag=True, help="Print the kind and the scores of each hit."
+)
+@click.option(
+    "--agent",
+    "for_agent",
+    is_flag=True,
+    help="Print of each hit its citation, the titles above it, and its whole text.",
 )
 @click.option(
     "--stages", is_flag=True, help="Show the effect of every stage on every hit, and its time."
@@ -71,6 +78,7 @@ def search(
     as_json: bool,
     more: bool,
     explains: bool,
+    for_agent: bool,
     stages: bool,
     ident: str | None,
     rows: int,
@@ -100,6 +108,11 @@ def search(
                                                   dfa:old (removed) dfb:new (added)
     """
     question["command"] = "search"
+    if for_agent and (as_json or stages or ident is not None):
+        raise click.UsageError("--agent takes neither --json nor --stages nor --why")
+    if for_agent:
+        _print_for_agent(config, answer(config, question))
+        return
     if not stages and ident is None:
         _print(answer(config, question), as_json, explain=explains, more=more)
         return
@@ -120,6 +133,20 @@ def _print(hits: Mapping[str, Any], as_json: bool, **details: bool) -> None:
 
         print_hits(hits, Details(**details))
     if hits["outcome"] == "NO_RESULTS":
+        sys.exit(NO_RESULTS)
+
+
+def _print_for_agent(config: Path | None, hits: Mapping[str, Any]) -> None:
+    """Print of each hit its citation, the titles from the document down to it, and the text that is
+    cited (ra, "Breadcrumbs"); exit code 3 without a hit.
+    """
+    for hit in (hit for query in hits["queries"] for hit in query["hits"]):
+        above = hit["breadcrumb"] or f"> {hit['subject'] or '(no subject)'}"
+        text = answer(config, {"command": "get", "name": hit["citation"]})["text"].strip("\n")
+        lines = [f"⟨{hit['citation']}⟩", above, "", *text.split("\n"), ""]
+        click.echo("\n".join(map(visible, lines)))
+    if hits["outcome"] == "NO_RESULTS":
+        click.echo("NO_RESULTS: no text answers this")
         sys.exit(NO_RESULTS)
 
 

@@ -15,7 +15,11 @@ from dagster_project.cli.render.rows_file import refuse, write_rows
 from dagster_project.cli.render.tables import print_rows
 from dagster_project.composition.stores import make_lake
 from dagster_project.config.settings import Settings, load_settings
-from dagster_project.index.search.statements.lake_sql import query_lake
+from dagster_project.index.search.statements.lake_sql import (
+    CONTEXT_TABLES,
+    add_context,
+    query_lake,
+)
 from dagster_project.index.search.statements.sql import query_current
 from dagster_project.models.embedders import make_embedder
 from dagster_project.sources.raw_mail import readable_mail
@@ -50,7 +54,7 @@ def sql(
     """Run one SQL STATEMENT on the published index, read-only.
 
     It may call the macros of the file, and search_semantic('some words', 10) for the chunks nearest
-    in meaning.
+    in meaning; conversation_retrievals has what chats asked and found.
     """
     settings = load_settings(config)
     if file:
@@ -61,11 +65,13 @@ def sql(
         refuse(file)
     folder = settings.root / "index"
     embedder = partial(make_embedder, settings.embedding, settings.gemini, settings.safety)
-    rows = (
-        query_lake(make_lake(settings), folder, statement)
-        if lake
-        else query_current(folder, statement, embedder=embedder)
-    )
+    if lake:
+        rows = query_lake(make_lake(settings), folder, statement)
+    elif any(name in statement.lower() for name in CONTEXT_TABLES):
+        further = partial(add_context, make_lake(settings), folder)
+        rows = query_current(folder, statement, embedder=embedder, further=further)
+    else:
+        rows = query_current(folder, statement, embedder=embedder)
     if file:
         count = write_rows(rows, file, partial(_mails, settings))
         click.echo(f"{file}: {count:,} {'mails' if file.suffix == '.mbox' else 'rows'}")

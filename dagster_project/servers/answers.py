@@ -8,7 +8,7 @@ from datetime import datetime
 from math import isfinite
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, computed_field
 
 from dagster_project.config.settings import Settings
 from dagster_project.context.conversation_context import context_of, read_conversation
@@ -25,6 +25,7 @@ from dagster_project.servers.requests import AskRequest, SearchRequest
 from dagster_project.system.sql_files import SqlFile
 from transforms.context.passages import as_quote
 from transforms.errors import QueryError, SettingsError, UnknownIdError, shortened
+from transforms.retrieval.labels import label_of_judge
 from transforms.retrieval.search_filters import Filters
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
@@ -64,6 +65,7 @@ class Hit(BaseModel):
     snippet: str = Field(description=BY_OTHERS)
     folded: list["Folded"] = Field(description="texts that are folded into this one")
     expansions: list["Around"] = []
+    label: str | None = None
 
 
 class Folded(BaseModel):
@@ -268,7 +270,7 @@ class Differing(BaseModel):
 
 class CheckedSentence(BaseModel):
     """A sentence and the nearest sentence of a source; `words` are half-open byte ranges in `source`
-    that both have.
+    that both have. `label` is PASS, HALLUCINATION_RISK or IRRELEVANT: its colour as a judgement.
     """
 
     text: str
@@ -280,6 +282,10 @@ class CheckedSentence(BaseModel):
     source: str | None = Field(None, description=BY_OTHERS)
     words: list[tuple[int, int]] = []
     differs: list[Differing] = []
+
+    @computed_field
+    def label(self) -> str:
+        return label_of_judge(is_accepted=self.colour == "green", is_near=self.colour == "yellow")
 
 
 class Verification(BaseModel):
@@ -445,6 +451,7 @@ _SAME = (
     "score",
     "lexical_score",
     "vector_score",
+    "label",
 )
 
 

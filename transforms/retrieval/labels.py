@@ -1,7 +1,9 @@
-"""Labels that a search gives its own result without knowing the right one."""
+"""Labels that a search gives its own result, and a judge a hit or a sentence, without knowing the
+right one.
+"""
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -23,6 +25,8 @@ are near to something.
 _RERANKED = 5.0
 """Score of a model, of 10, from which a hit answers."""
 LABELS = ("PASS", "WEAK", NOTHING)
+RISK, IRRELEVANT = "HALLUCINATION_RISK", "IRRELEVANT"
+"""What a judge denies though it looks like an answer, and what it denies (SecondBrain, 6.1)."""
 
 
 def evidence(support: np.ndarray, cosine: np.ndarray, usual: np.ndarray) -> np.ndarray:
@@ -93,3 +97,30 @@ def runtime_labels(
         )
         labels.append(runtime_label(hits, settings))
     return tuple(labels)
+
+
+def label_of_judge(*, is_accepted: bool, is_near: bool) -> str:
+    """The label of what a judge read: PASS if it accepts it, HALLUCINATION_RISK if it is near all
+    the same, else IRRELEVANT.
+    """
+    if is_accepted:
+        return "PASS"
+    return RISK if is_near else IRRELEVANT
+
+
+def hit_label(hit: Mapping[str, Any], settings: SearchSettings) -> str | None:
+    """The label of a hit that a model reranked, by its `rerank_score`; None for one that no model
+    read, such as a hit with `rerank_parts`, which features give.
+
+    What the model denies is near if its `evidence` would pass without a model (`label_pass`).
+
+    >>> hit = {"rerank_score": 1.0, "rerank_parts": None, "evidence": 0.9}
+    >>> hit_label(hit, SearchSettings()), hit_label(hit | {"evidence": 0.3}, SearchSettings())
+    ('HALLUCINATION_RISK', 'IRRELEVANT')
+    """
+    score = hit["rerank_score"]
+    if score is None or np.isnan(score) or hit["rerank_parts"] is not None:
+        return None
+    return label_of_judge(
+        is_accepted=score >= _RERANKED, is_near=hit["evidence"] >= settings.label_pass
+    )

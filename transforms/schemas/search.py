@@ -126,6 +126,11 @@ SEARCH_HITS = Table(
         Column("rerank_score", pa.float64(), "score of the reranker"),
         Column("rank_before", pa.int32(), "place before reranking"),
         Column("rerank_parts", pa.list_(_PART_OF_SCORE), "parts of that score, of features alone"),
+        Column(
+            "label",
+            pa.string(),
+            "of a model that reranked the hit: PASS, HALLUCINATION_RISK or IRRELEVANT",
+        ),
         required(
             "folded",
             pa.list_(_FOLDED),

@@ -214,6 +214,7 @@ def scores(hit: dict[str, Any]) -> str:
         parts = [f"{p['part']} {p['value']:.3f}" for p in hit["rerank_parts"] or () if p["value"]]
         sum_ = f" = {' + '.join(parts)}" if parts else ""
         rerank = f"; reranked {hit['rerank_score']:.3f}{sum_} (#{hit['rank_before']} before) by {hit['reranker']}"
+        rerank += f": {hit['label']}" if hit["label"] else ""
     return (
         f"{hit['score']:.3f} = fused {hit['fused_score']:.3f}{thread}; {', '.join(ranks)}{rerank}"
     )

@@ -15,7 +15,7 @@ from dagster_project.lake.parquet_files import is_local
 from dagster_project.lake.text_references import referring
 from dagster_project.system.disk_space import may_be_made
 from dagster_project.system.durable import put
-from dagster_project.system.sql_files import identifiers, literal, nulls
+from dagster_project.system.sql_files import SqlFile, identifiers, literal, nulls
 from transforms.schemas.registry import REGISTRY, partitions_of
 
 
@@ -102,6 +102,15 @@ def _list(values: Iterable[str]) -> str:
 
 
 _NAME = "lake.duckdb"
+_JOINED = SqlFile(__file__, "lake_views.sql")
+_OF_RETRIEVALS = {
+    "conversation_markdown",
+    "conversation_query_chunks",
+    "conversation_candidates",
+    "conversation_documents",
+    "conversation_context",
+}
+"""The tables that the joined views read: there is none in a lake without chats."""
 _PARTITION = r"regexp_extract(_file, '([^/]+/[^/]+)\.parquet$', 1)"
 _READ_AHEAD = 1 << 20
 
@@ -160,7 +169,7 @@ def see(connection: duckdb.DuckDBPyConnection, lake: ParquetLake) -> None:
 
 
 def _views(lake: ParquetLake) -> dict[str, str]:
-    """The rows of each stored table as they are selected."""
+    """The rows of each stored table as they are selected, and those of the views that join them."""
     views = {}
     for table, declared in lake.tables.items():
         columns = identifiers(declared.names)
@@ -168,6 +177,8 @@ def _views(lake: ParquetLake) -> dict[str, str]:
             columns += f", {_PARTITION} AS partition"
         if files := _files(lake, table):
             views[table] = f"SELECT {columns} FROM read_parquet({_list(files)}, filename = '_file')"
+    if views.keys() >= _OF_RETRIEVALS:
+        views |= {name: _JOINED(name) for name in _JOINED}
     return views
 
 

@@ -103,6 +103,13 @@ COMMENT ON MACRO TABLE thread IS
 CREATE OR REPLACE MACRO slice_text(given, first_byte, byte_behind) AS decode(encode(given)[first_byte + 1 : byte_behind]);
 COMMENT ON MACRO slice_text IS
   'The part of a stored text between two of its bytes, as all offsets count them: the first, and the one behind the last.'
+-- A quarter more than words, signs and letters of scripts without spaces: for all pages of the sample 1 % too few, for
+-- proposals of Python 6 % too many, for files of code 21 % too few. A column with the count would cost .65 ms a chunk.
+-- name: token_estimate
+CREATE OR REPLACE MACRO token_estimate(given) AS
+  ceil(1.25 * len(regexp_extract_all(given, '[{unspaced}]|[\p{L}\p{M}\p{N}_]+|[^\s\p{L}\p{M}\p{N}_]')))::BIGINT;
+COMMENT ON MACRO token_estimate IS
+  'About how many tokens a text has for the packaged tokenizer, by its words and signs; nothing is counted with the tokenizer.'
 -- name: own_text
 CREATE OR REPLACE MACRO own_text(given, catalog := NULL) AS (
   SELECT string_agg(decode(encode(m.body)[b.byte_start + 1 : b.byte_end]), '' ORDER BY b.byte_start)

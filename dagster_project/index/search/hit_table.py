@@ -24,7 +24,7 @@ from dagster_project.index.search.opened_version import OpenedVersion
 from dagster_project.outgoing.screen import Screen
 from transforms.documents.files import document_format
 from transforms.documents.plain_text import plain_text
-from transforms.retrieval import bm25, units
+from transforms.retrieval import bm25, labels, units
 from transforms.retrieval.citations import citation, page_of_words
 from transforms.retrieval.counts import Count
 from transforms.retrieval.folding import folded_into
@@ -253,6 +253,7 @@ def _located(
             "citation": citation(row),
             "highlight_bytes": [r and {"byte_start": r[0], "byte_end": r[1]} for r in ranges],
             "expansions": expansions_of_hit,
+            "label": labels.hit_label(row, settings),
         }
         located.append({name: row[name] for name in SEARCH_HITS.names})
     return located

@@ -95,6 +95,47 @@ def made_once(tmp_path_factory: pytest.TempPathFactory, once: Once) -> Workspace
     return once(work)
 
 
+def test_what_a_chat_retrieved_is_joined_with_what_it_asked(made_once: Workspace):
+    def rows(statement: str, *options: str) -> list[dict]:
+        result = made_once.weft("sql", statement, "--json", *options)
+        assert result.exit_code == 0, result.output
+        return list(json.loads(result.stdout))
+
+    windows = {row["window_id"]: row for row in contexts(made_once)}
+    found = rows(
+        "SELECT r.*, c.title FROM conversation_retrievals r JOIN chunks c USING (chunk_id) "
+        "ORDER BY r.window_id, r.query, r.rank"
+    )
+    lake = made_once.lake
+    stored = {
+        name: [
+            row
+            for partition in lake.partitions(f"conversation_{name}")
+            for row in lake.read(f"conversation_{name}", partition).table.to_pylist()
+        ]
+        for name in ("query_chunks", "candidates", "documents")
+    }
+    assert len(found) == len(stored["candidates"])
+    asked = {
+        (row["doc_id"], row["chunk_index"]): row["text_query"] for row in stored["query_chunks"]
+    }
+    place = {(row["window_id"], row["chunk_id"]): row["place"] for row in stored["documents"]}
+    of_rank = sum(row["rank"] > 0 for row in found)
+    assert of_rank == sum(window["result_count"] for window in windows.values()) > 0
+    for row in found:
+        window = windows[row["window_id"]]
+        assert row["query_text"] == asked.get((row["window_id"], row["query"]), row["query_text"])
+        assert row["place"] == place.get((row["window_id"], row["chunk_id"]))
+        is_shown = row["chunk_id"] in {record["chunk_id"] for record in window["records"]}
+        assert (row["is_shown"], row["outcome"]) == (is_shown, window["outcome"])
+    assert {row["title"] for row in found if row["is_shown"]} >= set(TOPICS)
+    for name in ("query_chunks", "candidates", "documents", "context"):
+        statement = f"SELECT count(*) AS n FROM conversation_{name}"
+        assert rows(statement) == rows(statement, "--lake") != [{"n": 0}]
+    refused = made_once.weft("sql", "FROM conversation_context, read_text('/etc/hostname')")
+    assert refused.exit_code == 2 and "disabled by configuration" in refused.stderr
+
+
 def configure(work: Workspace, *sources: dict) -> None:
     """Write the settings file; nested settings of sources as inline tables."""
     lines = ["[storage]", 'root = "state"', ""]

@@ -40,6 +40,23 @@ def test_one_key_shows_what_is_around_each_hit(
     assert "parent: " in built_once.weft("search", "compactor load", "--limit", "6").stdout
 
 
+def test_an_agent_gets_the_titles_above_a_text_and_then_the_whole_text(library: Workspace):
+    ask = ("search", "source:notes snapshot reader", "--limit", "3")
+    hits = json.loads(library.weft(*ask, "--json").stdout)["queries"][0]["hits"]
+    expected = ""
+    for hit in hits:
+        body = library.weft("get", hit["citation"]).stdout.strip("\n")
+        expected += f"⟨{hit['citation']}⟩\n{hit['breadcrumb']}\n\n{body}\n\n"
+    assert hits and all(hit["breadcrumb"].startswith("> ") for hit in hits)
+    assert library.weft(*ask, "--agent").stdout == expected
+    ask = ("search", "source:dev compactor", "--limit", "1")
+    (mail,) = json.loads(library.weft(*ask, "--json").stdout)["queries"][0]["hits"]
+    above = f"⟨{mail['citation']}⟩\n> {mail['subject']}\n\n"
+    assert library.weft(*ask, "--agent").stdout.startswith(above)
+    assert library.weft("search", "zzyzzyx qwfpgj", "--agent").exit_code == 3
+    assert library.weft("search", "compactor", "--agent", "--json").exit_code == 2
+
+
 @pytest.mark.exhaustive
 def test_options_change_one_search(built_once: Workspace):
     def found(*options: str) -> list[dict[str, Any]]:

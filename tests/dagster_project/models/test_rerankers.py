@@ -102,6 +102,25 @@ def test_a_language_model_scores_all_hits_of_a_query_in_one_call(
     assert all(len(passage["text"]) <= 500 for p in prompts for passage in p["passages"])
 
 
+def test_a_model_labels_each_hit_that_it_reads(built: Workspace, gemini: Loopback):
+    def labels() -> list[tuple[float | None, str | None]]:
+        result = built.weft("search", QUERIES[0], "--json")
+        assert result.exit_code == 0, result.output
+        (query,) = json.loads(result.stdout)["queries"]
+        return [(hit["rerank_score"], hit["label"]) for hit in query["hits"]]
+
+    assert {label for _, label in labels()} == {None}
+    gemini.reply = lambda prompt: json.dumps({"scores": [10.0, 4.0, 0.0]})
+    lines = '\n[rerank]\nmethod = "gemini"\ntop = 3\n'
+    built.config.write_text(built.config.read_text() + lines)
+    found = labels()
+    accepted = [label for score, label in found if score is not None and score >= 5]
+    denied = [label for score, label in found if score is not None and score < 5]
+    assert set(accepted) == {"PASS"} and denied
+    assert set(denied) <= {"HALLUCINATION_RISK", "IRRELEVANT"}
+    assert {label for score, label in found if score is None} <= {None}
+
+
 FAILING: dict[str, tuple[Callable[[Loopback], None], str]] = {
     "too few scores": (
         lambda g: setattr(g, "reply", lambda prompt: '{"scores": [10]}'),

@@ -7,6 +7,7 @@ import pytest
 from transforms.retrieval.labels import (
     Judged,
     evidence,
+    hit_label,
     names_nothing,
     runtime_label,
     runtime_labels,
@@ -37,6 +38,26 @@ SETTINGS = SearchSettings(label_pass=0.7, label_weak=0.5)
 )
 def test_the_label_of_a_result(hits: Judged, label: str):
     assert runtime_label(hits, SETTINGS) == label
+
+
+@pytest.mark.parametrize(
+    ("rerank_score", "parts", "evidence_of_hit", "label"),
+    [
+        (5.0, None, 0.1, "PASS"),
+        # SecondBrain: high similarity but a low score; candidates that fail the threshold.
+        (4.9, None, 0.7, "HALLUCINATION_RISK"),
+        (4.9, None, 0.69, "IRRELEVANT"),
+        # Features and nobody are no judges.
+        (0.1, [{"part": "fused", "value": 0.1}], 0.9, None),
+        (None, None, 0.9, None),
+        (float("nan"), None, 0.9, None),
+    ],
+)
+def test_a_judge_labels_what_it_reads(
+    rerank_score: float | None, parts: list | None, evidence_of_hit: float, label: str | None
+):
+    hit = {"rerank_score": rerank_score, "rerank_parts": parts, "evidence": evidence_of_hit}
+    assert hit_label(hit, SETTINGS) == label
 
 
 def test_each_query_is_labelled_and_scores_of_features_are_no_judgement():

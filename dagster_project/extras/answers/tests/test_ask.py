@@ -200,6 +200,8 @@ def checked(work: Workspace, text: str) -> list[Mapping[str, Any]]:
 def test_each_sentence_of_a_text_has_its_colour(made_once: Workspace, client: TestClient):
     found = checked(made_once, TEXT)
     assert [sentence["colour"] for sentence in found] == COLOURS
+    labels = [sentence["label"] for sentence in found]
+    assert labels == ["PASS", "HALLUCINATION_RISK", "IRRELEVANT"]
     assert {"kind": "number", "claim": "160", "stands": "180"} in found[1]["differs"]
     page = client.post("/verify", data={"text": TEXT}, headers={"Origin": "http://127.0.0.1:8320"})
     assert page.text.count('class="claim ') == 3 and "<mark>kiln</mark>" in page.text

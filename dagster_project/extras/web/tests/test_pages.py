@@ -674,3 +674,21 @@ def test_what_a_question_was_read_as_is_undone_with_one_click(web: TestClient):
         "January 2004 counts more, as you named it." in page and "Take all of it as words" in page
     )
     assert "counts more" not in web.get(address).text
+
+
+def test_the_parts_of_an_aggregated_section_can_be_opened_on_the_page(work: Workspace):
+    """Two of two sections match, so that their page stands for both (ra, `constituents`)."""
+    work.configure({"name": "notes", "kind": "vault", "path": "notes"})
+    work.config.write_text(f'design = "ra"\n{work.config.read_text()}')
+    work.put(
+        "notes/Login.md", "# Login\n\n## Tokens\n\nAn heron token.\n\n## Keys\n\nAn heron key.\n"
+    )
+    work.put("notes/Other.md", "# Other\n\nNothing of that kind is on this page.\n")
+    work.build()
+    with pages(work.settings) as client:
+        page = client.get("/", params={"q": "heron"}).text
+        also = re.findall(r'<span>also</span> ?<a href="([^"]*)">([^<]*)</a>', page)
+        assert [title for _, title in also] in (["Login › Keys"], ["Login › Tokens"])
+        part = client.get(also[0][0].replace("&amp;", "&"))
+        assert part.status_code == 200
+        assert ("heron key" if "Keys" in also[0][1] else "heron token") in part.text

@@ -35,3 +35,30 @@ def query_lake(lake: ParquetLake, folder: Path, statement: str) -> pa.Table:
             return connection.execute(storable(statement)).to_arrow_table()
         except (duckdb.Error, OSError) as error:
             raise QueryError(str(error)) from error
+
+
+CONTEXT_TABLES = (
+    "conversation_query_chunks",
+    "conversation_candidates",
+    "conversation_documents",
+    "conversation_context",
+    "conversation_retrievals",
+)
+"""The tables of the context of chats, and the view that joins them: they are made from a published
+version, so that they come after it.
+"""
+
+
+def add_context(lake: ParquetLake, folder: Path, connection: duckdb.DuckDBPyConnection) -> None:
+    """Add CONTEXT_TABLES to a connection as temporary tables, as the lake has them now.
+
+    Those that it lacks are left out: a lake without chats has none.
+    """
+    file = lake_file(lake, folder)
+    see(connection, lake)
+    connection.execute(f"ATTACH {literal(file)} AS lake_now (READ_ONLY)")
+    views = "SELECT view_name FROM duckdb_views() WHERE database_name = 'lake_now'"
+    there = {name for (name,) in connection.execute(views).fetchall()}
+    for name in (name for name in CONTEXT_TABLES if name in there):
+        connection.execute(f'CREATE TEMP TABLE "{name}" AS FROM lake_now."{name}"')
+    connection.execute("DETACH lake_now")

@@ -36,18 +36,21 @@ def query_current(
     statement: str,
     values: Mapping[str, object] | None = None,
     embedder: Callable[[], Embedder] | None = None,
+    further: Callable[[duckdb.DuckDBPyConnection], None] = lambda _: None,
 ) -> pa.Table:
     """The rows of one SQL statement on the current version, opened read-only with no access beside
     it.
 
     `values` are those of the statement's named parameters. With an `embedder` the statement may
-    call `search_semantic(words, k)`. IndexUnavailableError if nothing is published.
+    call `search_semantic(words, k)`; `further` adds temporary tables. IndexUnavailableError if
+    nothing is published.
     """
     file = current_version(folder)
 
     def prepare(connection: duckdb.DuckDBPyConnection) -> None:
         if embedder and "search_semantic" in statement.lower():
             _add_semantic(connection, embedder(), file.stem)
+        further(connection)
 
     with (
         open_closed_off(file, statement, file.stem, prepare) as connection,

@@ -14,6 +14,7 @@ from dagster_project.extensions import extra_parts
 from dagster_project.index.publish import table_sql
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.models.static import PackagedTokenCounter
 from tests.archives import Mail, Once, Workspace
 from transforms.documents.links import _references
 from transforms.retrieval.bm25 import TermScores
@@ -282,6 +283,26 @@ def test_a_slice_is_by_bytes(published: duckdb.DuckDBPyConnection):
     assert published.execute("SELECT slice_text('größer', 2, 6)").fetchone() == ("öß",)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The compactor stalls since v2.1, and nobody knows why: it waits for a lock that is held by the writer.",
+        "Größere Dateien werden erst nachts gelesen; die Vorschau zeigt sie trotzdem sofort an.",
+        "索引が壊れた場合はもう一度作成してください。",
+        "for (i = 0; i < count; i++) { total += values[i] * weights[i]; }",
+    ],
+)
+def test_tokens_are_estimated_to_a_third(published: duckdb.DuckDBPyConnection, text: str):
+    (estimate,) = published.execute("SELECT token_estimate(?)", [text]).fetchone()
+    (counted,) = PackagedTokenCounter().counts([text])
+    assert 0.67 * counted <= estimate <= 1.5 * counted
+
+
+def test_an_empty_text_has_no_tokens(published: duckdb.DuckDBPyConnection):
+    found = published.execute("SELECT token_estimate(''), token_estimate(NULL)").fetchone()
+    assert found == (0, None)
+
+
 def test_postings_are_there_by_the_names_of_things(published: duckdb.DuckDBPyConnection):
     (count,) = published.execute("SELECT count(*) FROM postings").fetchone()
     assert published.execute("SELECT count(chunk_id) FROM term_chunks").fetchone() == (count,)
@@ -364,6 +385,7 @@ def test_names_have_comments_and_the_declared_keys_are_there(published: duckdb.D
         "reviews",
         "search_semantic",
         "slice_text",
+        "token_estimate",
         "own_text",
         "thread_text",
         *(name for added in extra_parts("macros") for name in added),
