@@ -33,11 +33,11 @@ DECLARED_BY_PARAMETERS = {
     "tool",
 }
 
-TOKENS = {"core": 489_900, "extras": 136_600, "tests": 439_600}
+TOKENS = {"core": 490_600, "extras": 136_600, "tests": 441_200}
 """Tokens of Python without comments and docstrings, which count ideas and not layout. A commit that
 raises one says what its users get.
 """
-WORDS = {"sql": 14_000, "toml": 18_750}
+WORDS = {"sql": 14_300, "toml": 18_750}
 """Words of the statements and tables beside the modules."""
 NO_IDEAS = {
     tokenize.COMMENT,

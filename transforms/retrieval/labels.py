@@ -26,7 +26,7 @@ _RERANKED = 5.0
 """Score of a model, of 10, from which a hit answers."""
 LABELS = ("PASS", "WEAK", NOTHING)
 RISK, IRRELEVANT = "HALLUCINATION_RISK", "IRRELEVANT"
-"""What a judge denies though it looks like an answer, and what it denies (SecondBrain, 6.1)."""
+"""The labels of a text that a judge denies: it looks like an answer, or not (SecondBrain, 6.1)."""
 
 
 def evidence(support: np.ndarray, cosine: np.ndarray, usual: np.ndarray) -> np.ndarray:
@@ -112,7 +112,7 @@ def hit_label(hit: Mapping[str, Any], settings: SearchSettings) -> str | None:
     """The label of a hit that a model reranked, by its `rerank_score`; None for one that no model
     read, such as a hit with `rerank_parts`, which features give.
 
-    What the model denies is near if its `evidence` would pass without a model (`label_pass`).
+    A hit that the model denies is near if its `evidence` would pass without it (`label_pass`).
 
     >>> hit = {"rerank_score": 1.0, "rerank_parts": None, "evidence": 0.9}
     >>> hit_label(hit, SearchSettings()), hit_label(hit | {"evidence": 0.3}, SearchSettings())

@@ -11,7 +11,7 @@ from dagster_project.index.publish.lake_views import lake_file, see
 from dagster_project.index.publish.versions import attach
 from dagster_project.index.search.statements.closed_off import close_off, type_of
 from dagster_project.lake.lake import ParquetLake
-from dagster_project.system.sql_files import literal
+from dagster_project.system.sql_files import SqlFile, literal
 from transforms.errors import QueryError
 from transforms.text.storable import storable
 
@@ -37,6 +37,7 @@ def query_lake(lake: ParquetLake, folder: Path, statement: str) -> pa.Table:
             raise QueryError(str(error)) from error
 
 
+_SQL = SqlFile(__file__, "lake_sql.sql")
 CONTEXT_TABLES = (
     "conversation_query_chunks",
     "conversation_candidates",
@@ -52,13 +53,12 @@ version, so that they come after it.
 def add_context(lake: ParquetLake, folder: Path, connection: duckdb.DuckDBPyConnection) -> None:
     """Add CONTEXT_TABLES to a connection as temporary tables, as the lake has them now.
 
-    Those that it lacks are left out: a lake without chats has none.
+    Those that it lacks are left out.
     """
     file = lake_file(lake, folder)
     see(connection, lake)
-    connection.execute(f"ATTACH {literal(file)} AS lake_now (READ_ONLY)")
-    views = "SELECT view_name FROM duckdb_views() WHERE database_name = 'lake_now'"
-    there = {name for (name,) in connection.execute(views).fetchall()}
+    connection.execute(_SQL("attached", file=str(file)))
+    there = {name for (name,) in connection.execute(_SQL("views")).fetchall()}
     for name in (name for name in CONTEXT_TABLES if name in there):
-        connection.execute(f'CREATE TEMP TABLE "{name}" AS FROM lake_now."{name}"')
+        connection.execute(_SQL("copied", name=name))
     connection.execute("DETACH lake_now")
