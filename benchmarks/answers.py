@@ -132,11 +132,16 @@ def _answer(settings: Settings, index: SearchIndex, question: str, filters: Filt
 def _asked(
     settings: Settings, index: SearchIndex, question: str, filters: Filters = Filters()
 ) -> QuestionAnswer:
-    return answer_to(settings, index, AskRequest(q=question), filters).answer
+    return answer_to(settings, index, AskRequest(q=_unquoted(question)), filters).answer
+
+
+def _unquoted(question: str) -> str:
+    """A question without quotes: LoCoMo has some that are not closed."""
+    return question.replace('"', " ")
 
 
 def _first(index: SearchIndex, question: str, filters: Filters) -> str:
-    rows = index.search([question], filters, 10).hits.to_pylist()[:1]
+    rows = index.search([_unquoted(question)], filters, 10).hits.to_pylist()[:1]
     return " ".join(source.evidence.text for source in sources_of(index, rows))
 
 
@@ -175,7 +180,7 @@ def _collections(state: Path) -> dict[str, tuple[Settings, list[str]]]:
     queries = yaml.safe_load((ROOT / "data" / "sample" / "queries.yaml").read_text())
     of_sample = [query["query"] for query in queries["queries"]]
     peps = (
-        '[storage]\nroot = "state"\n[[sources]]\nname = "peps"\nkind = "docs"\n'
+        '[storage]\nroot = "state"\n[[sources]]\nname = "peps"\nkind = "tree"\n'
         f'path = "{corpora / "peps"}"\n'
     )
     of_peps = [f"why {title}" for title in _titles(corpora / "peps")]
@@ -239,7 +244,7 @@ def speed(state: Path) -> None:
             pairs = []
             for question in questions[:_PAIRS]:
                 start = time.process_time()
-                index.search([question], Filters(), 10)
+                index.search([_unquoted(question)], Filters(), 10)
                 middle = time.process_time()
                 _asked(settings, index, question)
                 pairs.append((middle - start, time.process_time() - middle))
@@ -319,15 +324,15 @@ def _of_commit(
 
 
 def _print_merged(index: SearchIndex, merged: set[tuple[str, int]]) -> None:
-    """Print for each kind of decision the share of patches of erofs that were merged in that revision."""
+    """Print for each kind of decision the share of revisions of erofs-utils, whose commits are known, that were merged."""
     rows = index.ask("SELECT message_id FROM messages ORDER BY message_id", {})
     stated = stated_in_mails(index, rows.column("message_id").to_pylist(), len(rows))
-    table = new_table("Revisions of patches of erofs", ["", "revisions", "merged"])
+    table = new_table("Revisions of patches of erofs-utils", ["", "revisions", "merged"])
     for kind in (ACCEPTED, APPROVED, REJECTED, REPLACED, POSTED):
         of_kind = {
             (one.row["series_id"], one.row["version"])
             for one in stated
-            if one.kind == kind and (one.row["title"] or "").startswith("erofs")
+            if one.kind == kind and (one.row["title"] or "").startswith("erofs-utils")
         }
         share = len(of_kind & merged) / max(1, len(of_kind))
         table.add_row(kind, f"{len(of_kind)}", f"{share:.3f}")

@@ -204,6 +204,7 @@ def test_a_sign_of_a_decision_has_its_kind(text: str, kind: str, language: str):
         "I am not in favour of this change.",
         "The filter is applied to data files.",
         "That works on ext4 only since the cache is flushed by hand.",
+        "It works, but it is as slow as the whole of the other project.",
         "Wir haben nichts entschieden.",
     ],
 )
