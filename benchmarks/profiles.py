@@ -1,10 +1,9 @@
 """The effect of each design's profile beside the default.
 
-    python benchmarks/profiles.py [--corpus NAME ...] [--designs] [--state FOLDER] [--markdown]
+    python benchmarks/profiles.py [--corpus NAME ...] [--state FOLDER] [--markdown]
 
 A profile is what the table of docs/designs.md says to switch a design on: settings that a build
-reads, each with an index of its own, and a profile of [search]; `--designs` measures what `design` sets,
-over any corpus, of linux-erofs four months. Prints nDCG@10, MRR@10, Recall@10
+reads, each with an index of its own, and a profile of [search]. Prints nDCG@10, MRR@10, Recall@10
 and Recall@100 per task, and how far each profile is ahead of the default query by query, with its
 95 % interval and p-value; of egregora, which is about context, the share of the parts of each
 question that a block covers, the share of its tokens that are right, and the share of the budget
@@ -57,20 +56,12 @@ PROFILES = {
     "Information Graph's chunks": Profile({"document_chunks": {"chunker": "semantic"}}),
 }
 CORPORA = ("sample", "pgsql")
-DESIGN_CORPORA = tuple(name for name in tasks.CORPORA if name not in ("erofs", "linux-raid"))
-"""What is small enough to be built once for each design."""
 
 
 def main() -> None:
     """Build what is missing, search under each profile, print one table per task."""
     parser = new_parser(__doc__)
-    parser.add_argument(
-        "--corpus",
-        action="append",
-        choices=(*DESIGN_CORPORA, tasks.MONTHS),
-        help="one corpus only",
-    )
-    parser.add_argument("--designs", action="store_true", help="the designs alone")
+    parser.add_argument("--corpus", action="append", choices=CORPORA, help="one corpus only")
     parser.add_argument(
         "--state", type=Path, help="where indexes are kept; default: a temporary folder"
     )
@@ -80,22 +71,14 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         state = arguments.state or Path(temporary)
-        profiles = {n: p for n, p in PROFILES.items() if p.design or n == DEFAULT}
-        corpora = arguments.corpus or (
-            (*DESIGN_CORPORA, tasks.MONTHS) if arguments.designs else CORPORA
-        )
-        for name in corpora:
-            for title, found in measured(
-                name, state, profiles if arguments.designs else PROFILES
-            ).items():
+        for name in arguments.corpus or CORPORA:
+            for title, found in measured(name, state).items():
                 show(table(title, found), arguments.markdown)
-        if "sample" in corpora:
+        if "sample" in (arguments.corpus or CORPORA):
             show(blocks(state / f"{DEFAULT}" / "sample" / "weft.toml"), arguments.markdown)
 
 
-def measured(
-    name: str, state: Path, profiles: Mapping[str, Profile]
-) -> dict[str, dict[str, dict[str, np.ndarray]]]:
+def measured(name: str, state: Path) -> dict[str, dict[str, dict[str, np.ndarray]]]:
     """`collections.MEASURES` of each query by task and profile; profiles that build nothing new
     here are left out.
     """
@@ -103,7 +86,7 @@ def measured(
     known = (
         {"chunks", "sentences"} if name == "pgsql" else {"chunks", "sentences", "document_chunks"}
     )
-    for label, profile in profiles.items():
+    for label, profile in PROFILES.items():
         if profile.built and not known & profile.built.keys() and profile.searched == DEFAULT:
             continue
         changes = {section: values for section, values in profile.built.items() if section in known}
