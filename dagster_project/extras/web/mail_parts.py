@@ -108,8 +108,7 @@ def flowing(html: Markup, data: bytes) -> Markup:
 
     >>> flowing(Markup("a line as long as most programs allow before they\\nwrap it\\n- item"), \
             b"a line as long as most programs allow before they\\nwrap it\\n- item")
-    Markup('a line as long as most programs allow before they<span class="wrap">\\n</span>wrap
-    it\\n- item')
+    Markup('a line as long as most programs allow before they<span class="wrap">\\n</span>wrap it\\n- item')
     """
     pieces, lines = html.split("\n"), data.split(b"\n")
     breaks = [
