@@ -18,7 +18,6 @@ import dagster as dg
 
 from dagster_project.composition.objects import make_lake, make_publisher
 from dagster_project.config.settings import DocumentSourceSettings, Settings
-from dagster_project.ledger.ledger import file_state
 from dagster_project.orchestration.alerts import alert_interrupted
 from dagster_project.orchestration.freshness import report_freshness
 from dagster_project.orchestration.names import (
@@ -210,11 +209,14 @@ def documents_fingerprint(settings: Settings) -> str:
 
 
 def _state(file: Path) -> str:
-    """The state of a file, or why its state is unknown: the edits of others count nevertheless."""
+    """The state of a file that is the same if the file is moved away and back, or why it is unknown:
+    the edits of others count nevertheless.
+    """
     try:
-        return file_state(str(file))
+        stat = file.stat()
     except OSError as error:
         return str(error)
+    return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ino}"
 
 
 def vault_sensor(
