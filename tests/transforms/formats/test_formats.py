@@ -109,6 +109,12 @@ CASES = [
         "| name | sum |\n| --- | --- |\n| Lise Meitner | 1;5 |",
     ),
     (
+        "csv with inches",
+        "table",
+        b'pipe,size\n"5" pipe,"x" y\n',
+        '| pipe | size |\n| --- | --- |\n| "5" pipe | "x" y |',
+    ),
+    (
         "tsv of Latin-1",
         "table",
         "Stra\u00dfe\tOrt\n".encode("latin-1"),
@@ -162,7 +168,7 @@ def test_a_file_becomes_markdown(kind: str, data: bytes, text: str):
 @pytest.mark.parametrize(
     ("kind", "data"),
     [
-        ("table", b'a,"b\n'),
+        ("table", b"x" * 200_000),
         ("contacts", b"no card"),
         ("web_archive", b"Content-Type: text/plain\n\nno page"),
     ],
