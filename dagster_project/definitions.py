@@ -18,7 +18,6 @@ from dagster_project.orchestration.triggers.schedules import (
     daily_schedules,
     following_sensor,
     hourly_sensor,
-    vault_sensor,
 )
 from transforms.errors import SettingsError
 
@@ -46,7 +45,6 @@ def build_definitions(settings: Settings) -> dg.Definitions:
         schedules=daily_schedules(settings),
         sensors=[
             hourly_sensor(settings, [*jobs, *begins]),
-            vault_sensor(settings, jobs),
             following_sensor(settings, jobs),
             *alerts,
         ],

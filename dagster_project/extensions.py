@@ -104,13 +104,15 @@ class Remote:
     `fetcher` is a function of the settings, the `Landing`, the `Credentials` and the folder that
     relative paths start from; it returns a fetcher. `log_in` is a function of the settings, the
     `Landing`, the storage root and a function that prints a line, or None; it returns the
-    `Credentials`, with that function after it led a person through a sign-in.
+    `Credentials`, with that function after it led a person through a sign-in. `reports` is a function
+    of the same as `fetcher` that returns a connection to a remote that says when it has news.
     """
 
     model: str
     fetcher: str
     sources: tuple[str, ...]
     log_in: str = ""
+    reports: str = ""
 
 
 @dataclass(frozen=True)

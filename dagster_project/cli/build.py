@@ -30,11 +30,6 @@ from dagster_project.orchestration.dry_run import outlook
 from dagster_project.orchestration.instance import instance_place, open_history, open_instance
 from dagster_project.orchestration.outcomes import BuildResult, fetch_faults
 from dagster_project.orchestration.partitions import backfill as run_backfill
-from dagster_project.orchestration.triggers.watching import (
-    builds_after_edits,
-    coalesced_edits,
-    watched_folders,
-)
 from dagster_project.orchestration.upkeep.caches import run_estimate
 from dagster_project.remotes.source_remotes import SourceRemotes
 from dagster_project.system.disk_space import may_be_written
@@ -76,7 +71,7 @@ _TEXTS = re.compile(r"""["']([^"'\n]+)["']""")
     "--watch",
     "watches",
     is_flag=True,
-    help="Build after each edit of notes or documents, until interrupted.",
+    hidden=True,
 )
 @click.option(
     "--allow-command",
@@ -100,21 +95,18 @@ def build(
 ) -> None:
     """Fetch the sources, read what changed in them, and publish the index.
 
-    With --watch, edits within a second make one build, and nothing is fetched. Folders of mail and
-    chats are not watched, but each build reads what is new there.
-
     With --backfill, one publish follows at the end. It needs a daemon, as `weft ui` starts one.
 
     If a remote fails, the build uses files fetched earlier and ends with exit code 10. If a source
     cannot be read, the index keeps its texts of that source and the build ends with exit code 4.
     """
+    if watches:
+        raise click.UsageError("`weft build --watch` is `weft follow` now.")
     alone = only or behind
-    if (sources and not alone) or (alone and (only is behind or watches or verify or not fetch)):
+    if (sources and not alone) or (alone and (only is behind or verify or not fetch)):
         raise click.UsageError(
             "SOURCES go with --fetch-only or --backfill, these with --config, --json, --quiet alone"
         )
-    if watches and (as_json or verify):
-        raise click.UsageError("--watch goes with --config alone")
     settings = load_settings(config)
     _allow_command(settings, allows)
     if mailbox is not None:
@@ -123,8 +115,6 @@ def build(
         _backfill(settings, sources, as_json)
     elif only:
         _fetch(settings, sources, as_json, quiet)
-    elif watches:
-        _watch(settings)
     else:
         view = BuildView(show=not quiet and not as_json)
         result = _build(settings, config_path(config), view, fetch=fetch, verify=verify)
@@ -209,14 +199,6 @@ def _looked_at(settings: Settings, config: Path) -> _Looks | None:
     ]
     both = states(inputs, but=settings.root), states(outputs, but=settings.root)
     return None if both[0] is None or both[1] is None else (both[0], both[1])
-
-
-def _watch(settings: Settings) -> None:
-    folders = watched_folders(settings)
-    click.echo(f"Watches {', '.join(map(str, folders))} until Ctrl-C", err=True)
-    with open_instance(settings) as instance:
-        for line in builds_after_edits(settings, instance, coalesced_edits(folders)):
-            click.echo(line)
 
 
 def _backfill(settings: Settings, sources: Sequence[str], as_json: bool) -> None:

@@ -21,10 +21,15 @@ COMMANDS = {
         "Start",
         "Fetch the sources, read what changed in them, and publish the index.",
         former={
-            "watch": "build --watch",
             "fetch": "build --fetch-only",
             "backfill": "build --backfill",
         },
+    ),
+    "follow": Command(
+        f"{_ROOM}.follow:follow",
+        "Start",
+        "Build everything, then stay and build what comes to the sources within a second, until interrupted.",
+        former={"watch": "follow"},
     ),
     "search": Command(
         f"{_ROOM}.search:search",

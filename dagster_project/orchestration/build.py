@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -69,24 +69,24 @@ def build(
     settings: Settings,
     instance: dg.DagsterInstance,
     *,
-    fetch: bool = True,
+    fetch: bool | Collection[str] = True,
     verify: bool = False,
     tell: Tell = lambda stage, partition, rows: None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> BuildResult:
     """Bring the published index up to date: fetch, discover, materialize changed tables, publish.
 
-    Makes the runs that the schedule would ask for, one after the other in this process, and none if
-    nothing changed. Very long texts are made and published last. Texts to forget that are still
-    somewhere are erased. If a remote fails, the build uses files fetched earlier, and `fetched` of
-    the result has the fault. If a source cannot be read, the index keeps its texts of it, and
-    `broken` of the plan has the fault; SourceError if none can be read. Files of the lake that are
-    corrupt inside are found by `verify`, or when a step fails for no reason of its own, and
-    rebuilt. Raises BusyError while another build of the same storage runs, and WeftError when a run
-    fails, with the step and the reason. Runs of Dagster that work on the same lake are waited for
-    before anything over all of it is made; work that others wait to begin is done here, since
-    nobody knows whether a daemon lives that would start them. Failures and warning checks are sent
-    to `[alerts]`.
+    `fetch` may be the names of the sources to fetch. Makes the runs that the schedule would ask
+    for, one after the other in this process, and none if nothing changed. Very long texts are made
+    and published last. Texts to forget that are still somewhere are erased. If a remote fails, the
+    build uses files fetched earlier, and `fetched` of the result has the fault. If a source cannot
+    be read, the index keeps its texts of it, and `broken` of the plan has the fault; SourceError if
+    none can be read. Files of the lake that are corrupt inside are found by `verify`, or when a
+    step fails for no reason of its own, and rebuilt. Raises BusyError while another build of the
+    same storage runs, and WeftError when a run fails, with the step and the reason. Runs of Dagster
+    that work on the same lake are waited for before anything over all of it is made; work that
+    others wait to begin is done here, since nobody knows whether a daemon lives that would start
+    them. Failures and warning checks are sent to `[alerts]`.
     """
     start = time.monotonic()
     behind = clock_behind(settings)
@@ -101,7 +101,8 @@ def build(
         work = _Build(settings, instance, CountedProgress(tell))
         work.suspect(interrupted)
         with contextlib.closing(work.engine):
-            fetched = fetch_sources(settings, instance, tell=tell, tags=work.tags) if fetch else {}
+            names = () if isinstance(fetch, bool) else tuple(fetch)
+            fetched = fetch_sources(settings, instance, names, tell, work.tags) if fetch else {}
             lake = objects.make_lake(settings)
             damaged = objects.make_publisher(settings, lake).discard_damaged() if verify else {}
             spoiled = {**lake.discard_corrupt(), **damaged} if verify else {}

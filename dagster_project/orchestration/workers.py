@@ -27,6 +27,7 @@ from dagster_project.orchestration.runs import run_here
 from dagster_project.orchestration.work import Work
 from dagster_project.system import unasked_pandas
 from dagster_project.system.long_work import CountedProgress
+from dagster_project.system.processes import end_with_parent
 from transforms.errors import WeftError
 from transforms.settings.operations import OWN_ENGINE
 
@@ -149,17 +150,10 @@ def _begin(
     settings: Settings, instance: Any, steps: multiprocessing.SimpleQueue[_Step | None]
 ) -> None:
     unasked_pandas.keep_out()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     _state["instance"] = dg.DagsterInstance.from_ref(instance)
     _state["definitions"] = asset_definitions(settings, {"progress": _Queued(steps)})
     gc.freeze()  # a third of a million objects that stay for good are not gone through at each collection
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def _run(work: Work, tags: Mapping[str, str]) -> None:

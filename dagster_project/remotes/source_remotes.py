@@ -25,6 +25,13 @@ class Fetcher(Protocol):
         """Make the files here equal to those there; raises as the protocol `Remotes` says."""
 
 
+class Reports(Protocol):
+    """A connection to a remote that reports its news."""
+
+    def news(self) -> Iterator[None]:
+        """An item once the remote reports its news, and one for each of them; raises as a fetch."""
+
+
 class SourceRemotes:
     """Fetches the remotes of `[sources.fetch]` into the folder of fetched files."""
 
@@ -86,6 +93,15 @@ class SourceRemotes:
                 f"{source!r} is not a source that fetches a mailbox; name one that does"
             )
         return Credentials.of(remote, source)
+
+    def reports(self, source: str) -> Reports:
+        """A connection to the remote of a source, of a kind whose offer has `reports`."""
+        remote = self.settings.source(source).remote
+        assert remote, f"source {source} has no fetch"
+        connect = load(offered("remotes")[remote.kind].reports)
+        landing = Landing(self.settings.fetched, source)
+        connection: Reports = connect(remote, landing, self.log_in(source), self.settings.base)
+        return connection
 
     def lag_seconds(self, source: str) -> float | None:
         """How old the newest mail or file is that was fetched; None where nothing was."""

@@ -2,6 +2,7 @@
 
 import _posixsubprocess
 import contextlib
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -74,6 +75,14 @@ def _beginning(stream: IO[bytes]) -> bytes:
     while block := os.read(stream.fileno(), _READ_AT_ONCE):
         head += block[: _KEPT_BYTES - len(head)]
     return head
+
+
+def end_with_parent() -> None:
+    """End this process, which multiprocessing started, when the one that started it has ended."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def end_started() -> None:

@@ -43,6 +43,8 @@ than 1,000,000 bytes.
 """
 _LABELS_AT_ONCE = 500
 _LABEL_BYTES = 1 << 20
+_NEWS_SECONDS, _LAST_SECONDS = 60.0, 5.0
+"""Seconds between two looks at a quiet connection, and before the time limit cuts it."""
 _NAME_BYTES = 1 << 20
 """Bytes of the names of folders that a server sends as literals."""
 _ROLES = {rb"\All", rb"\Archive", rb"\Drafts", rb"\Flagged", rb"\Junk", rb"\Sent", rb"\Trash"}
@@ -77,6 +79,32 @@ class ImapFolder:
         """Make the Maildir equal to the folder; raises as the protocol `Remotes` says."""
         with self._logged_in():
             self._bring(Maildir(self.landing, self.remote.max_bytes))
+
+    def news(self) -> Iterator[None]:
+        """An item when the folder is open, and one whenever its mails change; ends with the time
+        limit. By IDLE (RFC 2177), else by NOOP once a minute. Raises as `fetch`.
+        """
+        what = f"waiting for mail in the folder {self.remote.folder!r}"
+        with self._logged_in():
+            self._ask("opening the folder", self._open)
+            has_idle = self.client.has_capability("IDLE")
+            if has_idle:
+                self._ask(what, self.client.idle)
+            yield
+            while (left := self.ends_at - time.monotonic()) > _LAST_SECONDS:
+                seconds = min(left - _LAST_SECONDS, _NEWS_SECONDS)
+                wait = self.client.idle_check if has_idle else self._after_noop
+                # A number begins a line on a mail; others say that the connection lives.
+                if any(
+                    isinstance(line[0], int) for line in self._ask(what, partial(wait, seconds))
+                ):
+                    yield
+
+    def _after_noop(self, seconds: float) -> list[Any]:
+        """The lines of the server to NOOP, some seconds from now."""
+        time.sleep(seconds)
+        lines: list[Any] = self.client.noop()[1]
+        return lines
 
     def folders(self) -> list[MailFolder]:
         """The folders of the account that hold mails, as the server lists them; raises as `fetch`."""

@@ -1,5 +1,6 @@
 """`weft serve`: the pages, until they are interrupted."""
 
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from pathlib import Path
 
@@ -38,6 +39,12 @@ from dagster_project.servers.local_server import answering
     metavar="HEADER[=PROXY]",
     help="Header in which a proxy on this machine, or at the address PROXY, names the person.",
 )
+@click.option(
+    "--follow",
+    "follows",
+    is_flag=True,
+    help="Also build what comes to the sources, as `weft follow` does.",
+)
 @explained
 def serve(
     config: Path | None,
@@ -46,6 +53,7 @@ def serve(
     names: tuple[str, ...],
     lens: str | None,
     person_header: str,
+    follows: bool,
 ) -> None:
     """Serve web pages to search and read the published index, until interrupted.
 
@@ -67,8 +75,15 @@ def serve(
     port = listener.getsockname()[1]
     hosts = {f"{host}:{port}", *names, *(f"{name}:{port}" for name in names)}
     app = web_app(settings, hosts, token, lens, person_header)
-    with answering(config):
+    with answering(config), _following(config) if follows else nullcontext():
         run_until_interrupted(app, listener, f"[{host}]" if ":" in host else host)
+
+
+def _following(config: Path | None) -> AbstractContextManager[None]:
+    """A process that follows, whose modules a server needs not."""
+    from dagster_project.cli.follow import follower_beside
+
+    return follower_beside(config)
 
 
 @serve.command()

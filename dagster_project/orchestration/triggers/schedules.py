@@ -1,23 +1,17 @@
 """The schedules that measure the index every day, and the sensors: one begins a refresh in every
-hour, one goes on when a run ends, one requests one run when edits in vaults and document trees have
-settled, not one per edit.
-
-The sensor of edits keeps no cursor. Its process remembers a fingerprint of names, sizes and times
-for which Dagster has a run, or nothing was left to do; one that it does not know is an edit. A new
-process asks once in vain.
+hour, one goes on when a run ends.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from dagster_project.composition.objects import make_lake, make_publisher
-from dagster_project.config.settings import DocumentSourceSettings, Settings
+from dagster_project.config.settings import Settings
 from dagster_project.orchestration.alerts import alert_interrupted
 from dagster_project.orchestration.freshness import report_freshness
 from dagster_project.orchestration.names import (
@@ -37,10 +31,7 @@ from dagster_project.orchestration.runs import (
     run_partitions,
     under_way,
 )
-from dagster_project.sources.trees import tree_files
 from dagster_project.system.locks import BUILD_LOCK, is_held
-from transforms.errors import SourceError
-from transforms.hashing import parts_hash
 
 PERIOD_SECONDS = 3600
 """Seconds from one refresh to the next."""
@@ -180,73 +171,3 @@ def _every_day(
         return dg.RunRequest()
 
     return schedule
-
-
-SENSOR = "vault_edits"
-_INTERVAL_SECONDS = 10
-"""Seconds between two looks; a look reads names, sizes and times."""
-_QUIET_SECONDS = 10.0
-"""Seconds without another edit before a run is asked for."""
-_LONGEST_WAIT_SECONDS = 40.0
-"""Seconds after the first edit at which a run is asked for though edits go on: with the build it
-stays under a minute.
-"""
-
-
-def documents_fingerprint(settings: Settings) -> str:
-    """A hash over names, sizes and times of all files of document sources; no file is read."""
-    parts: list[str] = []
-    for source in settings.sources:
-        if not isinstance(source, DocumentSourceSettings):
-            continue
-        try:
-            for file in tree_files(source, settings.place(source), settings.root):
-                parts += [source.name, file.name, _state(file.path)]
-        except (SourceError, OSError) as error:
-            # A folder that is gone is an edit, too; the run says so.
-            parts += [source.name, str(error)]
-    return parts_hash(parts)
-
-
-def _state(file: Path) -> str:
-    """The state of a file that is the same if the file is moved away and back, or why it is unknown:
-    the edits of others count nevertheless.
-    """
-    try:
-        stat = file.stat()
-    except OSError as error:
-        return str(error)
-    return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ino}"
-
-
-def vault_sensor(
-    settings: Settings, jobs: Sequence[Any], clock: Callable[[], float] = time.time
-) -> dg.SensorDefinition:
-    """The sensor `vault_edits`, off until it is switched on; its runs leave the remotes alone."""
-
-    is_shown, state, first, last = False, "", 0.0, 0.0
-
-    @dg.sensor(
-        name=SENSOR,
-        jobs=list(jobs),
-        minimum_interval_seconds=_INTERVAL_SECONDS,
-        default_status=dg.DefaultSensorStatus.STOPPED,
-        description="Asks for a run when files of vaults and document trees were edited and the edits have settled.",
-    )
-    def sensor(context: dg.SensorEvaluationContext) -> Asked:
-        nonlocal is_shown, state, first, last
-        now, fingerprint = clock(), documents_fingerprint(settings)
-        if fingerprint != state:
-            is_shown, state, first, last = False, fingerprint, first or now, now
-        refresh = f"{datetime.fromtimestamp(last, UTC):%Y-%m-%dT%H:%M:%S}"
-        of_refresh = dg.RunsFilter(tags={REFRESH_TAG: refresh})
-        if is_shown or context.instance.get_run_ids(of_refresh, limit=1):
-            is_shown, first = True, 0.0
-            return dg.SkipReason("no document was edited")
-        if now - last < _QUIET_SECONDS and now - first < _LONGEST_WAIT_SECONDS:
-            return dg.SkipReason("edits are still coming in")
-        first = 0.0
-        answer, is_shown = next_requests(settings, context.instance, refresh)
-        return answer
-
-    return sensor

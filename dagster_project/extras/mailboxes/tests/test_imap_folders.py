@@ -4,6 +4,7 @@ there.
 
 import itertools
 import shutil
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,8 +21,10 @@ from dagster_project.extras.mailboxes.tests.imap_loopback import (
     missing,
     served_mail,
 )
+from dagster_project.remotes.news import RemoteNews
 from dagster_project.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace
+from tests.timing import HUNG
 from transforms.errors import FetchError, FetchInterruptedError
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
@@ -222,3 +225,22 @@ def test_a_citation_leads_to_the_uid_of_its_mail(folder: Folder):
     assert folder.work.weft("build").exit_code == 0
     chain = folder.work.weft("verify", "m1@example.org").output
     assert f"UID 2 of '{folder.name}'" in " ".join(chain.split())
+
+
+def test_a_server_reports_a_mail_as_soon_as_it_came(folder: Folder):
+    folder.append(Mail(1))
+    folder.fetch()
+    with RemoteNews(folder.work.settings, wake := threading.Event(), interval=HUNG) as news:
+        assert wake.wait(HUNG) and news.take() == {"inbox"}, "whatever came before is fetched"
+        wake.clear()
+        folder.append(Mail(2))
+        assert wake.wait(HUNG) and news.take() == {"inbox"}
+        assert news.take() == set()
+
+
+def test_a_remote_that_reports_nothing_is_due_at_intervals(folder: Folder):
+    folder.fetch()
+    news = RemoteNews(folder.work.settings, threading.Event(), interval=0)
+    assert news.take() == {"inbox"}
+    later = RemoteNews(folder.work.settings, threading.Event(), interval=HUNG)
+    assert later.take() == set()

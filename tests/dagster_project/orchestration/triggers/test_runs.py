@@ -178,7 +178,7 @@ def _failed(work: Workspace, instance: dg.DagsterInstance, run: dg.DagsterRun) -
 @pytest.mark.exhaustive
 def test_without_alerts_there_is_no_sensor_for_failed_runs(workspace: Workspace):
     sensors = {sensor.name for sensor in build_definitions(workspace.settings).sensors or ()}
-    assert sensors == {"refresh_every_hour", "vault_edits", "refresh_goes_on"}
+    assert sensors == {"refresh_every_hour", "refresh_goes_on"}
 
 
 def test_who_shares_the_lake_works_at_once_and_who_wants_it_alone_waits_before_those_who_come_later(

@@ -1,0 +1,175 @@
+"""A process that stays builds what comes: once for many files, again after a fault, and never for
+what no source reads.
+"""
+
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from dagster_project.orchestration.triggers.following import Follower
+from dagster_project.orchestration.triggers.watching import SourceWatch, watched_places
+from dagster_project.system.locks import only_build
+from tests.archives import Mail, Workspace
+from tests.timing import HUNG, until
+
+MAILDIR = {"name": "mail", "kind": "maildir", "path": "maildir"}
+VAULT = {"name": "notes", "kind": "vault", "path": "notes"}
+
+
+def deliver(work: Workspace, mail: Mail) -> Path:
+    """Deliver a mail as a program does: written in tmp, renamed into new."""
+    folder = work.folder / "maildir"
+    for part in ("cur", "new", "tmp"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    draft = folder / "tmp" / f"{mail.number}.host"
+    draft.write_text(mail.text())
+    return draft.rename(folder / "new" / draft.name)
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Workspace:
+    """A Maildir and a vault, which holds the storage, with a mail and a note."""
+    work = Workspace(tmp_path / "work")
+    work.configure(MAILDIR, VAULT, storage={"root": "notes/state"})
+    deliver(work, Mail(1))
+    work.put("notes/first.md", "# Heron\n\nOne heron a week.\n")
+    return work
+
+
+@pytest.fixture
+def watch(followed: Workspace) -> Iterator[SourceWatch]:
+    settings = followed.settings
+    places = watched_places(settings)
+    with SourceWatch(places, [settings.root], threading.Event()) as opened:
+        yield opened
+
+
+def seen(watch: SourceWatch, *paths: Path) -> set[Path]:
+    """All that the watch reports until it has reported some paths."""
+    found: set[Path] = set()
+
+    def are_found() -> bool:
+        found.update(watch.wait(0.05))
+        return found.issuperset(paths)
+
+    until(are_found, f"a report of {paths}")
+    return found
+
+
+def test_folders_of_all_sources_are_watched_but_those_of_remotes(tmp_path: Path):
+    fetch = {"kind": "http", "url": "https://a.org/{year}-{month:02}", "since": "2024-01"}
+    work = Workspace(tmp_path / "work").configure(
+        MAILDIR,
+        VAULT,
+        {"name": "dev", "kind": "mbox", "path": "mail/*.mbox"},
+        {"name": "far", "kind": "mbox", "fetch": fetch},
+    )
+    work.put("maildir/cur/1", "")
+    found = [str(place.relative_to(work.folder)) for place in watched_places(work.settings)]
+    assert found == ["maildir", "notes", "mail"]
+
+
+def test_files_that_come_together_are_reported_together_and_own_files_never(
+    watch: SourceWatch, followed: Workspace
+):
+    followed.put("notes/state/lake/own", "")
+    found = seen(watch, followed.put("notes/second.md", "# Second\n"), deliver(followed, Mail(2)))
+    assert not any("state" in path.parts for path in found)
+
+
+def test_a_folder_that_is_renamed_away_and_back_is_watched_again(
+    watch: SourceWatch, followed: Workspace
+):
+    place, aside = followed.folder / "maildir", followed.folder / "aside"
+    place.rename(aside)
+    seen(watch, place)
+    aside.rename(place)
+    seen(watch, place)
+    seen(watch, deliver(followed, Mail(2)))
+    shutil.rmtree(place)
+    seen(watch, place)
+    deliver(followed, Mail(3))
+    seen(watch, place)
+
+
+def test_a_wait_ends_when_it_is_woken(followed: Workspace):
+    wake = threading.Event()
+    with SourceWatch([followed.folder / "maildir"], (), wake) as watch:
+        Thread(target=wake.set).start()
+        assert watch.wait(HUNG) == set() and not wake.is_set()
+
+
+def test_a_clock_that_moved_is_a_reason_to_look(followed: Workspace):
+    now = [1_000_000.0]
+    with followed.instance() as instance:
+        follower = Follower(followed.settings, instance, fetch=False, clock=lambda: now[0])
+        assert follower._reason() == "a look", "nothing was looked at yet"
+        follower._looked = float("inf")
+        assert follower._reason() == ""
+        now[0] += 3 * 3600
+        assert follower._reason() == "the clock moved"
+        assert follower._reason() == ""
+
+
+@pytest.mark.exhaustive
+def test_news_of_all_folders_are_one_batch_and_searchable(followed: Workspace):
+    with followed.instance() as instance:
+        batches = Follower(followed.settings, instance).batches()
+        assert " the sources as they are: searchable after " in str(next(batches))
+        deliver(followed, Mail(2))
+        followed.put("notes/second.md", "# Kingfisher\n\nA kingfisher.\n")
+        batch = next(batches)
+    assert batch.came == "2.host, second.md"
+    facts = batch.as_json()
+    assert facts["outcome"] == "PUBLISHED" and sorted(facts["made"]) == [
+        "mail/2004-01",
+        "notes/all",
+    ]
+    assert (
+        facts["version"] == followed.column("SELECT value FROM manifest WHERE key = 'version'")[0]
+    )
+    assert facts["steps"].keys() >= {"messages", "documents", "search_index"}
+    assert followed.column("SELECT count(*) FROM messages") == [2]
+    assert followed.column("SELECT count(*) FROM documents") == [2]
+
+
+@pytest.mark.exhaustive
+def test_a_fault_is_reported_once_and_tried_again(followed: Workspace):
+    place, aside = followed.folder / "maildir", followed.folder / "aside"
+    with followed.instance() as instance:
+        follower = Follower(followed.settings, instance)
+        batches = follower.batches()
+        next(batches)
+        place.rename(aside)
+        fault = next(batches)
+        assert fault.as_json()["outcome"] == "FAILED" and "no maildir file at" in fault.fault
+        follower._again_at = 0.001
+        followed.put("notes/second.md", "# Second\n")
+        batch = next(batches)
+        assert batch.result and batch.result.published and "no maildir file at" in batch.fault
+        assert followed.column("SELECT count(*) FROM messages") == [1], "texts stay"
+        aside.rename(place)
+        deliver(followed, Mail(2))
+        assert not next(batches).fault
+    assert followed.column("SELECT count(*) FROM messages") == [2]
+
+
+@pytest.mark.exhaustive
+def test_a_batch_waits_for_another_build(followed: Workspace):
+    with followed.instance() as instance:
+        batches = Follower(followed.settings, instance).batches()
+        next(batches)
+        deliver(followed, Mail(2))
+        begun, lines = threading.Event(), []
+        with only_build(followed.settings.root):
+            waiting = Thread(target=lambda: (begun.set(), lines.append(next(batches))))
+            waiting.start()
+            begun.wait(HUNG)
+            waiting.join(1)
+            assert not lines
+        waiting.join(HUNG)
+    assert not lines[0].fault and followed.column("SELECT count(*) FROM messages") == [2]
