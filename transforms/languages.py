@@ -67,13 +67,30 @@ def language_of(text: str) -> str | None:
     'german'
     >>> language_of("int main(void) { return 0; }")
     """
-    counts, sums = Counter[str](), Counter[str]()
-    for word in {*_WORD.findall(text.lower())} & word_weights().keys():
-        counts.update(word_weights()[word])
-        for language, weight in word_weights()[word].items():
-            sums[language] += weight  # type: ignore[assignment]
+    counts, sums = _words_of_languages(text)
     best = max(sums, key=lambda name: (sums[name], name), default="")
     return best if counts[best] >= LEAST_WORDS else None
+
+
+def likely_languages(text: str) -> tuple[str, ...]:
+    """The languages that the function words of a text speak for most, however few these are.
+
+    >>> likely_languages("neue Fassung von zlib"), likely_languages("zlib")
+    (('german',), ())
+    """
+    _, sums = _words_of_languages(text)
+    most = max(sums.values(), default=0)
+    return tuple(sorted(name for name, weight in sums.items() if weight == most))
+
+
+def _words_of_languages(text: str) -> tuple[Counter[str], dict[str, float]]:
+    """How many different function words of each language a text has, and the sum of their weights."""
+    counts, sums = Counter[str](), dict[str, float]()
+    for word in sorted({*_WORD.findall(text.lower())} & word_weights().keys()):
+        counts.update(word_weights()[word].keys())
+        for language, weight in word_weights()[word].items():
+            sums[language] = sums.get(language, 0.0) + weight
+    return counts, sums
 
 
 def languages_of(texts: Iterable[str]) -> list[tuple[str, int]]:

@@ -8,13 +8,16 @@ window), `chunk_id`, `document_id`, `similarity` (cosine), `score` (for the rank
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
+from transforms.languages import UNSPACED
 from transforms.settings.conversations import ContextSettings
 from transforms.settings.search import SearchSettings, TermSettings
+from transforms.signs import asks_inside, sign_languages, sign_pattern
 from transforms.text.terms import counted_terms, stems
 
 _ADAPTIVE_MESSAGES = 100
@@ -116,8 +119,10 @@ def _halves(part: str) -> list[str]:
     []
     """
     halves: list[str] = []
-    for piece in [] if _QUESTION.match(part) or _SENTENCES.search(part) else _AND.split(part):
-        if halves and min(len(halves[-1].split()), len(piece.split()) - 1) >= _LEAST_OF_HALF:
+    cuts = _cuts(sign_languages(part))
+    is_whole = cuts.question.match(part) or _SENTENCES.search(part)
+    for piece in [] if is_whole else cuts.joins.split(part):
+        if halves and min(_word_count(halves[-1]), _word_count(piece) - 1) >= _LEAST_OF_HALF:
             halves.append(piece)
         else:
             halves = [*halves[:-1], " ".join([*halves[-1:], piece])]
@@ -312,14 +317,44 @@ def _coverage(rows: pl.DataFrame, candidates: pl.DataFrame) -> list[int]:
     return [*order, *np.flatnonzero(remaining).tolist()]
 
 
-_ASKS = r"(?:how|what|which|who|whose|when|where|why|(?:is|are|do|does|did|can) (?:it|the|there|we|you|they))\b"
-_ENDS = re.compile(rf"\n\s*\n|(?<=\?)[\"')\]]*\s+|,?[^\S\n]+(?=(?:and|or) {_ASKS})", re.I)
-"""Where a paragraph ends, or a question, also one of several in a sentence."""
-_QUESTION = re.compile(rf"(?:(?:and|or) )?{_ASKS}|.*\?$", re.I | re.S)
-_SENTENCES = re.compile(r"[.!?]\s|\n")
-_AND = re.compile(r",?\s+(?=(?:and|or)\s)", re.I)
+_SENTENCES = re.compile(r"[.!?。！？]\s|\n")
+_SIGN = re.compile(rf"[{UNSPACED}]")
+_SIGNS_OF_WORD = 2
+"""Signs that count as a word where words have no blanks between them."""
 _LEAST_WORDS, _LEAST_OF_QUESTION, _LEAST_OF_HALF = 15, 4, 3
 _MOST = 16
+
+
+class _Cuts(NamedTuple):
+    """The signs at which a text is cut, in its languages.
+
+    `ends`: where a paragraph ends, or a question, also one of several in a sentence; `question`
+    matches one, `joins` stand before each "and" or "or".
+    """
+
+    ends: re.Pattern[str]
+    question: re.Pattern[str]
+    joins: re.Pattern[str]
+
+
+@cache
+def _cuts(languages: tuple[str, ...]) -> _Cuts:
+    asks, joins = (sign_pattern((kind,), languages) for kind in ("clause", "joins"))
+    joined = rf"(?:{joins})[ ¿]*"
+    before = ".*" if asks_inside(languages) else ""
+    return _Cuts(
+        ends=re.compile(
+            rf"\n\s*\n|(?<=\?)[\"')\]]*\s+|(?<=\uff1f)\s*|,?[^\S\n]+(?={joined}(?:{asks}))|[、，](?={joined}(?:{asks}))",
+            re.I,
+        ),
+        question=re.compile(rf"(?:{joined})?¿?{before}(?:{asks})|.*[?\uff1f]$", re.I | re.S),
+        joins=re.compile(rf",?\s+(?=(?:{joins})\s)|[、，](?={joins})", re.I),
+    )
+
+
+def _word_count(text: str) -> int:
+    """The words of a text; _SIGNS_OF_WORD signs count as one where words have no blanks."""
+    return len(text.split()) + len(_SIGN.findall(text)) // _SIGNS_OF_WORD
 
 
 def query_parts(text: str) -> list[str]:
@@ -331,14 +366,15 @@ def query_parts(text: str) -> list[str]:
     >>> len(query_parts("\\n\\n".join(["a topic of its own " * 4] * 3)))
     3
     """
-    pieces = [piece.strip() for piece in _ENDS.split(text) if piece.strip()]
-    least = max(_LEAST_WORDS, len(text.split()) // _MOST)
+    cuts = _cuts(sign_languages(text))
+    pieces = [piece.strip() for piece in cuts.ends.split(text) if piece.strip()]
+    least = max(_LEAST_WORDS, _word_count(text) // _MOST)
     parts: list[str] = []
     is_open = False
     for piece in pieces:
         parts.append(f"{parts.pop()}\n{piece}" if is_open else piece)
-        words = len(parts[-1].split())
-        is_question = least == _LEAST_WORDS and _QUESTION.match(piece)
+        words = _word_count(parts[-1])
+        is_question = least == _LEAST_WORDS and cuts.question.match(piece)
         is_open = words < (_LEAST_OF_QUESTION if is_question else least)
     if is_open and len(parts) > 1:
         last = parts.pop()

@@ -17,6 +17,7 @@ from transforms.evaluation.trec import parse_grades
 from transforms.hashing import text_hash
 from transforms.schemas.operations import EVALUATION_QUERIES, EVALUATION_RELEVANCE
 from transforms.schemas.table import rows_of
+from transforms.signs import sign_pattern
 
 FORMS = ("message", "thread", "node", "document", "chunk", "passage", "chat")
 """Things that an entry may name: see `docs/evaluation.md`."""
@@ -268,7 +269,7 @@ Take out what is wrong, add what is missing, word queries as you would ask them,
 
 _MARKS = re.compile(r"^\s*(?:(?:re|aw|fwd?|wg)\s*(?:\[\d+\])?\s*:|\[[^\]]{1,40}\])\s*", re.I)
 _QUESTION = re.compile(r"[^.!?\n>][^.!?>]{24,300}\?")
-_THANKS = r"(?i)\b(?:thanks|thank you|thx|that (?:worked|helped|fixed|did it)|works now|solved|perfect|danke|merci)\b"
+_THANKS = f"(?i){sign_pattern(('thanks',))}"
 _NOT_TRAILERS = ("quoted", "mention", "url", "image", "embed")
 _TITLE_CHARS, _TITLE_WORDS = 12, 3
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from transforms.hashing import text_hash
 from transforms.schemas.mail import ADDRESS_USES
+from transforms.signs import sign_pattern
 
 _SIGNATURE = r"\n-- ?\n((?:[^\n]*\n?){1,12})\z"
 _SIGNATURE_CHARS = 1200
@@ -20,10 +21,7 @@ _NAME = r"\p{Lu}[\p{L}\p{M}'’-]+(?: \p{Lu}\.?)?(?: \p{Lu}[\p{L}\p{M}'’-]+){0
 _SIGNED = rf"(?s)\A.*\n[^\n]{{2,40}}[,!][ \t]*\n\s*({_NAME})[ \t]*(?:\n|\z)"
 """The name in the line below one that closes a mail, by a comma ("Best regards,")."""
 _LAST_LINE = rf"\n[ \t]*(?:[-~*]+[ \t]*)?({_NAME})[ \t]*,?\s*\z"
-_GREETED = (
-    r"\A\s*(?:(?:Dear|Hi|Hello|Hey|Hallo|Liebe|Lieber|Beste|Bonjour|Cher|Chère|Hola|Querid[oa]|"
-    rf"Estimad[oa]|Car[oa]|Ciao|Hej|Olá)[ ,]+)?({_NAME})[ \t]*(?:[,!:-]+[ \t]*)?\n"
-)
+_GREETED = rf"\A\s*(?:(?i:{sign_pattern(('greeting',))})[ ,]+)?({_NAME})[ \t]*(?:[,!:-]+[ \t]*)?\n"
 _FROM_LINE = r"\A\s*From:[ \t]*([^\n<]*)<([^<>\s]+@[^<>\s]+)>[ \t]*\n"
 _KEY = ["addr", "name", "role", "also"]
 COLUMNS = [

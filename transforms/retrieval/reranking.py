@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from transforms.languages import OR
 from transforms.retrieval.small_tables import arrow_series, is_given, rows_at, with_values
+from transforms.signs import has_sign, is_question
 from transforms.text.terms import WORD, word_runs
 
 WEIGHTS = {"own": 1.5, "title": 0.1, "opens": 0.5, "recency": 0.2, "brief": 0.2, "asker": 0.5}
@@ -33,11 +34,6 @@ _MOST_USUAL = 6
 _IS_SUBJECT = 0.8
 """Share of the words of a query from which a title that holds them is the one that is looked for.
 """
-_IS_QUESTION = (
-    r"[?\uff1f]|\b(?:I|[Mm]y|[Mm]e|[Aa]nyone|[Aa]nybody)\b|"
-    r"^\W*(?i:how|what|why|who|which|when|where|can|is|are|does|do|did|should)\b"
-)
-"""A query that this finds something in is a question of somebody."""
 _BRIEF = 80
 """Characters of its author below which a reply says the less the fewer they are."""
 _QUOTED = re.compile(r"(?m)^>.*$")
@@ -45,11 +41,6 @@ _KINDS = {"attachment_segment": -0.1}
 """The addition for a kind of chunk."""
 _HALF_LIFE = timedelta(180)
 """Time after which recency counts half."""
-_RECENCY = (
-    r"(?i)\b(?:latest|newest|most recent|recent(?:ly)?|lately|current(?:ly)?|nowadays|today|up[- ]to[- ]date|"
-    r"this (?:week|month|year)|last (?:few )?(?:days?|weeks?|months?|year))\b"
-)
-"""A query with one of these words asks for news."""
 PART = pl.Struct({"part": pl.String, "value": pl.Float64})
 RERANKED: dict[str, pl.DataType | type[pl.DataType]] = {
     "reranker": pl.String,
@@ -163,8 +154,8 @@ def features(
         (n, list(group)) for n, group in groupby(candidates, key=lambda c: c.query)
     ):
         times = [c.effective_at for c in of_query if c.effective_at is not None]
-        newest = max(times, default=None) if re.search(_RECENCY, queries[query]) else None
-        asks = _of_askers(of_query) if re.search(_IS_QUESTION, queries[query]) else set()
+        newest = max(times, default=None) if has_sign(queries[query], "recency") else None
+        asks = _of_askers(of_query) if is_question(queries[query]) else set()
         scores = [c.score for c in of_query]
         low, high = min(scores), max(scores)
         own = [c.own for c in of_query if c.own is not None]

@@ -11,8 +11,10 @@ from dagster_project.cli.render.hits import print_understood
 from dagster_project.cli.render.tables import print_records
 from dagster_project.cli.terminal.safe_console import terminal
 from dagster_project.index.search.explain import Explanation
+from transforms.signs import sign_languages, surest_language
 
 _SHOWN_CHARS = 200
+_NEUTRAL = "no signs of questions and news are known for {}: they do not change the order"
 
 
 def print_plan(plan: Mapping[str, Any]) -> None:
@@ -51,6 +53,8 @@ def print_explanation(result: Explanation, rows: int) -> None:
     console = terminal()
     console.print(Text(result.query, style="bold") + Text(f"  {result.label}"))
     print_understood(console, result.understood._asdict())
+    if not sign_languages(result.query):
+        console.print(Text(_NEUTRAL.format(surest_language(result.query)), style="dim"))
     console.print(_stages(result))
     if result.stages:
         console.print(_ways(result, rows), soft_wrap=True)

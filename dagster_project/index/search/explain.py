@@ -13,6 +13,7 @@ from dagster_project.index.search.search_index import SearchIndex
 from transforms.errors import QueryError, UnknownIdError, shortened
 from transforms.retrieval.explanation import INDEPENDENT, Moment, StageTable, fate, stage_steps
 from transforms.retrieval.search_filters import Filters
+from transforms.signs import sign_languages
 from transforms.text.storable import storable
 
 
@@ -48,6 +49,7 @@ class Explanation:
         return {
             "query": self.query,
             "label": self.label,
+            "signs": list(sign_languages(self.query)),
             "lifts": list(self.understood.lifts),
             "version": self.version,
             "vector_path": self.vector_path,

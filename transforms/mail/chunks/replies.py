@@ -18,6 +18,7 @@ from transforms.mail.chunks.attachments import (
 from transforms.mail.chunks.drafts import QUOTE_SIGNS, Draft, Drafts
 from transforms.schemas.kinds import UNAUTHORED
 from transforms.settings.mail import ChunkSettings
+from transforms.signs import sign_pattern
 from transforms.text.diffs import binary_ranges, diff_segments, first_diff, is_diff_text
 from transforms.text.segments import SENTENCE, SPACES, ProseLimits, TextSegment, prose_segments
 from transforms.text.spans import SUBSTANCE, Offsets, Span, display_text, merged_ranges
@@ -36,7 +37,7 @@ CUT_MARKS = re.compile(
 GREETING_CHARS = 80
 """A longer line above the first quote is not a salutation."""
 SALUTATION = re.compile(
-    r"\s*(?i:hi|hello|hey|dear|hallo|moin|good (?:morning|afternoon|evening|day))\b"
+    rf"\s*(?i:{sign_pattern(('greeting',))})"
     r"(?:[ ,]+(?:[A-Z][\w.'-]*|(?i:all|everyone|everybody|folks|there|guys|list|both|and|again|team|sir|madam)|&))*"
     r"[\s,.!…:-]*"
 )

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from dagster_project.extras.answers.transforms.words import language_for, sentence_ranges
+from dagster_project.extras.answers.transforms.words import sentence_ranges
+from transforms.signs import sign_languages, sign_pattern
 from transforms.toml_file import toml_file
 
 ACCEPTED, APPROVED, CHOSEN, REJECTED, REPLACED, SETTLED, POSTED = (
@@ -27,7 +28,8 @@ OF_TRAILER = {
     "superseded-by": REPLACED,
 }
 """The kind of decision that a trailer states, by its name."""
-_DEFAULT = "english"
+_OPEN = "[?\uff1f]\\W*$"
+"""A sentence that asks, in a language without signs of its own for it."""
 _MOST_WORDS = 50
 """Words of a sentence that states a decision; a longer one is a list or a table."""
 _POSITIVE = (ACCEPTED, CHOSEN, SETTLED)
@@ -55,7 +57,7 @@ def decision_signs(
 ) -> list[DecisionSign]:
     """The sentences of a text that state a decision, or of the half-open `ranges` of its bytes.
 
-    Without a `language` that of the text.
+    Without a `language` those that the text may have (`sign_languages`).
 
     >>> [(sign.kind, sign.text) for sign in decision_signs("Nice work. Applied, thanks!")]
     [('accepted', 'Applied, thanks!')]
@@ -63,12 +65,13 @@ def decision_signs(
     []
     """
     data, results = text.encode(), list[DecisionSign]()
-    patterns = _patterns(language or language_for(text))
+    languages = (language,) if language else sign_languages(text)
+    patterns = [_patterns(name) for name in languages]
     for begin, end in [(0, len(data))] if ranges is None else ranges:
         part = data[begin:end].decode(errors="replace")
         for first, last in sentence_ranges(part):
             sentence = part[first:last]
-            if kind := _kind(sentence, patterns):
+            if kind := next(filter(None, (_kind(sentence, of) for of in patterns)), None):
                 start = begin + len(part[:first].encode())
                 results.append(DecisionSign(kind, start, start + len(sentence.encode()), sentence))
     return results
@@ -76,13 +79,16 @@ def decision_signs(
 
 @cache
 def _patterns(language: str) -> _Patterns:
-    table = toml_file(__name__, "decisions.toml")
-    row = table.get(language, table[_DEFAULT])
+    row: dict[str, Any] = toml_file(__name__, "decisions.toml").get(language, {})
+    begin = "" if row.get("unspaced") else r"(?<!\w)"
     kinds = [
-        (kind, re.compile(rf"(?<!\w)(?:{'|'.join(row[kind])})", re.I))
+        (kind, re.compile(rf"{begin}(?:{'|'.join(row[kind])})", re.I))
         for kind in (REJECTED, REPLACED, ACCEPTED, CHOSEN, SETTLED)
+        if kind in row
     ]
-    return _Patterns(tuple(kinds), re.compile(row["unless"], re.I), re.compile(row["open"], re.I))
+    denies = sign_pattern(("negation", "question"), (language,)) if kinds else ""
+    unless, is_open = row.get("unless", denies), row.get("open", _OPEN)
+    return _Patterns(tuple(kinds), re.compile(unless, re.I), re.compile(is_open, re.I))
 
 
 def _kind(sentence: str, patterns: _Patterns) -> str | None:

@@ -1,13 +1,15 @@
 """The words of sentences, as two of them are compared: numbers, dates, persons and signs of language made equal."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from transforms.languages import UNSPACED, function_words, language_of
+from transforms.languages import UNSPACED, function_words
 from transforms.settings.search import TermSettings
+from transforms.signs import languages_with_signs, sign_languages, sign_pattern, surest_language
 from transforms.text.segments import PARAGRAPH, SENTENCE
 from transforms.text.terms import stems
 from transforms.toml_file import toml_file
@@ -68,9 +70,8 @@ class Signs:
 
 @cache
 def signs_of(language: str) -> Signs:
-    """The signs of a language, as Snowball names it; those of English for one without a table."""
-    table = toml_file(__name__, "signs.toml")
-    row: dict[str, str] = table.get(language, table[_DEFAULT])
+    """The signs of a language, as Snowball names it; without a table, only asides are known."""
+    row: dict[str, str] = defaultdict(str, toml_file(__name__, "signs.toml").get(language, {}))
     kinds = {
         word: kind
         for kind in ("report", "doubt", "hedge", "modal", "negation", "others", "self", "filler")
@@ -83,7 +84,7 @@ def signs_of(language: str) -> Signs:
     }
     return Signs(
         kinds=kinds,
-        aside=re.compile(row["aside"], re.I),
+        aside=re.compile(row["aside"] or _aside_of(language), re.I),
         clause=frozenset(row["clause"].split()),
         further=frozenset(row["further"].split()),
         condition=frozenset(row["condition"].split()),
@@ -95,19 +96,29 @@ def signs_of(language: str) -> Signs:
     )
 
 
+def _aside_of(language: str) -> str:
+    """A greeting, thanks or approval and little else, by the signs that all parts of Weft share."""
+    if language not in languages_with_signs():
+        return r"[^\s\S]"
+    greets, thanks, agrees = (
+        sign_pattern((kind,), (language,)) for kind in ("greeting", "thanks", "agreement")
+    )
+    return rf"(?:{greets})[\w ,.!，、！]{{0,30}}$|(?:[\w ,]{{0,20}}\b)?(?:{thanks}).{{0,60}}$|(?:{agrees}).{{0,20}}$"
+
+
 def is_aside(sentence: str) -> bool:
     """True for a sentence that greets, thanks, approves or refers to another text, and says nothing of its own.
 
     >>> is_aside("Hi Gao,"), is_aside("Thanks to the cache it takes 3 ms on each of the many disks that we have had.")
     (True, False)
     """
-    pattern = signs_of(language_for(sentence)).aside
-    return pattern.match(" ".join(sentence.replace("’", "'").split())) is not None
+    plain = " ".join(sentence.replace("’", "'").split())
+    return any(signs_of(name).aside.match(plain) for name in sign_languages(sentence))
 
 
 def language_for(*texts: str) -> str:
-    """The language of the first text whose function words tell it; English if none does."""
-    return next((name for name in map(language_of, texts) if name), _DEFAULT)
+    """The language of the first text whose words or letters tell it; English if none does."""
+    return next((name for name in map(surest_language, texts) if name), _DEFAULT)
 
 
 def sentence_ranges(text: str) -> Iterator[tuple[int, int]]:
