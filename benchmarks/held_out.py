@@ -1,7 +1,7 @@
 """Search as shipped, with weights that the other collections choose, and beside what anybody would
 build.
 
-    python benchmarks/held_out.py [--corpus NAME ...] [--state FOLDER] [--markdown]
+    python benchmarks/held_out.py [--corpus NAME ...] [--weight NAME ...] [--state FOLDER] [--markdown]
 
 Every weight and choice of WEIGHTS is tried by itself on every task of benchmarks/retrieval.py; of
 linux-erofs every eighth commit is asked, of the chats every third question. For each collection the
@@ -34,7 +34,7 @@ ALL_WORDS = SHIPPED.stopwords[: SHIPPED.stopwords.index("how")]
 """The stop words without those of questions, which rank then."""
 STEPS = {"erofs": 8, "conversations": 3, "meetings": 3, "peps": 3}
 """Of the queries of a corpus every so manieth is asked."""
-Value = float | str | tuple[str, ...]
+Value = float | str | tuple[str, ...] | None
 WEIGHTS: Mapping[str, Sequence[Value]] = {
     "lexical_weight": (0.5, 0.6, 0.7, 0.8),
     "mail_weight": (0.0, 0.3, 0.5, 0.7, 1.0),
@@ -44,6 +44,8 @@ WEIGHTS: Mapping[str, Sequence[Value]] = {
     "rerank": ("as_set", "off"),
     "stopwords": (SHIPPED.stopwords, ALL_WORDS),
     "own": (0.0, 0.5, 1.0, 1.5, 2.0),
+    "lexical_weight_symbols": (None, 0.6, 0.8, 0.9, 1.0),
+    "lexical_weight_questions": (None, 0.4, 0.5, 0.6, 0.8),
 }
 """Settings of [search], and weights of the second look."""
 MEASURES = ("nDCG@10", "MRR@10")
@@ -76,6 +78,7 @@ def main() -> None:
     """Ask, choose, and print both tables."""
     parser = new_parser(__doc__)
     parser.add_argument("--corpus", action="append", choices=tasks.CORPORA, help="default: all")
+    parser.add_argument("--weight", action="append", choices=WEIGHTS, help="default: all")
     parser.add_argument("--state", type=Path, help="where indexes are kept between runs")
     parser.add_argument(
         "--markdown",
@@ -86,22 +89,25 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         state = arguments.state or Path(temporary)
         corpora = [tasks.corpus(name, state) for name in arguments.corpus or tasks.CORPORA]
-        tried = {corpus.name: alternatives(corpus) for corpus in corpora}
-        names = {corpus.name: corpus.name for corpus in corpora}
-        for title, part in (("collection", names), ("kind", tasks.KINDS)):
+        names = arguments.weight or [*WEIGHTS]
+        tried = {corpus.name: alternatives(corpus, names) for corpus in corpora}
+        collections = {corpus.name: corpus.name for corpus in corpora}
+        for title, part in (("collection", collections), ("kind", tasks.KINDS)):
             table = new_table(f"chosen without the {title}", COLUMNS, left=2)
             for corpus in corpora:
                 others = [of for name, of in tried.items() if part[name] != part[corpus.name]]
-                weights = chosen(others)
+                weights = chosen(others, names)
                 table.caption = f"{table.caption or ''}{corpus.name}: {choices(weights)}\n"
                 for task in asked(corpus):
                     add_rows(table, corpus, task, weights)
             show(table, arguments.markdown)
             print(table.caption)
+        if "stopwords" not in names:
+            return
         words = new_table("words of questions are stop words", WORD_COLUMNS, left=3)
         for corpus in corpora:
             others = [of for name, of in tried.items() if name != corpus.name]
-            is_chosen = chosen(others)["stopwords"] == SHIPPED.stopwords
+            is_chosen = chosen(others, ["stopwords"])["stopwords"] == SHIPPED.stopwords
             for task in asked(corpus):
                 add_word_rows(words, corpus, task, "yes" if is_chosen else "no")
         show(words, arguments.markdown)
@@ -109,6 +115,8 @@ def main() -> None:
 
 def choices(weights: Mapping[str, Value]) -> str:
     """The weights, with a word in place of the list of stop words."""
+    if "stopwords" not in weights:
+        return str(weights)
     choice = "yes" if weights["stopwords"] == SHIPPED.stopwords else "no"
     others = {name: value for name, value in weights.items() if name != "stopwords"}
     return f"{others}, stop words of questions: {choice}"
@@ -129,10 +137,12 @@ def measured(corpus: tasks.Corpus, task: tasks.Task, weights: Mapping[str, Value
     return {name: values[name] for name in MEASURES}
 
 
-def alternatives(corpus: tasks.Corpus) -> dict[tuple[str, Value], float]:
-    """By weight and value the mean of MEASURES over the tasks, the other weights as shipped."""
+def alternatives(corpus: tasks.Corpus, names: Sequence[str]) -> dict[tuple[str, Value], float]:
+    """By weight of these names and value the mean of MEASURES over the tasks, the other weights as
+    shipped.
+    """
     shipped = SHIPPED.model_dump() | reranking.WEIGHTS
-    pairs = [(name, value) for name, values in WEIGHTS.items() for value in values]
+    pairs = [(name, value) for name in names for value in WEIGHTS[name]]
     as_shipped = _mean(corpus, {})
     return {
         (name, value): as_shipped if value == shipped[name] else _mean(corpus, {name: value})
@@ -146,17 +156,19 @@ def _mean(corpus: tasks.Corpus, weights: Mapping[str, Value]) -> float:
     return float(np.mean([np.mean(of_task) for of_task in values]))
 
 
-def chosen(others: Sequence[Mapping[tuple[str, Value], float]]) -> dict[str, Value]:
-    """The best value of each weight by the mean over some collections; the shipped one where others
-    are no better.
+def chosen(
+    others: Sequence[Mapping[tuple[str, Value], float]], names: Sequence[str]
+) -> dict[str, Value]:
+    """The best value of each weight of these names by the mean over some collections; the shipped
+    one where others are no better.
     """
     shipped = SHIPPED.model_dump() | reranking.WEIGHTS
     return {
         name: max(
-            sorted(values, key=lambda value: value != shipped[name]),
+            sorted(WEIGHTS[name], key=lambda value: value != shipped[name]),
             key=lambda value: round(float(np.mean([of[name, value] for of in others])), 6),
         )
-        for name, values in WEIGHTS.items()
+        for name in names
     }
 
 

@@ -1,13 +1,15 @@
 """The effect of each design's profile beside the default.
 
-    python benchmarks/profiles.py [--corpus NAME ...] [--state FOLDER] [--markdown]
+    python benchmarks/profiles.py [--corpus NAME ...] [--designs] [--state FOLDER] [--markdown]
 
 A profile is what the table of docs/designs.md says to switch a design on: settings that a build
 reads, each with an index of its own, and a profile of [search]. Prints nDCG@10, MRR@10, Recall@10
 and Recall@100 per task, and how far each profile is ahead of the default query by query, with its
 95 % interval and p-value; of egregora, which is about context, the share of the parts of each
 question that a block covers, the share of its tokens that are right, and the share of the budget
-used.
+used. With `--designs` the five designs stand beside the default with all that `design` sets and
+their costs, on every collection if none is named: what `weft eval run --designs` measures on data of
+one's own. A design that cuts the texts of a collection as the default does searches its index.
 """
 
 import json
@@ -24,9 +26,13 @@ from printing import new_parser, new_table
 from retrieval import HEAD, ahead, show
 from rich.table import Table
 
-from dagster_project.config.settings import load_settings
+from dagster_project.config.settings import Settings, load_settings
 from dagster_project.context.block_quality import measured_blocks
+from dagster_project.index.publish.versions import current_version
 from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.models.embedders import make_embedder
+from dagster_project.models.language_models import Reranker
+from transforms.evaluation.quality import bootstrap
 from transforms.settings.conversations import ContextSettings
 from transforms.settings.designs import DESIGNS
 from transforms.settings.search import BUILT_IN_PROFILES, SearchSettings
@@ -56,12 +62,23 @@ PROFILES = {
     "Information Graph's chunks": Profile({"document_chunks": {"chunker": "semantic"}}),
 }
 CORPORA = ("sample", "pgsql")
+_OF_DOCUMENTS = ("document_chunks", "sentences")
+_OF_MAIL = ("chunks", "sentences")
+READ = {
+    **dict.fromkeys(("pgsql", "erofs", "linux-raid"), _OF_MAIL),
+    **dict.fromkeys(("documents", "pages", "peps", "code"), _OF_DOCUMENTS),
+    **dict.fromkeys(("conversations", "beam", "meetings"), ("conversations",)),
+    "sample": ("chunks", "document_chunks", "conversations", "sentences"),
+}
+"""By collection the sections whose values change its index."""
+COSTS = ("ms a query", "chunks", "MB")
 
 
 def main() -> None:
     """Build what is missing, search under each profile, print one table per task."""
     parser = new_parser(__doc__)
-    parser.add_argument("--corpus", action="append", choices=CORPORA, help="one corpus only")
+    parser.add_argument("--corpus", action="append", choices=READ, help="one corpus only")
+    parser.add_argument("--designs", action="store_true", help="the designs with all they set")
     parser.add_argument(
         "--state", type=Path, help="where indexes are kept; default: a temporary folder"
     )
@@ -71,6 +88,11 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         state = arguments.state or Path(temporary)
+        if arguments.designs:
+            for name in arguments.corpus or READ:
+                for shown in designs(name, state):
+                    show(shown, arguments.markdown)
+            return
         for name in arguments.corpus or CORPORA:
             for title, found in measured(name, state).items():
                 show(table(title, found), arguments.markdown)
@@ -83,9 +105,7 @@ def measured(name: str, state: Path) -> dict[str, dict[str, dict[str, np.ndarray
     here are left out.
     """
     found: dict[str, dict[str, dict[str, np.ndarray]]] = {}
-    known = (
-        {"chunks", "sentences"} if name == "pgsql" else {"chunks", "sentences", "document_chunks"}
-    )
+    known = {*READ[name]}
     for label, profile in PROFILES.items():
         if profile.built and not known & profile.built.keys() and profile.searched == DEFAULT:
             continue
@@ -116,6 +136,82 @@ def _built(changes: Mapping[str, Mapping[str, Any]], design: str, config: Path) 
         text = text.replace(head, "\n".join([head.strip(), *lines, ""]))
     config.write_text(text)
     return tasks.built(config, {})
+
+
+def designs(name: str, state: Path) -> list[Table]:
+    """For each task of a collection a row per design: quality, how far the default is ahead, costs."""
+    tables: dict[str, Table] = {}
+    first: dict[str, np.ndarray] = {}
+    for design in (DEFAULT, *DESIGNS):
+        corpus = _of_design(name, design, state)
+        megabytes = _megabytes(corpus.index.path)
+        for task in corpus.tasks:
+            ranked, seconds = tasks.weft_ranking(corpus, task)
+            values = task.measured(ranked)
+            title = f"{task.name} ({len(task.queries):,} queries)"
+            columns = (
+                "design",
+                HEAD,
+                "95 %",
+                *collections.MEASURES[1:],
+                "default ahead by",
+                *COSTS,
+            )
+            shown = tables.setdefault(title, new_table(title, columns))
+            interval = bootstrap(values[HEAD])
+            before = first.setdefault(title, values[HEAD])
+            shown.add_row(
+                design,
+                f"{interval.mean:.3f}",
+                f"{interval.low:.3f}–{interval.high:.3f}",
+                *(f"{values[measure].mean():.3f}" for measure in collections.MEASURES[1:]),
+                "" if design == DEFAULT else ahead(before, values[HEAD])[0],
+                f"{1000 * seconds / len(task.queries):.1f}",
+                f"{corpus.index.chunk_count:,}",
+                f"{megabytes:.1f}",
+            )
+        corpus.index.close()
+    return [*tables.values()]
+
+
+def _of_design(name: str, design: str, state: Path) -> tasks.Corpus:
+    """A collection under a design, in an index of its own if it cuts the texts in another way."""
+    is_own = _cuts_otherwise(name, design)
+
+    def build(config: Path) -> SearchIndex:
+        text = config.read_text()
+        if is_own and not text.startswith("design"):
+            config.write_text(f'design = "{design}"\n{text}')
+        tasks.built(config, {}).close()
+        settings = load_settings(config, "" if design == DEFAULT else design)
+        return SearchIndex(
+            current_version(settings.root / "index"),
+            make_embedder(settings.embedding),
+            settings.terms,
+            settings.search,
+            Reranker(settings.rerank),
+        )
+
+    return tasks.corpus(name, state / design if is_own else state, build=build)
+
+
+def _cuts_otherwise(name: str, design: str) -> bool:
+    """True if a design sets a value that a build of the collection reads, and the default has
+    another.
+    """
+    fields = Settings.model_fields
+    return any(
+        getattr(fields[section].get_default(call_default_factory=True), key) != value
+        for section, values in DESIGNS.get(design, {}).items()
+        if section in READ[name]
+        for key, value in values.items()
+    )
+
+
+def _megabytes(published: Path) -> float:
+    """The size of a published version with its arrays."""
+    files = [published, *published.with_suffix(".arrays").rglob("*")]
+    return sum(file.stat().st_size for file in files if file.is_file()) / 1e6
 
 
 def table(title: str, found: Mapping[str, Mapping[str, np.ndarray]]) -> Table:

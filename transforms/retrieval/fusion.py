@@ -23,6 +23,16 @@ _DIAGNOSTIC = (
     r"oops|panic|crash(?:es|ed)?|assertion|undefined reference|exit code|build fail(?:s|ed|ure)?)\b)"
 )
 """A query that this finds something in is diagnostic."""
+_SYMBOL = re.compile(
+    r"\w_\w|[a-z][A-Z][a-z]|\w(?:::|->|\(\))|\w\.\w+\(|/\w+/\w|\w/[\w-]+\.\w|\b\w+\.[a-z]{1,4}\b|(?<!\S)--\w|0x[0-9a-f]|"
+    r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b|`[^`\n]+`|\"[^\"\n]+\"|“[^”\n]+”"
+)
+"""A query that this finds something in names a symbol, an identifier, a path or a quoted string."""
+_QUESTION = re.compile(
+    r"\?\s*$|^\W*(?i:how|what|when|where|which|who|whose|whom|why|does|do|did|is|are|was|were|can|could|should|has|have|"
+    r"wie|wann|wo|wer|wem|wen|welche[rsnm]?|warum|wieso|weshalb|wozu)\b"
+)
+"""A query that this finds something in is a question."""
 
 FUSED = {
     "query": pl.Int32,
@@ -110,6 +120,25 @@ def is_diagnostic(query: str) -> bool:
     design).
     """
     return re.search(_DIAGNOSTIC, query) is not None
+
+
+def lexical_weight(query: str, settings: SearchSettings, *, demands_text: bool = False) -> float:
+    """The weight of the lexical score for a query (an open question of the pginbox design): that of
+    queries with symbols or quoted strings, else that of questions, else that of all.
+
+    The query `demands_text` if a quoted string of it is a condition.
+
+    >>> settings = SearchSettings(lexical_weight_symbols=0.9, lexical_weight_questions=0.5)
+    >>> queries = "where is pg_stat_activity?", "where is the view?", "view of activity"
+    >>> [lexical_weight(query, settings) for query in queries]
+    [0.9, 0.5, 0.7]
+    """
+    of_symbols, of_questions = settings.lexical_weight_symbols, settings.lexical_weight_questions
+    if of_symbols is not None and (demands_text or _SYMBOL.search(query)):
+        return of_symbols
+    if of_questions is not None and _QUESTION.search(query):
+        return of_questions
+    return settings.lexical_weight
 
 
 class QueryScores(Protocol):

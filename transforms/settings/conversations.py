@@ -114,7 +114,8 @@ class ContextSettings(StageSettings):
     ask_with: Internal[Literal["said", "markdown"]] = "said"
     """The words of the turns, without headings; or the query chunk as it is (egregora)."""
     mode: Literal["exact", "ann"] = Field(
-        "exact", description="by every vector, or by the HNSW index where there is one (egregora)"
+        "exact",
+        description="by every vector, or by the HNSW index that index.ann_max_vectors allows (egregora)",
     )
     nprobe: int = Field(256, gt=0, description="vectors that `ann` keeps in view (egregora)")
     overfetch: int = Field(4, gt=0, description="times `candidates` that `ann` asks for (egregora)")

@@ -56,6 +56,8 @@ DESIGNS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "egregora": {
         "search": {**_VECTORS, "candidates_vector": 5, "per_document": 1, "limit": 5},
         "conversations": {"query_tokens": 1800, "query_overlap_tokens": 150},
+        # Else its mode "ann" would compare all vectors of an index with more than a thousand.
+        "index": {"ann_max_vectors": 100_000},
         "context": {
             "strategy": "chunks",
             "candidates": 5,

@@ -70,6 +70,15 @@ class SearchSettings(StageSettings):
     lexical_weight: float = Field(
         0.7, ge=0, le=1, description="weight of the lexical score in a blend"
     )
+    lexical_weight_symbols: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="the same for a query with a symbol, identifier, path or quoted string (pginbox)",
+    )
+    lexical_weight_questions: float | None = Field(
+        None, ge=0, le=1, description="the same for a question without one (pginbox)"
+    )
     mail_weight: Internal[float] = Field(0.7, ge=0, le=1)
     """Share of the whole mail where no chunk says it."""
     page_weight: Internal[float] = Field(0.5, ge=0, le=1)
@@ -161,6 +170,8 @@ class SearchSettings(StageSettings):
 
 _ALONE = {
     "fusion": "blend",
+    "lexical_weight_symbols": None,
+    "lexical_weight_questions": None,
     "thread_weight": 0.0,
     "mail_weight": 0.0,
     "page_weight": 0.0,

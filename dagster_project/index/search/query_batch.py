@@ -1,7 +1,7 @@
 """Queries that are scored together: their terms and vectors, their candidates of both kinds."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 
 import numpy as np
@@ -57,6 +57,8 @@ class QueryBatch:
         self.vector_path = "exact"
         self.preferences: Sequence[Preferences] = ()
         """Those of each query beside its words; empty without any."""
+        self.demanding: Collection[int] = ()
+        """The queries with a condition on words, such as a quoted string."""
         self.history: set[int] = set()
         """The queries whose words stand in quoted history alone."""
         self.seconds = {"lexical": 0.0, "vector": 0.0}
@@ -178,6 +180,12 @@ class QueryBatch:
             logs = None if fusion.is_diagnostic(self.queries[position]) else arrays.logs
             whole, mask = self._wholes(scores[position], settings), self.masks[position]
             weights = settings if scores[position].is_scattered else sure
+            demands_text = self.first + position in self.demanding
+            weight = fusion.lexical_weight(
+                self.queries[position], settings, demands_text=demands_text
+            )
+            if weight != settings.lexical_weight:
+                weights = weights.model_copy(update={"lexical_weight": weight})
             more = self._more(position, settings)
             of_query = fusion.Fusion(scores[position], vector, weights, logs, whole, more)
             return fusion.fused_candidates(self.first + position, of_query, mask, places)

@@ -272,6 +272,7 @@ class SearchIndex(OpenedVersion):
             [q.fields for q in resolved],
         ):
             batch.preferences = [resolved[number].preferences for number in batch.numbers]
+            batch.demanding = {n for n in batch.numbers if resolved[n].demands_text}
             parts.append(self._to_limit(batch, settings, report, folds))
         ranked = self._with_listed(_joined(parts), resolved, settings, folds)
         return self._versions_once(ranked, _asks(resolved, settings)) if folds else ranked

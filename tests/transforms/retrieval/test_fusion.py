@@ -16,6 +16,7 @@ from transforms.retrieval.fusion import (
     WholeScores,
     fused_candidates,
     is_diagnostic,
+    lexical_weight,
 )
 from transforms.retrieval.hits import place
 from transforms.retrieval.pipeline import finishing, pooling, started, through
@@ -110,6 +111,33 @@ def test_a_query_is_diagnostic_if_a_program_could_have_said_it(query: str, expec
 def test_both_scores_are_scaled_over_all_chunks_or_their_ranks_add_up(settings, expected):
     found = hits([4, 2, 0], [0.0, 1.0, 0.5], settings=SearchSettings(thread_weight=0, **settings))
     assert dict(found.select("chunk_no", "fused_score").iter_rows()) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("pg_stat_activity shows no query", 0.9),
+        ("where is GetPreparedTransactionList called?", 0.9),
+        ("Delay fsync() when other backends commit", 0.9),
+        ("kernel oops in fs/erofs/zdata.c", 0.9),
+        ("fixed by 7a48e3f1", 0.9),
+        ("what does --no-owner do?", 0.9),
+        ('the message "could not open relation"', 0.9),
+        ("what does `vuln` do?", 0.9),
+        ("How do I restore a backup", 0.5),
+        ("Does it rain?", 0.5),
+        ("warum ist der Speicher gesperrt", 0.5),
+        ("free-behind capability for large scans", 0.7),
+        ("DROP COLUMN and its indexes", 0.7),
+        ("and/or, a word", 0.7),
+    ],
+)
+def test_words_weigh_by_what_a_query_is(query: str, expected: float):
+    by_query = {"lexical_weight_symbols": 0.9, "lexical_weight_questions": 0.5}
+    assert lexical_weight(query, SearchSettings(**by_query)) == expected
+    assert lexical_weight(query, SearchSettings()) == 0.7
+    of_phrase = lexical_weight("Big Corp", SearchSettings(**by_query), demands_text=True)
+    assert of_phrase == 0.9
 
 
 def test_a_mail_receives_the_share_of_the_best_of_its_thread():

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import duckdb
@@ -10,25 +11,19 @@ from duckdb import list_type
 from duckdb.sqltypes import FLOAT, VARCHAR
 
 from assets.protocols.models import Embedder
+from dagster_project.index.publish import vector_index
 from dagster_project.index.publish.versions import current_version
 from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.index.search.lookup import storable_values
 from dagster_project.index.search.statements.closed_off import open_closed_off, type_of
 from dagster_project.models.embedders import serving
+from dagster_project.system.sql_files import SqlFile
 from transforms.errors import QueryError
 from transforms.text.storable import storable
 
-_SEMANTIC = """
-CREATE TEMP MACRO search_semantic(words, k := 10) AS TABLE
-WITH asked AS MATERIALIZED (SELECT embedded(words)::FLOAT[{dimensions}] AS vector),
-near AS (
-  SELECT e.chunk_no, array_cosine_similarity(e.vector, asked.vector) AS cosine FROM {file}.embeddings e, asked
-  ORDER BY cosine DESC, e.chunk_no LIMIT k
-)
-SELECT row_number() OVER (ORDER BY n.cosine DESC, n.chunk_no) AS rank, n.cosine, c.chunk_id, c.doc_id, c.source_kind,
-  coalesce(w.title, c.title) AS title, c.text_display
-FROM near n JOIN chunks c USING (chunk_no) LEFT JOIN conversation_windows w USING (doc_id) ORDER BY rank
-"""
+_SQL = SqlFile(__file__, "sql.sql")
+_REMEMBERED = 8
+"""Vectors of words and ids of a statement: without an index a function is called for each row."""
 
 
 def query_current(
@@ -48,8 +43,11 @@ def query_current(
     file = current_version(folder)
 
     def prepare(connection: duckdb.DuckDBPyConnection) -> None:
-        if embedder and "search_semantic" in statement.lower():
+        words = statement.lower()
+        if embedder and "search_semantic" in words:
             _add_semantic(connection, embedder(), file.stem)
+        if "similar" in words:
+            _add_similar(connection, file.stem)
         further(connection)
 
     with (
@@ -65,12 +63,12 @@ def query_current(
 @contextmanager
 def opened_for_sql(file: Path, embedder: Embedder) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection for many statements on a published file, with all that one may call."""
-    with open_closed_off(
-        file,
-        _ALL_NAMES,
-        file.stem,
-        lambda connection: _add_semantic(connection, embedder, file.stem),
-    ) as connection:
+
+    def prepare(connection: duckdb.DuckDBPyConnection) -> None:
+        _add_semantic(connection, embedder, file.stem)
+        _add_similar(connection, file.stem)
+
+    with open_closed_off(file, _ALL_NAMES, file.stem, prepare) as connection:
         yield connection
 
 
@@ -91,15 +89,49 @@ _ALL_NAMES = "stored_ array_cosine_distance"
 
 
 def _add_semantic(connection: duckdb.DuckDBPyConnection, embedder: Embedder, name: str) -> None:
-    """Add the macro `search_semantic` to a connection with the database `name`; ModelMismatchError
-    as `serving` says.
+    """Add the macro `search_semantic` to a connection with the database `name`, which asks the HNSW
+    index if the file has one; ModelMismatchError as `serving` says.
     """
-    manifest = dict(connection.execute("SELECT key, value FROM manifest").fetchall())
+    manifest = _manifest(connection)
     embedder = serving(embedder, manifest, name)
+
+    @lru_cache(_REMEMBERED)
+    def embedded(words: str) -> list[float]:
+        vector: list[float] = embedder.embed_queries([words])[0].tolist()
+        return vector
+
+    connection.create_function("embedded", embedded, [VARCHAR], list_type(FLOAT))
+    way = "search_semantic_by_index" if _uses_index(connection, manifest) else "search_semantic"
+    connection.execute(_SQL(way, dimensions=str(embedder.dimensions), file=name))
+
+
+def _add_similar(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Add the macro `similar` to a connection with the database `name`, if its file has an HNSW
+    index; that of the file compares all vectors.
+    """
+    manifest = _manifest(connection)
+    if not _uses_index(connection, manifest):
+        return
+
+    @lru_cache(_REMEMBERED)
+    def vector_of(given: str | None) -> list[float] | None:
+        # A cursor is a connection of its own: that of the statement is busy.
+        found = connection.cursor().execute(_SQL("vector", file=name), {"given": given}).fetchone()
+        return [*found[0]] if found else None
+
     connection.create_function(
-        "embedded",
-        lambda words: embedder.embed_queries([words])[0].tolist(),
-        [VARCHAR],
-        list_type(FLOAT),
+        "vector_of", vector_of, [VARCHAR], list_type(FLOAT), null_handling="special"
     )
-    connection.execute(_SEMANTIC.format(dimensions=embedder.dimensions, file=f'"{name}"'))
+    connection.execute(_SQL("similar_by_index", dimensions=manifest["dimensions"], file=name))
+
+
+def _manifest(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    return dict(connection.execute("SELECT key, value FROM manifest").fetchall())
+
+
+def _uses_index(connection: duckdb.DuckDBPyConnection, manifest: Mapping[str, str]) -> bool:
+    """True if the file has an HNSW index, which statements on the connection may use from now on."""
+    has_index = manifest["vector_search"] == vector_index.HNSW
+    if has_index:
+        vector_index.use(connection)
+    return has_index

@@ -2,6 +2,7 @@
 and measured.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 
 from dagster_project.index.publish import vector_index
 from dagster_project.index.search.statements.sql import query_current
+from dagster_project.models.embedders import make_embedder
 from tests.archives import Mail, Workspace, differences, discussion
+from transforms.settings.models import EmbeddingSettings
 
 pytestmark = [pytest.mark.exhaustive, pytest.mark.usefixtures("every_key")]
 
@@ -83,6 +86,21 @@ def test_statements_that_ask_for_it_use_it_without_the_network(made: Workspace):
     statement = vector_index.nearest(256, "chunk_id", 3).replace("?", "$vector")
     plan = query_current(made.index, f"EXPLAIN {statement}", {"vector": [1.0] + [0.0] * 255})
     assert "HNSW_INDEX_SCAN" in str(plan.to_pylist())
+
+
+@pytest.mark.parametrize("macro", ["search_semantic('the pump is loud', {})", '"similar"($id, {})'])
+def test_macros_use_it_and_find_what_all_vectors_say(made: Workspace, macro: str):
+    ask = partial(query_current, made.index, embedder=partial(make_embedder, EmbeddingSettings()))
+    of_chunk = {"id": made.column("SELECT min(chunk_id) FROM chunks")[0]} if "$" in macro else {}
+    plan = ask(f"EXPLAIN FROM {macro.format(3)}", of_chunk)
+    assert "HNSW_INDEX_SCAN" in str(plan.to_pylist())
+    subquery = (
+        macro.replace("$id", "(SELECT $id)").replace("'the", "(SELECT 'the").replace("d'", "d')")
+    )
+    by_index, by_all = (ask(f"FROM {text.format(3)}", of_chunk) for text in (macro, subquery))
+    assert by_index == by_all and by_index.num_rows == 3
+    assert of_chunk.get("id") not in by_index.column("chunk_id").to_pylist()
+    assert ask("FROM \"similar\"('nothing has this id', 3)").num_rows == 0
 
 
 def test_above_the_limit_there_is_none_and_the_setting_brings_it_back(

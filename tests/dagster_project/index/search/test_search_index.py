@@ -69,6 +69,21 @@ def test_a_longer_list_looks_deeper(index: SearchIndex, changes: dict[str, int],
     assert len(set(found[unit].to_pylist())) == 4
 
 
+@pytest.mark.parametrize(
+    ("query", "weight"), [("compactor --fast", 1.0), ('"compactor" load', 1.0), ("compactor", 0.7)]
+)
+def test_a_query_with_symbols_or_a_phrase_has_a_weight_of_its_own(
+    index: SearchIndex, query: str, weight: float
+):
+    def scores(**changes: float) -> list[tuple[str, float]]:
+        settings = index.settings.model_copy(update={"rerank": "off"} | changes)
+        hits = index.search([query], settings=settings).hits
+        return [*zip(hits["chunk_id"].to_pylist(), hits["score"].to_pylist(), strict=True)]
+
+    assert scores(lexical_weight_symbols=1.0) == scores(lexical_weight=weight)
+    assert scores(lexical_weight=1.0) != scores(lexical_weight=0.7)
+
+
 @pytest.mark.parametrize(("rest", "factor"), [("", 1.5), (" zebra unicorn aubergine", 1.0)])
 def test_a_thread_gives_more_if_the_words_stand_together(
     index: SearchIndex, rest: str, factor: float
