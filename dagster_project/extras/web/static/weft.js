@@ -142,6 +142,21 @@ document.addEventListener("htmx:historyRestore", () => {
   scrollTo(0, places.get(shown) ?? 0);
 });
 
+// A page that is asked for comes before hits for words that were typed before: they neither arrive later nor begin.
+let isTyping = false;
+document.addEventListener("input", (event) => {
+  if (event.target.id === "q") isTyping = true;
+});
+document.addEventListener("htmx:beforeRequest", (event) => {
+  const box = document.getElementById("q");
+  if (event.detail.elt === box) {
+    if (!isTyping) event.preventDefault();
+  } else if (box) {
+    isTyping = false;
+    htmx.trigger(box, "htmx:abort");
+  }
+});
+
 function visit(address) {
   if (window.htmx) htmx.ajax("GET", address, { target: "body", push: address });
   else location.assign(address);
