@@ -1,7 +1,7 @@
 """Nearest vectors by three paths, beside each other: every vector (`array_cosine_distance` in SQL and
 the product with the matrix), the HNSW index of DuckDB's VSS, and sign codes.
 
-    python benchmarks/vectors.py FOLDER [--sizes 2000 5000 20000]
+    python benchmarks/vectors.py FOLDER [--sizes 2000 5000 20000 60000]
 
 FOLDER has text files of any kind, which are cut into pieces of 600 characters and embedded with the
 packaged table. Printed are processor seconds, since wall time depends on what else runs: of the
@@ -34,7 +34,7 @@ def main() -> None:
     """Print a line of JSON for each size."""
     parser = new_parser(__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[2_000, 5_000, 20_000])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[2_000, 5_000, 20_000, 60_000])
     options = parser.parse_args()
     most = max(options.sizes) + _QUERIES
     texts = list(dict.fromkeys(_pieces(options.folder, most * 2)))[:most]

@@ -38,7 +38,7 @@ TOKENS = {"core": 495_200, "extras": 136_900, "tests": 442_000}
 """Tokens of Python without comments and docstrings, which count ideas and not layout. A commit that
 raises one says what its users get.
 """
-WORDS = {"sql": 14_300, "toml": 18_750}
+WORDS = {"sql": 14_600, "toml": 18_750}
 """Words of the statements and tables beside the modules."""
 NO_IDEAS = {
     tokenize.COMMENT,

@@ -14,6 +14,7 @@ from transforms.retrieval import bm25
 from transforms.retrieval.postings import Postings
 from transforms.retrieval.small_tables import arrow_series, top_k
 from transforms.settings.search import SearchSettings
+from transforms.signs import is_question
 
 _LOG_WEIGHT = 0.7
 """Factor on the score of logs and build output, unless the query is diagnostic."""
@@ -28,11 +29,6 @@ _SYMBOL = re.compile(
     r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b|`[^`\n]+`|\"[^\"\n]+\"|“[^”\n]+”"
 )
 """A query that this finds something in names a symbol, an identifier, a path or a quoted string."""
-_QUESTION = re.compile(
-    r"\?\s*$|^\W*(?i:how|what|when|where|which|who|whose|whom|why|does|do|did|is|are|was|were|can|could|should|has|have|"
-    r"wie|wann|wo|wer|wem|wen|welche[rsnm]?|warum|wieso|weshalb|wozu)\b"
-)
-"""A query that this finds something in is a question."""
 
 FUSED = {
     "query": pl.Int32,
@@ -136,7 +132,7 @@ def lexical_weight(query: str, settings: SearchSettings, *, demands_text: bool =
     of_symbols, of_questions = settings.lexical_weight_symbols, settings.lexical_weight_questions
     if of_symbols is not None and (demands_text or _SYMBOL.search(query)):
         return of_symbols
-    if of_questions is not None and _QUESTION.search(query):
+    if of_questions is not None and is_question(query):
         return of_questions
     return settings.lexical_weight
 
