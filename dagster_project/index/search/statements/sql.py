@@ -116,8 +116,8 @@ def _add_similar(connection: duckdb.DuckDBPyConnection, name: str) -> None:
     @lru_cache(_REMEMBERED)
     def vector_of(given: str | None) -> list[float] | None:
         # A cursor is a connection of its own: that of the statement is busy.
-        found = connection.cursor().execute(_SQL("vector", file=name), {"given": given}).fetchone()
-        return [*found[0]] if found else None
+        row = connection.cursor().execute(_SQL("vector", file=name), {"given": given}).fetchone()
+        return [*row[0]] if row else None
 
     connection.create_function(
         "vector_of", vector_of, [VARCHAR], list_type(FLOAT), null_handling="special"
