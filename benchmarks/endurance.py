@@ -108,8 +108,7 @@ def hits_of(index: SearchIndex) -> frozenset[str]:
 
 
 def change(work: Workspace, state: int) -> None:
-    """Bring the sources into one of two states."""
-    two_lists(work.folder)
+    """Bring the sources into one of two states; the settings, which readers read, stay as they are."""
     for name in ("dev/dev.2004-03.mbox", "users/users.2004-02.mbox"):
         (work.folder / "mail" / name).unlink(missing_ok=True)
     if state:

@@ -201,13 +201,15 @@ class PieceTokenizer:
         """The ids of the longest parts of a word, one behind the other (WordPiece), in a third of
         the tokenizer's time.
         """
+        if len(word) > _LONGEST:
+            return _NO_TOKEN.astype(_STORED).tobytes()
         ids, start, before = array("i"), 0, ""
         while start < len(word):
             is_long = heads is None or before + word[start : start + _HEAD] in heads
             end = len(word) if is_long else min(len(word), start + _HEAD - 1)
             while end > start and (token := self._vocabulary.get(before + word[start:end], -1)) < 0:
                 end -= 1
-            if end == start or len(word) > _LONGEST:
+            if end == start:
                 return _NO_TOKEN.astype(_STORED).tobytes()
             ids.append(token)
             start, before = end, "##"

@@ -33,6 +33,10 @@ _ROOT = Path(__file__).parents[2]
 _FILES_OF_ONE = 500
 """Files after which a process is ended: the memory that its libraries lose stays small."""
 _OF_THE_PROCESS = ("ended: ", "out_of_memory: ")
+_WAITING = 10
+"""Seconds that a reader is waited for, for each second of the processor that a file may take: a busy
+machine gives it a part of one.
+"""
 _OCR_PAGES = 2000
 """Pages of a file that are given to OCR: a file cannot take longer than these times `read_seconds`.
 """
@@ -61,9 +65,12 @@ class DocumentReaders:
     used by several threads.
     """
 
-    def __init__(self, settings: DocumentSettings, folder: Path):
-        """`folder` keeps the readings of files."""
+    def __init__(self, settings: DocumentSettings, folder: Path, patience: float | None = None):
+        """`folder` keeps the readings of files; a file is waited for `patience` seconds, or for some
+        times as long as it may take of the processor.
+        """
         self.settings = settings
+        self._patience = patience or _WAITING * settings.read_seconds
         self.converted = ConvertedFiles(folder, settings.read_seconds)
         self._idle: list[_Reader] = []
         self._lock = threading.Lock()
@@ -111,12 +118,12 @@ class DocumentReaders:
         """A process's reading of a file; a new one tries again where an older one ends, as it may
         over files before.
 
-        Both have until `deadline`, `read_seconds` from the first try on.
+        Both have until `deadline`, whatever they take of the processor.
         """
         with self._lock:
             reader = self._idle.pop() if self._idle else None
-        reader = reader or _Reader(self.settings)
-        deadline = deadline or time.monotonic() + self.settings.read_seconds
+        reader = reader or _Reader(self.settings, self._patience)
+        deadline = deadline or time.monotonic() + self._patience
         try:
             converted = reader.read(data, kind, seen_pixels, deadline)
         except FormatError as fault:
@@ -174,8 +181,8 @@ def missing_program(names: Iterable[str]) -> str:
 class _Reader:
     """One process, which reads one file after the other."""
 
-    def __init__(self, settings: DocumentSettings):
-        self.settings = settings
+    def __init__(self, settings: DocumentSettings, patience: float):
+        self.settings, self.patience = settings, patience
         self.files = 0
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._process = subprocess.Popen(
@@ -214,7 +221,8 @@ class _Reader:
             "bytes": len(data),
             "ocr": settings.ocr,
             "seen_pixels": seen_pixels,
-            "seconds": min(max(deadline - time.monotonic(), 0), settings.read_seconds),
+            "seconds": settings.read_seconds,
+            "patience": self.patience,
         }
         assert self._process.stdin
         # Beside: a process that reads nothing any more would hold up who writes to it.
@@ -254,7 +262,7 @@ class _Reader:
                     raise FormatError(too_much)
                 if "page" not in answer:
                     return answer
-                deadline, pages = time.monotonic() + settings.read_seconds, pages + 1
+                deadline, pages = time.monotonic() + self.patience, pages + 1
                 if pages > _OCR_PAGES:
                     raise FormatError(f"too_large: more than {_OCR_PAGES} scanned pages")
             if len(received) > settings.max_document_bytes * _JSON_RATIO + _BLOCK:
@@ -270,10 +278,13 @@ class _Reader:
             has_answer = selector.select(max(deadline - time.monotonic(), 0))
         if has_answer and (block := os.read(self._process.stdout.fileno(), _BLOCK)):
             return block
-        if has_answer and (code := self._process.wait()) != -signal.SIGXCPU:
+        if not has_answer:
+            raise FormatError(f"ended: reading it was waited for {self.patience:g} seconds")
+        if (code := self._process.wait()) not in (-signal.SIGPROF, -signal.SIGXCPU):
             raise FormatError(f"ended: the process that reads it ended ({code})")
         raise FormatError(
-            f"{_TOO_SLOW}: reading it takes more than {self.settings.read_seconds:g} seconds"
+            f"{_TOO_SLOW}: reading it takes more than {self.settings.read_seconds:g} seconds of the "
+            "processor"
         )
 
     def _kill(self) -> None:
@@ -340,7 +351,7 @@ class ConvertedFiles:
             record = json.loads(zlib.decompress(place.read_bytes()))
         except (OSError, ValueError, zlib.error):
             return None
-        if "seconds" in record:  # the machine may have been busy: its time is that of the try
+        if "seconds" in record:
             if record["seconds"] < self.seconds:
                 return None
             raise FormatError(record["fault"])

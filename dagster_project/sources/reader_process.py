@@ -2,9 +2,9 @@
 harm it and nothing else.
 
 It gets files on its standard input, each after a line of JSON (`kind`, `bytes`, `ocr`,
-`seen_pixels`, `seconds`), and answers each with lines of JSON: `{"page": n}` as often as a page is
-given to OCR, then the text with its facts (`converted.Converted`), or `{"fault": reason}`, with
-`"ends"` if this process ends over it.
+`seen_pixels`, `seconds` of the processor, `patience` in seconds of the clock), and answers each with
+lines of JSON: `{"page": n}` as often as a page is given to OCR, then the text with its facts
+(`converted.Converted`), or `{"fault": reason}`, with `"ends"` if this process ends over it.
 """
 
 import json
@@ -43,13 +43,13 @@ def _main() -> None:
 def _answer(request: dict[str, Any]) -> None:
     """Read the file that follows its request, and answer."""
     data = sys.stdin.buffer.read(request["bytes"])
-    _limit_time(request["seconds"])
-    kind, seconds = request["kind"], request["seconds"]
+    kind, limits = request["kind"], (request["seconds"], request["patience"])
+    _limit_time(*limits)
     try:
         if kind == "asciidoc":
-            converted = asciidoc_markdown(data, seconds)
+            converted = asciidoc_markdown(data, request["seconds"])
         else:
-            ocr = _ocr(request["ocr"], seconds)
+            ocr = _ocr(request["ocr"], *limits)
             converted = read_format(data, kind, ocr, seen_pixels=request["seen_pixels"])
     except FormatError as fault:
         _say({"fault": str(fault)})
@@ -57,29 +57,30 @@ def _answer(request: dict[str, Any]) -> None:
         _say(converted._asdict())
 
 
-def _limit_time(seconds: float) -> None:
+def _limit_time(seconds: float, patience: float) -> None:
     """End this process once it has used so much more of the processor, whatever the threads, and
-    its children as well.
+    its children as well, these by whole seconds.
 
-    A process that waits ends a little later, if nobody is there any more to end it.
+    A process that waits ends a little after `patience`, if nobody is there any more to end it.
     """
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     used = resource.getrusage(resource.RUSAGE_SELF)
     most = math.ceil(used.ru_utime + used.ru_stime + seconds)
     resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
-    signal.alarm(math.ceil(seconds) + 10)
+    signal.alarm(math.ceil(patience) + 10)
 
 
-def _ocr(languages: str | None, seconds: float) -> Ocr | None:
+def _ocr(languages: str | None, seconds: float, patience: float) -> Ocr | None:
     """A function that gives a picture to Tesseract; None without languages."""
     if languages is None:
         return None
 
     def text(picture: bytes) -> str:
         _say({"page": True})
-        _limit_time(seconds)
+        _limit_time(seconds, patience)
         command = ["tesseract", "stdin", "stdout", "-l", languages, "--dpi", "300"]
         done = subprocess.run(
-            command, input=picture, capture_output=True, timeout=seconds, check=False
+            command, input=picture, capture_output=True, timeout=patience, check=False
         )
         if done.returncode:
             complaint = [

@@ -93,6 +93,8 @@ def split_mbox(
         RawMail(f"{name}:{start}", data[start:end], fault=f"not_mail: {why}")
         for start, end in layout.garbage
     ]
+    if data and not layout.entries and not garbage:
+        garbage = [RawMail(f"{name}:0", data, fault="not_mail: the file has blanks alone")]
     return mails, garbage
 
 

@@ -74,7 +74,7 @@ class DocumentSettings(StageSettings):
         description="with gemini-embedding-2: a vector of each picture of notes, mails and chats",
     )
     read_seconds: Internal[float] = Field(120, gt=0)
-    """Seconds in which such a file, or one scanned page of it, is read."""
+    """Seconds of the processor that such a file, or one scanned page of it, may take."""
     read_memory_bytes: Internal[int] = Field(1 << 30, gt=0)
     """Bytes of memory for reading it."""
 

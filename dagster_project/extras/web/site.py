@@ -125,7 +125,7 @@ class Site:
         self.chats = ChatFiles(settings, ledger_in(settings.root))
         self.sources = FileSources(settings, cache, self.chats, lambda *_: [])
         drawn = settings.documents.model_copy(update={"ocr": None, "read_seconds": seconds})
-        self.readers = DocumentReaders(drawn, cache / "documents")
+        self.readers = DocumentReaders(drawn, cache / "documents", seconds)
         self.contents: dict[tuple[str, str], list[Any]] = {}
         self.new_texts: dict[tuple[str, str, datetime], int] = {}
         self.drawing, self.reading_chats = BoundedSemaphore(_DRAWN_AT_ONCE), Lock()

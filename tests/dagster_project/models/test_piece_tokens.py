@@ -1,6 +1,7 @@
 """Token ids by pieces are those of the tokenizer."""
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from dagster_project.models.static import (
     text_pieces,
 )
 from tests.cases import examples
+from tests.timing import growth
 
 WHOLE = load_tokenizer()
 OWN = read_tokenizer("weft")
@@ -66,3 +68,13 @@ def test_ids_are_those_of_the_tokenizer(texts: list[str]):
 )
 def test_ids_of_any_text_are_those_of_the_tokenizer(texts: list[str]):
     assert_same_ids(texts)
+
+
+def test_a_word_of_any_length_takes_time_by_its_length():
+    for _, by_pieces in PAIRS:
+
+        def of(letters: int, by_pieces: PieceTokenizer = by_pieces) -> Callable[[], object]:
+            words = ["x" * letters + str(n) for n in range(4)]
+            return lambda: (by_pieces.encode(words), by_pieces.forget())
+
+        assert growth(of(5_000), of(50_000), 40) < 40
