@@ -34,7 +34,7 @@ DECLARED_BY_PARAMETERS = {
     "tool",
 }
 
-TOKENS = {"core": 495_200, "extras": 136_900, "tests": 444_600}
+TOKENS = {"core": 496_400, "extras": 136_900, "tests": 445_500}
 """Tokens of Python without comments and docstrings, which count ideas and not layout. A commit that
 raises one says what its users get.
 """

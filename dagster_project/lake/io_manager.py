@@ -114,13 +114,17 @@ class LakeIOManager(dg.IOManager):
             self._backend.disconnect()
             self._backend, self._tables, self.shared = None, {}, {}
 
-    def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:
+    def staged(self, table: str, obj: Any, code_version: str | None) -> StagedFile:
+        """The file of a table without partitions, of its rows, its parts, or itself."""
+        if isinstance(obj, StagedFile):
+            return obj
         data = obj.to_pyarrow() if isinstance(obj, ibis.Table) else obj
-        table, version = context.asset_key.path[-1], context.asset_spec.code_version or ""
         if isinstance(data, Parts):
-            staged = self.lake.stage_parts(table, data, code_version=version)
-        else:
-            staged = self.lake.stage(table, None, data, code_version=version, inputs={})
+            return self.lake.stage_parts(table, data, code_version=code_version or "")
+        return self.lake.stage(table, None, data, code_version=code_version or "", inputs={})
+
+    def _stage_whole(self, context: dg.OutputContext, obj: Any) -> StagedFile:
+        staged = self.staged(context.asset_key.path[-1], obj, context.asset_spec.code_version)
         context.add_output_metadata(
             {
                 "dagster/row_count": staged.row_count,

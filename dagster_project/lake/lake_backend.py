@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from itertools import count
 from typing import Any
 
 import duckdb
 import ibis
 import pyarrow as pa
 from ibis.backends.duckdb import Backend
-from ibis.expr.operations import DatabaseTable
+from ibis.expr.operations import DatabaseTable, InMemoryTable, Node
 
 from transforms.schemas.table import Table
 
@@ -17,14 +18,43 @@ from transforms.schemas.table import Table
 ibis.options.sql.fuse_selects = False
 
 
+_MOST_WRITTEN = 256
+_written: dict[Node, str] = {}
+"""The SQL of expressions without rows in memory: those of one build, about a hundred, are those of
+the next.
+"""
+
+
 class LakeBackend(Backend):
     """A connection in memory, after `reconnect`."""
+
+    def __init__(self, *args: Any, **settings: Any):
+        super().__init__(*args, **settings)
+        self._numbers = count()
 
     def to_pyarrow(self, expr: ibis.Expr, /, **options: Any) -> Any:
         """The rows of an expression, without pandas, which Ibis's own loads for half a second and
         does not use here.
         """
         return expr.__pyarrow_result__(self._to_duckdb_relation(expr, **options).to_arrow_table())
+
+    def compile(self, expr: ibis.Expr, /, **options: Any) -> str:
+        """The SQL of an expression. One that an earlier run of this process asked for is not written
+        again, which takes longer than to run it.
+        """
+        operation = expr.op()
+        if any(options.values()) or operation.find(InMemoryTable):
+            return super().compile(expr, **options)
+        sql = _written.get(operation)
+        if sql is None:
+            sql = _written[operation] = super().compile(expr)
+            if len(_written) > _MOST_WRITTEN:
+                del _written[next(iter(_written))]
+        return sql
+
+    def _create_cached_table(self, name: str, expr: ibis.Table) -> ibis.Table:
+        """The table of rows that stay, under the same name in each run."""
+        return super()._create_cached_table(f"rows_{next(self._numbers)}", expr)
 
     def view(self, name: str, rows: str, table: Table) -> ibis.Table:
         """A new view of the rows that `SELECT` with `rows` reads, with the declared columns of

@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -141,6 +141,24 @@ def refresh_without_remotes() -> None:
     no_remotes()
 
 
+def recording_job(events: Sequence[dg.AssetMaterialization] = ()) -> dg.JobDefinition:
+    """The job whose run records materializations that `weft follow` made."""
+
+    @dg.op
+    def record(context: dg.OpExecutionContext) -> None:
+        for event in events:
+            context.log_event(event)
+
+    @dg.job(
+        name=names.FOLLOWED,
+        description="The tables that `weft follow` made, of an hour in one run.",
+    )
+    def followed_tables() -> None:
+        record()
+
+    return followed_tables
+
+
 def _other_jobs(*, fetches: bool) -> list[Any]:
     parts = {
         **({names.REFRESH_NOW: (fetch.GROUP, _BEGINS)} if fetches else {}),
@@ -156,7 +174,7 @@ def _other_jobs(*, fetches: bool) -> list[Any]:
             name, selection=dg.AssetSelection.groups(group), description=description
         )
         for name, (group, description) in parts.items()
-    ] + ([] if fetches else [refresh_without_remotes])
+    ] + [recording_job(), *([] if fetches else [refresh_without_remotes])]
 
 
 def _with_sources(definition: dg.AssetsDefinition, settings: Settings) -> dg.AssetsDefinition:

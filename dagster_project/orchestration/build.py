@@ -15,7 +15,7 @@ import duckdb
 from assets.embedding import PAID_TWICE
 from assets.fetch import GROUP, fetched_key
 from dagster_project.composition import objects
-from dagster_project.composition.stores import make_engine
+from dagster_project.composition.stores import BuildEngine, make_engine
 from dagster_project.config.settings import Settings
 from dagster_project.extensions import declared_tables
 from dagster_project.lake.forgotten import Forgotten
@@ -29,6 +29,7 @@ from dagster_project.orchestration.alerts import (
 )
 from dagster_project.orchestration.asset_graph import make_assets, whole_phases
 from dagster_project.orchestration.asset_jobs import asset_definitions, whole_assets
+from dagster_project.orchestration.direct_runs import DirectRuns
 from dagster_project.orchestration.names import COMMAND_TAG, REFRESH_TAG
 from dagster_project.orchestration.outcomes import (
     BuildResult,
@@ -55,6 +56,8 @@ from dagster_project.system.long_work import CountedProgress
 from transforms.errors import LakeDamageError, SettingsError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd", PAID_TWICE)
+_FEW = 8
+"""Stale partitions that a process that stays makes itself: others would have to start."""
 _CLOCKS_DIFFER = timedelta(minutes=1)
 """Between this machine and that of a network disk."""
 _UNREAD = """
@@ -69,14 +72,14 @@ def build(
     settings: Settings,
     instance: dg.DagsterInstance,
     *,
-    fetch: bool | Collection[str] = True,
+    fetch: bool = True,
     verify: bool = False,
     tell: Tell = lambda stage, partition, rows: None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> BuildResult:
     """Bring the published index up to date: fetch, discover, materialize changed tables, publish.
 
-    `fetch` may be the names of the sources to fetch. Makes the runs that the schedule would ask
+    Makes the runs that the schedule would ask
     for, one after the other in this process, and none if nothing changed. Very long texts are made
     and published last. Texts to forget that are still somewhere are erased. If a remote fails, the
     build uses files fetched earlier, and `fetched` of the result has the fault. If a source cannot
@@ -88,6 +91,23 @@ def build(
     others wait to begin is done here, since nobody knows whether a daemon lives that would start
     them. Failures and warning checks are sent to `[alerts]`.
     """
+    work = _Build(settings, instance, CountedProgress(tell))
+    names = tuple(source.name for source in settings.sources if source.remote) if fetch else ()
+    return _built(work, names, verify, on_plan)
+
+
+def build_batch(direct: DirectRuns, fetch: Collection[str]) -> BuildResult:
+    """As `build`, by direct runs, after a fetch of some sources; raises as that does."""
+    progress = CountedProgress(lambda stage, partition, rows: None)
+    work = _Build(direct.settings, direct.instance, progress, direct)
+    return _built(work, tuple(fetch), verify=False, on_plan=lambda plan: None)
+
+
+def _built(
+    work: "_Build", names: Sequence[str], verify: bool, on_plan: Callable[[Plan], None]
+) -> BuildResult:
+    """The result of a build that fetches the sources of `names` first."""
+    settings, instance = work.settings, work.instance
     start = time.monotonic()
     behind = clock_behind(settings)
     with (
@@ -98,11 +118,13 @@ def build(
         objects.temporary_sweep(settings)
         interrupted = runs.close_dead_runs(instance, settings.root, only_command=True)
         alert_interrupted(settings.alerts, settings.root, interrupted)
-        work = _Build(settings, instance, CountedProgress(tell))
         work.suspect(interrupted)
         with contextlib.closing(work.engine):
-            names = () if isinstance(fetch, bool) else tuple(fetch)
-            fetched = fetch_sources(settings, instance, names, tell, work.tags) if fetch else {}
+            fetched = (
+                fetch_sources(settings, instance, names, work.progress.tell, work.tags)
+                if names
+                else {}
+            )
             lake = objects.make_lake(settings)
             damaged = objects.make_publisher(settings, lake).discard_damaged() if verify else {}
             spoiled = {**lake.discard_corrupt(), **damaged} if verify else {}
@@ -212,8 +234,15 @@ def clock_behind(settings: Settings) -> timedelta | None:
 
 
 class _Build:
-    def __init__(self, settings: Settings, instance: dg.DagsterInstance, progress: CountedProgress):
+    def __init__(
+        self,
+        settings: Settings,
+        instance: dg.DagsterInstance,
+        progress: CountedProgress,
+        direct: DirectRuns | None = None,
+    ):
         self.settings, self.instance, self.progress = settings, instance, progress
+        self.direct = direct
         start = datetime.now(UTC).isoformat(timespec="seconds")
         self.tags = {COMMAND_TAG: str(settings.root), REFRESH_TAG: start}
         self.failed: dict[tuple[str, str], FailedCheck] = {}
@@ -221,7 +250,11 @@ class _Build:
         self.figures: dict[str, Any] = {}
         self.failed_files: dict[str, dict[str, str]] = {}
         self.suspects: set[str] = set()
-        self.engine = make_engine(settings)
+
+    @cached_property
+    def engine(self) -> BuildEngine:
+        """The engine of the settings, which `close` ends."""
+        return make_engine(self.settings)
 
     @cached_property
     def definitions(self) -> dg.Definitions:
@@ -307,6 +340,8 @@ class _Build:
         a run at most.
         """
         stale = [partition for partition in plan.partitions if partition.key in plan.stale]
+        if self.direct and len(stale) <= _FEW:
+            return None, self.engine.run_partitions
         workers = stack.enter_context(
             workers_for(self.settings, self.instance, self.progress, stale)
         )
@@ -345,7 +380,7 @@ class _Build:
         for work in works:
             if work.first is None:
                 self.make_whole(work)
-            else:
+            elif not (self.direct and self.direct.do(work, self.progress)):
                 runs.run_here(self.definitions, self.instance, work, self.tags)
 
     def make_whole(self, work: Work) -> None:
@@ -354,11 +389,16 @@ class _Build:
             objects.make_lake(self.settings).discard(
                 table
             )  # nothing makes it again under these settings
-        result = runs.run_here(self.definitions, self.instance, work, self.tags)
-        for c in (c for c in result.get_asset_check_evaluations() if not c.passed):
+        result = self.direct and self.direct.do(work, self.progress)
+        if result:
+            checks, events = result.checks, result.events
+        else:
+            run = runs.run_here(self.definitions, self.instance, work, self.tags)
+            checks = run.get_asset_check_evaluations()
+            events = [e.materialization for e in run.get_asset_materialization_events()]
+        for c in (c for c in checks if not c.passed):
             asset = c.asset_key.path[-1]
             self.failed[asset, c.check_name] = FailedCheck(asset, c.check_name, numbers(c.metadata))
-        events = (e.materialization for e in result.get_asset_materialization_events())
         facts = {m.asset_key.path[-1]: {k: v.value for k, v in m.metadata.items()} for m in events}
         self.published = facts.get("search_index", self.published)
         if "embeddings" in facts:

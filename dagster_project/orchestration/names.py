@@ -13,6 +13,8 @@ SCOPE_TAG = "weft/scope"
 `whole`.
 """
 WHOLE = "whole"
+FOLLOWED = "followed"
+"""The job whose runs record the tables that `weft follow` made."""
 REPORT = "report"
 """The job of the report on how the system does."""
 EVALUATE = "evaluate"

@@ -21,6 +21,7 @@ _TURNS = """
 SELECT count(*), (SELECT coalesce(sum(message_count), 0)::BIGINT FROM conversation_windows)
 FROM chunks WHERE chunk_kind = 'turn'
 """
+_NEWEST = "SELECT max(seen_at) FROM readiness WHERE is_searchable"
 _SET_ASIDE = "SELECT reason_code, count(*) FROM quarantine GROUP BY ALL ORDER BY ALL"
 
 
@@ -28,6 +29,9 @@ class Completeness(BaseModel):
     """The statement of one answer; under a lens it counts only shown texts."""
 
     published_at: datetime
+    newest_at: datetime | None = Field(
+        None, description="when a build first saw the file of the newest searchable text"
+    )
     mails: int
     documents: int
     turns: int = Field(description="turns of chats")
@@ -72,8 +76,10 @@ def completeness(
         texts.get(kind, (0, 0, 0)) for kind in ("message", "document")
     )
     ((turns, held_turns),) = connection.execute(_TURNS).fetchall()
+    ((newest,),) = connection.execute(_NEWEST).fetchall()
     return Completeness(
         published_at=datetime.fromisoformat(published_at),
+        newest_at=newest,
         mails=mails,
         documents=documents,
         turns=turns,

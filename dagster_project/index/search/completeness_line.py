@@ -1,8 +1,12 @@
 """The statement of an answer's completeness in one line; this module loads nothing that searches."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+_FRESH = timedelta(days=1)
+"""An age below which people look for the text that came last."""
+_UNITS = (3600, "h"), (60, "min"), (0, "s")
 
 
 def completeness_line(facts: Mapping[str, Any]) -> str:
@@ -32,6 +36,16 @@ def completeness_line(facts: Mapping[str, Any]) -> str:
         for what, at in times.items()
         if at
     ]
+    newest = facts.get("newest_at")
+    age = datetime.now(UTC) - datetime.fromisoformat(newest) if newest else _FRESH
+    fresh = [f"newest text {_words(age)} ago"] if age < _FRESH else []
     never = [f"{source} never seen" for source, at in not_seen.items() if at is None]
     gaps = [*([lost] if lost else []), *(f"without {leg}" for leg in facts["missing_legs"])]
-    return "; ".join([f"searchable: {', '.join(parts)} of chats", *gaps, *dated, *never])
+    return "; ".join([f"searchable: {', '.join(parts)} of chats", *gaps, *fresh, *dated, *never])
+
+
+def _words(age: timedelta) -> str:
+    """An age below a day in its largest unit."""
+    seconds = max(0, int(age.total_seconds()))
+    size, unit = next((size, unit) for size, unit in _UNITS if seconds >= size)
+    return f"{seconds // max(size, 1)} {unit}"

@@ -15,7 +15,8 @@ from typing import Any
 import dagster as dg
 
 from dagster_project.config.settings import Settings
-from dagster_project.orchestration.build import build
+from dagster_project.orchestration.build import build, build_batch
+from dagster_project.orchestration.direct_runs import DirectRuns
 from dagster_project.orchestration.instance import instance_place
 from dagster_project.orchestration.outcomes import BuildResult
 from dagster_project.orchestration.triggers.watching import SourceWatch, watched_places
@@ -105,13 +106,17 @@ class Follower:
         self._looked = self._again_at = 0.0
         self._retry, self._fault = _FIRST_RETRY_SECONDS, ""
         self._left: frozenset[str] = frozenset()
+        self._direct = DirectRuns(settings, instance)
 
     def batches(self) -> Iterator[Batch]:
         """Each batch that found news or failed, after a first build of everything; never ends.
 
         A fault that lasts is yielded once.
         """
-        with self._watch, self._news or contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._direct.record, at_once=True)
+            stack.enter_context(self._watch)
+            stack.enter_context(self._news or contextlib.nullcontext())
             yield from self._built(Hint(sources=self._all_remotes(), reason=_FIRST_LOOK))
             while True:
                 if hint := self.next_hint():
@@ -140,13 +145,18 @@ class Follower:
         begun, start = datetime.now(UTC), time.monotonic()
         result, fault = None, ""
         try:
-            result = build(self.settings, self.instance, fetch=hint.sources)
+            # The first one may have much to do, and say which file ended a process.
+            if hint.reason == _FIRST_LOOK:
+                result = build(self.settings, self.instance, fetch=bool(hint.sources))
+            else:
+                result = build_batch(self._direct, hint.sources)
             fault = result.faults()
         except BusyError:
             self._again_at, self._left = time.monotonic() + _BUSY_SECONDS, hint.sources
             return
         except (WeftError, OSError) as error:
             fault = str(error)
+        self._direct.record()
         give_memory_back()
         self._wall, self._looked = self._clock(), time.monotonic()
         is_new = fault != self._fault

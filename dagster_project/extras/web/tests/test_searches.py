@@ -42,6 +42,8 @@ def test_a_search_is_saved_renamed_and_deleted_and_says_what_is_new(built: Works
     with pages(built.settings) as web:
         new = r'source=dev">b</a> <span class="soft">1 new<'
         assert re.search(new, web.get("/").text) and re.search(new, web.get("/").text)
+        page = web.get("/searches").text
+        assert 'id="new-2"><span class="badge">1 new' in page and 'oob="#new-1,#new-2"' in page
         assert web.get(ASKED).is_success and not re.search(new, web.get("/").text)
         assert names(save(web, "", before="b", do="delete")) == ["a"]
         file = built.settings.base / "searches" / "own.json"

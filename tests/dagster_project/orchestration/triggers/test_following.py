@@ -8,12 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 
+import dagster as dg
 import pytest
 
+from dagster_project.orchestration.build import build, build_batch
+from dagster_project.orchestration.direct_runs import DirectRuns
+from dagster_project.orchestration.partitions import planned
 from dagster_project.orchestration.triggers.following import Follower
 from dagster_project.orchestration.triggers.watching import SourceWatch, watched_places
-from dagster_project.system.locks import only_build
-from tests.archives import Mail, Workspace
+from dagster_project.system.locks import BUILD_LOCK, is_held, only_build
+from tests.archives import Mail, Workspace, differences, lake_hashes
+from tests.dagster_project.orchestration.triggers.test_killed_services import is_new
+from tests.processes import Command
 from tests.timing import HUNG, until
 
 MAILDIR = {"name": "mail", "kind": "maildir", "path": "maildir"}
@@ -173,3 +179,74 @@ def test_a_batch_waits_for_another_build(followed: Workspace):
             assert not lines
         waiting.join(HUNG)
     assert not lines[0].fault and followed.column("SELECT count(*) FROM messages") == [2]
+
+
+def grown(work: Workspace) -> None:
+    """Add a reply, a mail of another month, and a note; take the first note away."""
+    deliver(work, Mail(2, "It does, as the measurements show.", "Re: Foxes", reply_to=1))
+    deliver(work, Mail(1_000, "A kingfisher dives.", "Birds"))
+    work.put("notes/second.md", "# Kingfisher\n\nSee [[first]].\n")
+
+
+@pytest.mark.exhaustive
+def test_a_batch_is_equal_to_a_build_and_dagster_hears_of_it_in_one_run(
+    followed: Workspace, tmp_path: Path
+):
+    with followed.instance() as instance:
+        build(followed.settings, instance)
+        other = followed.copied(tmp_path / "other")
+        runs = len(instance.get_runs())
+        direct = DirectRuns(followed.settings, instance)
+        grown(followed)
+        assert build_batch(direct, ()).published
+        assert len(instance.get_runs()) == runs, "no run of Dagster was needed"
+        direct.record()
+        assert len(instance.get_runs()) == runs, "an hour is one run"
+        direct.record(at_once=True)
+        (run,) = instance.get_runs(limit=1)
+        assert (run.job_name, run.is_success) == ("followed", True)
+        for table, partition in (("memberships", None), ("messages", "mail/2004-01")):
+            key, footer = dg.AssetKey(table), followed.lake.footer(table, partition)
+            record = instance.get_latest_data_version_record(key, partition_key=partition)
+            assert footer and record and record.run_id == run.run_id
+            assert record.asset_materialization
+            tags = record.asset_materialization.tags or {}
+            assert tags["dagster/data_version"] == footer.content_hash
+        assert planned(followed.settings, instance).is_empty, "the schedule finds nothing to do"
+    grown(other)
+    other.build()
+    assert differences(followed.index, other.index) == {}
+    assert lake_hashes(followed) == lake_hashes(other)
+
+
+@pytest.mark.exhaustive
+def test_dagster_lists_the_run_of_a_batch_that_fails(followed: Workspace):
+    with followed.instance() as instance:
+        build(followed.settings, instance)
+        Path(str(followed.lake.path("address_uses", "mail/2004-01"))).write_bytes(b"PAR1")
+        deliver(followed, Mail(2))
+        direct = DirectRuns(followed.settings, instance)
+        assert build_batch(direct, ()).published
+    assert followed.column("SELECT count(*) FROM messages") == [2]
+
+
+@pytest.mark.exhaustive
+def test_a_follower_that_is_killed_amid_batches_loses_nothing(followed: Workspace, tmp_path: Path):
+    work = followed
+    work.build()
+    files = ("lake/messages/mail/*.parquet", "lake/memberships.parquet", "index/.build-*")
+    for number in range(2 * len(files)):
+        command = Command(work.folder, "follow", "--config", work.config)
+        until(lambda: is_held(work.settings.root / BUILD_LOCK), "the first build")
+        until(lambda: not is_held(work.settings.root / BUILD_LOCK), "its end")
+        reached = is_new(work, files[number % len(files)])
+        deliver(work, Mail(10 + number, f"The heron of day {number}.", reply_to=1))
+        until(reached, "a batch")
+        assert command.killed_after(0)
+    work.build()
+    anew = work.copied(tmp_path / "anew")
+    shutil.rmtree(anew.settings.root)
+    anew.build()
+    assert work.column("SELECT count(*) FROM messages") == [1 + 2 * len(files)]
+    assert differences(work.index, anew.index) == {}
+    assert lake_hashes(work) == lake_hashes(anew)
