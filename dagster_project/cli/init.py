@@ -35,6 +35,8 @@ from dagster_project.system.globs import write_atomically
 from transforms.errors import SettingsError
 from transforms.languages import languages_of
 from transforms.settings.documents import WAYS_OUT
+from transforms.settings.models import MULTILINGUAL
+from transforms.signs import languages_with_signs
 
 _KINDS = tuple(
     k
@@ -42,6 +44,8 @@ _KINDS = tuple(
     for k in s.kinds()
 )
 _LANGUAGE = "english"
+_OF_WEFT = {"english", "german"}
+"""Languages that the default table knows: it is level there or better (`benchmarks/table`)."""
 _LEAST_TEXTS = 3
 """Texts in a further language than that of most, from which its stemmer is written: a mail or two
 may be strange.
@@ -181,7 +185,8 @@ def init(
         _tell_other_language(file, new, settings)
     else:
         language = language or _language(file, new, is_asking)
-    _write(file, new, language if language != _LANGUAGE else None)
+    is_other = bool(language and _is_multilingual(language)) or _reads_unstemmed(file, new)
+    _write(file, new, language if language != _LANGUAGE else None, is_other)
     _tell_unread(places, offered, base)
     _report(file, config, new)
 
@@ -235,6 +240,23 @@ def _language(file: Path, new: Sequence[_New], is_asking: bool) -> str | None:
     if likely:
         click.echo(f"{file}: {shares} (--language changes it)")
     return likely
+
+
+def _is_multilingual(stemmers: str) -> bool:
+    """True if the table of many languages finds more in one of the stemmers' languages than `weft`."""
+    return bool({*stemmers.split("+")} & {*languages_with_signs()} - _OF_WEFT)
+
+
+def _reads_unstemmed(file: Path, new: Sequence[_New]) -> bool:
+    """True if most texts of new sources are of a language without a stemmer that the table knows."""
+    places = (
+        replace(s.detected, path=str(file.resolve().parent / s.detected.path))
+        for s in new
+        if not s.fetch
+    )
+    counts = languages_of(text for place in places for text in sample_texts(place))
+    most = counts[0][0] if counts else ""
+    return most not in Stemmer.algorithms() and _is_multilingual(most)
 
 
 def _tell_other_language(file: Path, new: Sequence[_New], settings: Settings) -> None:
@@ -439,7 +461,7 @@ def _unknown(new: Sequence[_New], settings: Settings) -> list[_New]:
     return rest
 
 
-def _write(file: Path, new: Sequence[_New], language: str | None) -> None:
+def _write(file: Path, new: Sequence[_New], language: str | None, other_words: bool) -> None:
     """Write the sources behind those in the settings file, if that gives valid settings, after
     their steps.
     """
@@ -450,6 +472,8 @@ def _write(file: Path, new: Sequence[_New], language: str | None) -> None:
             text = '[storage]\nroot = ".weft"\n\n'
         if language:
             text += f"[terms]\nstemmer = {_quoted(language)}\n\n"
+        if other_words:
+            text += f"[embedding]\nmodel = {_quoted(MULTILINGUAL)}\n\n"
     text += "\n".join(source.toml(_zone()) for source in new)
     try:
         root = Settings(**tomllib.loads(text), base=file.resolve().parent).root

@@ -22,7 +22,7 @@ from assets.protocols.models import Embedded
 from dagster_project.system.long_work import ordered_map
 from transforms.embedding.vectors import unit_length
 from transforms.errors import EmbeddingError
-from transforms.settings.models import EmbeddingSettings, SafetySettings
+from transforms.settings.models import MULTILINGUAL, EmbeddingSettings, SafetySettings
 from transforms.text.storable import storable
 
 _BLANK, _LETTER, _SIGN, _ALONE, _OTHER = range(5)
@@ -107,13 +107,15 @@ class PieceTokenizer:
     token are left to the tokenizer whole.
     """
 
-    def __init__(self, load: Callable[[], Any], cuts: Cuts = LLAMA):
-        """`load` reads the tokenizer at each call; no token of it reaches over the cuts."""
+    def __init__(self, load: Callable[[], Any], cuts: Cuts = LLAMA, words: Path | None = None):
+        """`load` reads the tokenizer at each call; no token of it reaches over the cuts. `words` is the
+        file of a tokenizer whose words are looked up here.
+        """
         self._load, self._cuts = load, cuts
         self._cache: dict[str, bytes] = {}
         self._vocabulary: dict[str, int] = {}
-        if cuts is BERT:
-            self._vocabulary = json.loads((_OWN / "tokenizer.json").read_bytes())["model"]["vocab"]
+        if words is not None:
+            self._vocabulary = json.loads(words.read_bytes())["model"]["vocab"]
 
     @cached_property
     def _pieces(self) -> Any:
@@ -243,7 +245,11 @@ _BATCH_TEXTS = 2048
 """Texts per batch; each batch is stored when it is done."""
 _MOST_AT_ONCE = 8
 """Batches in memory at once, some 30 MB each."""
-_OWN = Path(__file__).with_name("weft_table")
+_OWN = {
+    "weft": Path(__file__).with_name("weft_table"),
+    MULTILINGUAL: Path(__file__).with_name("weft_multilingual_table"),
+}
+"""The folders of Weft's own tables."""
 _NO_TOKEN = np.array([1])
 """The unknown token, for a text of nothing but blanks and control characters."""
 
@@ -253,7 +259,7 @@ class StaticEmbedder:
 
     The weights and the tokenizer are read from an installed package, never downloaded. `static`,
     wordllama's, is case-sensitive, so text that is mostly upper-case is lower-cased first; `weft`
-    knows no case.
+    and `weft-multilingual` know no case.
     """
 
     is_paid = remembers = False
@@ -313,9 +319,15 @@ class StaticEmbedder:
         return Embedded(number, unit_length(vectors), tokens, truncated)
 
 
-@cache
-def _tokenizer(kind: str) -> PieceTokenizer:
-    return PieceTokenizer(partial(read_tokenizer, kind), BERT if kind == "weft" else LLAMA)
+def new_tokenizer(kind: str) -> PieceTokenizer:
+    """The tokenizer of a table by pieces, which remembers nothing yet."""
+    load = partial(read_tokenizer, kind)
+    if kind in _OWN:
+        return PieceTokenizer(load, BERT, _OWN[kind] / "tokenizer.json")
+    return PieceTokenizer(load)
+
+
+_tokenizer = cache(new_tokenizer)
 
 
 @cache
@@ -323,8 +335,8 @@ def _table(kind: str, *, is_whole: bool) -> tuple[np.ndarray, np.ndarray | None]
     """The vectors of tokens, float32; or numbers of 8 bits and a factor for each token, unless
     `is_whole`.
     """
-    if kind == "weft":
-        own = load_file(_OWN / "table.safetensors")
+    if kind in _OWN:
+        own = load_file(_OWN[kind] / "table.safetensors")
         rows, scale = own["rows"], own["scale"][:, None]
         return (rows * scale, None) if is_whole else (rows, scale)
     # Not by wordllama itself, whose import loads modules that download models.
@@ -338,7 +350,7 @@ def read_tokenizer(kind: str = "static") -> Any:
 
     of_wordllama = _in_package("tokenizers/l2_supercat_tokenizer_config.json")
     tokenizer = Tokenizer.from_file(
-        str(_OWN / "tokenizer.json" if kind == "weft" else of_wordllama)
+        str(_OWN[kind] / "tokenizer.json" if kind in _OWN else of_wordllama)
     )
     tokenizer.no_padding()
     tokenizer.no_truncation()

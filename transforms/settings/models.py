@@ -111,7 +111,13 @@ def language_dollars(name: str, sent: int, output: int, cached: int = 0) -> floa
     return ((sent - cached + cached * HELD_SHARE) * prompt + output * answer) / 1e6
 
 
-BUNDLED = {"static": "wordllama-l2-supercat", "weft": "weft-1"}
+MULTILINGUAL = "weft-multilingual"
+"""The table for texts in other languages than English."""
+BUNDLED = {
+    "static": "wordllama-l2-supercat",
+    "weft": "weft-1",
+    MULTILINGUAL: "weft-multilingual-1",
+}
 FOLDERS = ("/", ".", "~")  # how the name of a model begins if it is a folder
 _TABLE_DIMENSIONS = 256
 _TRANSFORMER = {
@@ -125,9 +131,12 @@ _TRANSFORMER = {
 class EmbeddingSettings(StageSettings):
     """Which model makes vectors."""
 
-    model: Literal["static", "weft", "transformer", "gemini", "openai"] = Field(
-        "weft",
-        description="wordllama's table, Weft's, a sentence-transformers model, Google's service, or OPENAI_BASE_URL",
+    model: Literal["static", "weft", "weft-multilingual", "transformer", "gemini", "openai"] = (
+        Field(
+            "weft",
+            description="wordllama's table, Weft's, Weft's of 14 languages, a sentence-transformers model, "
+            "Google's service, or OPENAI_BASE_URL",
+        )
     )
     name: str | None = Field(
         None,

@@ -19,6 +19,7 @@ from dagster_project.composition.objects import make_sources
 from dagster_project.config.settings import load_settings
 from tests.archives import Mail, Workspace, mbox
 from tests.format_files import zipped
+from transforms.settings.models import MULTILINGUAL
 
 MBOX = mbox([Mail(1), Mail(2)])
 MAIL = Mail(1).text().encode()
@@ -251,6 +252,26 @@ def test_the_language_of_most_texts_is_found_and_written(
     result = init(tmp_path / "z", str(put(tmp_path / "z", notes)))
     assert "German is the language of 6, English of 3 of 9" in result.stdout
     assert load_settings(tmp_path / "z/weft.toml").terms.stemmer == "german+english"
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        (
+            "Nous avons décidé avec elle que le serveur est dans la cave et pas sur le toit.",
+            MULTILINGUAL,
+        ),
+        ("サーバーの設定をここに書いておくので、あとで見てください。", MULTILINGUAL),
+        (ENGLISH, "weft"),
+        (GERMAN, "weft"),
+    ],
+)
+def test_the_table_of_many_languages_is_written_where_it_finds_more(
+    tmp_path: Path, text: str, model: str
+):
+    notes = {f"{n}.md": text.encode() for n in range(3)}
+    init(tmp_path, str(put(tmp_path / "x", notes)))
+    assert load_settings(tmp_path / "weft.toml").embedding.model == model
 
 
 def test_pictures_of_a_vault_are_not_files_that_no_source_reads(tmp_path: Path):

@@ -9,20 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagster_project.models.static import (
-    BERT,
     PieceTokenizer,
     load_tokenizer,
+    new_tokenizer,
     read_tokenizer,
     text_pieces,
 )
 from tests.cases import examples
 from tests.timing import growth
+from transforms.settings.models import MULTILINGUAL
 
 WHOLE = load_tokenizer()
-OWN = read_tokenizer("weft")
+OWN, MANY = read_tokenizer("weft"), read_tokenizer(MULTILINGUAL)
 PAIRS = (
     (WHOLE, PieceTokenizer(read_tokenizer)),
-    (OWN, PieceTokenizer(lambda: read_tokenizer("weft"), BERT)),
+    (OWN, new_tokenizer("weft")),
+    (MANY, new_tokenizer(MULTILINGUAL)),
 )
 
 
