@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dagster_project.cli import command
 from dagster_project.index.publish.versions import CURRENT
 from dagster_project.system.locks import RUNS
 from tests.archives import Workspace, differences
@@ -227,3 +228,13 @@ def test_what_nobody_foresaw_is_one_line_that_names_a_file_of_the_user_alone(bui
     kept = Path(line.split("traceback is in ")[1].split(")")[0])
     assert "raise LookupError" in kept.read_text() and kept.stat().st_mode & 0o077 == 0
     kept.unlink()
+
+
+def test_of_many_faults_that_nobody_foresaw_the_last_ones_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(command, "folders", lambda: iter([tmp_path]))
+    for number in range(30):
+        command.unexpected(LookupError, LookupError(f"fault {number}"), None)
+    kept = sorted(tmp_path.glob("fault-*.txt"))
+    assert len(kept) == 10 and "fault 29" in kept[-1].read_text()
