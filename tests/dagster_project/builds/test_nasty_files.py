@@ -98,7 +98,8 @@ TELEGRAM = json.dumps(
     }
 )
 CHAT = "12/31/23, 10:00 - Ann: Where does the heron nest?\n12/31/23, 10:05 - Bob: In 2023?\n"
-CANVAS = '{"nodes": [{"id": "1", "type": "text", "text": "A heron nests."}], "edges": []}'
+NODE = '{"id": "1", "type": "text", "text": "A heron.", "x": 0, "y": 0, "width": 1, "height": 1}'
+CANVAS = f'{{"nodes": [{NODE}], "edges": []}}'
 EVENT = "BEGIN:VEVENT\nUID:heron\nDTSTART:20250102T100000Z\nSUMMARY:Count the heron\nEND:VEVENT\n"
 SAVED = "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=x\n\n--x\nContent-Type: text/html\n\n"
 KINDS = {
