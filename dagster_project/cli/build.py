@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -12,7 +14,7 @@ from upath import UPath
 
 from assets.context import SentenceEstimate
 from assets.embedding import Estimate
-from dagster_project.cli.options import CONFIG, JSON, QUIET, explained
+from dagster_project.cli.options import CONFIG, JSON, QUIET, as_typed, explained
 from dagster_project.cli.render.builds import BuildView, print_fetched, print_outlook
 from dagster_project.cli.render.tables import print_facts
 from dagster_project.cli.terminal.completion import complete_source
@@ -21,6 +23,9 @@ from dagster_project.config import allowed_commands
 from dagster_project.config.places import overriding
 from dagster_project.config.settings import Settings, config_path, load_settings
 from dagster_project.extensions import enabled, ranking_at
+from dagster_project.index.publish.versions import CURRENT
+from dagster_project.index.search.first_questions import first_questions
+from dagster_project.index.search.opened_index import open_index
 from dagster_project.lake.parquet_files import is_local
 from dagster_project.ledger.last_look import record, states
 from dagster_project.ledger.ledger import Row
@@ -117,8 +122,17 @@ def build(
         _fetch(settings, sources, as_json, quiet)
     else:
         view = BuildView(show=not quiet and not as_json)
+        is_first = not os.path.lexists(settings.root / "index" / CURRENT)
         result = _build(settings, config_path(config), view, fetch=fetch, verify=verify)
-        _print_result(result, view, as_json, quiet)
+        if as_json:
+            click.echo(json.dumps(result.as_json()))
+        elif not quiet:
+            view.summary(result)
+            if is_first and result.published:
+                _print_questions(settings, config)
+        _exit_with_faults(
+            result.faults(), SourceError if result.plan.broken or result.unread else FetchError
+        )
 
 
 def _allow_command(settings: Settings, allows: bool) -> None:
@@ -150,14 +164,13 @@ def _build(
     return result
 
 
-def _print_result(result: BuildResult, view: BuildView, as_json: bool, quiet: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(result.as_json()))
-    elif not quiet:
-        view.summary(result)
-    _exit_with_faults(
-        result.faults(), SourceError if result.plan.broken or result.unread else FetchError
-    )
+def _print_questions(settings: Settings, config: Path | None) -> None:
+    """Print commands with questions that the first version of an index answers well."""
+    with closing(open_index(settings)) as index:
+        questions = first_questions(index)
+    command = as_typed("search", config)
+    for number, question in enumerate(questions):
+        click.echo(f"{'     ' if number else 'Ask: '}{command} {shlex.quote(question)}")
 
 
 def _record(settings: Settings, config: Path, before: _Looks, result: BuildResult) -> None:

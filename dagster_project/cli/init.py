@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,7 @@ import click
 import Stemmer
 
 from dagster_project.cli.help import documentation
-from dagster_project.cli.options import CONFIG, TEXT_TYPE, explained
+from dagster_project.cli.options import CONFIG, TEXT_TYPE, as_typed, explained
 from dagster_project.config.places import chosen_config
 from dagster_project.config.settings import (
     FOR_OTHERS,
@@ -506,18 +505,15 @@ def _report(file: Path, config: Path | None, new: Sequence[_New]) -> None:
         click.echo(f"{file}: source {source.name}: {source.described}")
         if source.detected.kind == "conversation":
             click.echo(_NAMES if source.shows_names else _PSEUDONYMS)
-    is_on_path = Path(sys.argv[0]).name != "weft" or shutil.which("weft")
-    weft = "weft" if is_on_path else shlex.quote(sys.argv[0])
-    ending = f" --config {shlex.quote(str(config))}" if config else ""
     fetch = ", once it is fetched," if any(s.fetch for s in new) else ""
     commands = {
-        f"{weft} build{ending}": f"reads it{fetch} and publishes the index",
-        f'{weft} search{ending} "some words"': "asks it",
+        as_typed("build", config): f"reads it{fetch} and publishes the index",
+        f'{as_typed("search", config)} "some words"': "asks it",
     }
     kinds = {"", *(s.detected.kind for s in new)}
     for name, command in ((n, c) for extra in extras() for n, c in extra.commands.items()):
         if command.next and command.next_for in kinds:
-            commands[f"{weft} {name}{ending}"] = command.next
+            commands[as_typed(name, config)] = command.next
     width = max(map(len, commands))
     click.echo(
         "Next:\n" + "\n".join(f"  {command:<{width}}  {what}" for command, what in commands.items())

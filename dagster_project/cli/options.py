@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ from typing import Any, get_args
 import click
 
 from dagster_project.cli.terminal.completion import complete_list, complete_source
+from dagster_project.config.places import DEFAULT_CONFIG, chosen_config
 from transforms.errors import DiskFullError, QueryError, QuerySyntaxError, WeftError
 from transforms.retrieval.query_fields import bound
 from transforms.retrieval.search_filters import SEARCH_FILTERS, SearchFilter
@@ -27,6 +29,17 @@ class _Text(click.ParamType):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The text as `storable`."""
         return storable(value)
+
+
+def as_typed(command: str, config: Path | None) -> str:
+    """A command of this program as a user types it here: `weft`, or the path of this one where that
+    is not found, and the settings file unless it is the one of this folder.
+    """
+    file = chosen_config(config)
+    is_on_path = Path(sys.argv[0]).name != "weft" or shutil.which("weft")
+    weft = "weft" if is_on_path else shlex.quote(sys.argv[0])
+    named = "" if file == Path(DEFAULT_CONFIG) else f" --config {shlex.quote(str(file))}"
+    return f"{weft} {command}{named}"
 
 
 class QueryCommand(click.Command):
