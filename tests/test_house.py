@@ -38,7 +38,7 @@ TOKENS = {"core": 496_400, "extras": 136_900, "tests": 445_500}
 """Tokens of Python without comments and docstrings, which count ideas and not layout. A commit that
 raises one says what its users get.
 """
-WORDS = {"sql": 14_600, "toml": 18_750}
+WORDS = {"sql": 14_600, "toml": 20_900}
 """Words of the statements and tables beside the modules."""
 NO_IDEAS = {
     tokenize.COMMENT,
