@@ -34,11 +34,11 @@ DECLARED_BY_PARAMETERS = {
     "tool",
 }
 
-TOKENS = {"core": 496_400, "extras": 136_900, "tests": 445_500}
+TOKENS = {"core": 497_000, "extras": 136_900, "tests": 446_000}
 """Tokens of Python without comments and docstrings, which count ideas and not layout. A commit that
 raises one says what its users get.
 """
-WORDS = {"sql": 14_600, "toml": 20_900}
+WORDS = {"sql": 14_800, "toml": 20_900}
 """Words of the statements and tables beside the modules."""
 NO_IDEAS = {
     tokenize.COMMENT,

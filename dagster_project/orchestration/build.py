@@ -389,7 +389,7 @@ class _Build:
             objects.make_lake(self.settings).discard(
                 table
             )  # nothing makes it again under these settings
-        result = self.direct and self.direct.do(work, self.progress)
+        result = self.direct.do(work, self.progress) if self.direct else None
         if result:
             checks, events = result.checks, result.events
         else:
@@ -397,8 +397,8 @@ class _Build:
             checks = run.get_asset_check_evaluations()
             events = [e.materialization for e in run.get_asset_materialization_events()]
         for c in (c for c in checks if not c.passed):
-            asset = c.asset_key.path[-1]
-            self.failed[asset, c.check_name] = FailedCheck(asset, c.check_name, numbers(c.metadata))
+            asset, check = c.asset_key.path[-1] if c.asset_key else "", str(c.check_name)
+            self.failed[asset, check] = FailedCheck(asset, check, numbers(c.metadata))
         facts = {m.asset_key.path[-1]: {k: v.value for k, v in m.metadata.items()} for m in events}
         self.published = facts.get("search_index", self.published)
         if "embeddings" in facts:

@@ -13,7 +13,7 @@ _SQL = SqlFile(__file__, "first_questions.sql")
 _WORDS = 5
 """Words of a question at most: so many of a subject say what it is about."""
 _WHOLE = 7
-"""Words of a subject at most that is a question as it stands."""
+"""Words at most of a subject that is a question by itself."""
 _FEWEST = 2
 """Words of a question at least: one alone says too little."""
 
@@ -23,7 +23,7 @@ def first_questions(index: SearchIndex, count: int = 3) -> list[str]:
     drawn from and is labelled PASS: on a long thread, on what somebody who writes much said, on a
     long document, or on a chat.
     """
-    rows = index.ask(_SQL("candidates"), {}).to_pylist()
+    rows: list[dict[str, Any]] = index.ask(_SQL("candidates"), {}).to_pylist()
     before = set[str]()
     by_kind = [
         _answered(index, list(of_kind), before) for _, of_kind in groupby(rows, itemgetter("kind"))
@@ -59,10 +59,10 @@ def _rare_words(index: SearchIndex, text: str) -> list[str]:
         return plain
     words = list(dict.fromkeys(re.findall(r"[^\W\d_]{3,}", text)))
     terms = index.query_terms(words, index.settings.stopwords)
-    found = {
+    counts = {
         word: index.postings.df(own[0])
         for word, own in zip(words, terms, strict=True)
         if own and index.postings.df(own[0])
     }
-    rarest = sorted(found, key=lambda word: found[word])[:_WORDS]
+    rarest = sorted(counts, key=lambda word: counts[word])[:_WORDS]
     return [word for word in words if word in rarest]

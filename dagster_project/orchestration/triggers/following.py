@@ -116,7 +116,8 @@ class Follower:
         with contextlib.ExitStack() as stack:
             stack.callback(self._direct.record, at_once=True)
             stack.enter_context(self._watch)
-            stack.enter_context(self._news or contextlib.nullcontext())
+            if self._news:
+                stack.enter_context(self._news)
             yield from self._built(Hint(sources=self._all_remotes(), reason=_FIRST_LOOK))
             while True:
                 if hint := self.next_hint():

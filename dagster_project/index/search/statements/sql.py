@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 from duckdb import list_type
+from duckdb.func import FunctionNullHandling
 from duckdb.sqltypes import FLOAT, VARCHAR
 
 from assets.protocols.models import Embedder
@@ -120,7 +121,11 @@ def _add_similar(connection: duckdb.DuckDBPyConnection, name: str) -> None:
         return [*row[0]] if row else None
 
     connection.create_function(
-        "vector_of", vector_of, [VARCHAR], list_type(FLOAT), null_handling="special"
+        "vector_of",
+        vector_of,
+        [VARCHAR],
+        list_type(FLOAT),
+        null_handling=FunctionNullHandling.SPECIAL,
     )
     connection.execute(_SQL("similar_by_index", dimensions=manifest["dimensions"], file=name))
 
