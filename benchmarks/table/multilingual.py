@@ -55,9 +55,11 @@ def main() -> None:
     pairs = sample(map(json.loads, arguments.pairs.open()), arguments.most)
     english = [pair["english"][:_MOST_CHARS] for pair in pairs]
     other = [pair["other"][:_MOST_CHARS] for pair in pairs]
-    tokenizer, count = extended(pairs, arguments.pieces)
+    content, count = extended(pairs, arguments.pieces)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(str(arguments.out / "tokenizer.json"), pretty=False)
+    # `Tokenizer.save` writes one piece for each row, so that a second one with that row is lost.
+    (arguments.out / "tokenizer.json").write_text(content)
+    tokenizer = Tokenizer.from_str(content)
     print(f"{len(pairs):,} pairs, {count:,} rows, {time.process_time():.0f} s", flush=True)
     seen = bags(static.read_tokenizer("weft"), english, len(rows))
     targets = seen @ rows
@@ -89,8 +91,8 @@ def sample(pairs: Iterable[dict[str, str]], most: int) -> list[dict[str, str]]:
     ]
 
 
-def extended(pairs: Sequence[dict[str, str]], pieces: int) -> tuple[Tokenizer, int]:
-    """The tokenizer of the `weft` table with pieces of the other texts, and the number of its rows.
+def extended(pairs: Sequence[dict[str, str]], pieces: int) -> tuple[str, int]:
+    """The tokenizer of the `weft` table with pieces of the other texts, as JSON, and the number of its rows.
 
     Chinese and Japanese signs, which BERT takes one by one, stay together in runs, of which the
     longest known piece is cut off first. A piece has one row wherever it stands in such a run.
@@ -137,7 +139,7 @@ def extended(pairs: Sequence[dict[str, str]], pieces: int) -> tuple[Tokenizer, i
         row = next((vocabulary[f] for f in (sign, f"##{sign}") if f in vocabulary), _UNKNOWN)
         vocabulary.setdefault(sign, row)
         vocabulary.setdefault(f"##{sign}", row)
-    return Tokenizer.from_str(json.dumps(base, ensure_ascii=False)), count
+    return json.dumps(base, ensure_ascii=False, separators=(",", ":")), count
 
 
 def _is_unspaced(piece: str) -> bool:

@@ -1,9 +1,9 @@
 """Texts in English and, beside them, in another language, from bare copies of public repositories.
 
-    python benchmarks/table/parallel.py FOLDER WORDNET OUT
+    python benchmarks/table/parallel.py FOLDER OUT
 
-FOLDER has the git directory of each of REPOSITORIES as `owner+name/repo`, WORDNET the files of
-WordNet 3.0. OUT (JSON lines) has `language`, `part`, `english` and `other`. The chapters LEFT_OUT of
+FOLDER has the git directory of each of REPOSITORIES as `owner+name/repo`. OUT (JSON lines) has
+`language`, `part`, `english` and `other`. The chapters LEFT_OUT of
 Python's documentation go to OUT with `.judge` behind its name: no language is trained on them.
 """
 
@@ -31,7 +31,6 @@ _PYTHON = {
     "ko": ("python+python-docs-ko", "3.13"),
     "pl": ("python+python-docs-pl", "3.13"),
     "pt": ("python+python-docs-pt-br", "3.15"),
-    "ru": ("MLGRussianXP+python-docs-ru", "3.15"),
     "uk": ("python+python-docs-uk", "3.13"),
     "tr": ("python+python-docs-tr", "3.12"),
     "zh": ("python+python-docs-zh-cn", "3.14"),
@@ -43,19 +42,9 @@ _ANDROID = (
     "LineageOS+android_packages_apps_Dialer",
     "LineageOS+android_packages_apps_Calendar",
 )
-_WORDNETS = {
-    "fr": "fra/wn-data-fra",
-    "es": "mcr/wn-data-spa",
-    "it": "ita/wn-data-ita",
-    "pl": "pol/wn-data-pol",
-    "ja": "jpn/wn-data-jpn",
-    "zh": "cow/wn-data-cmn",
-}
-"""Those whose licence asks for no more than their name."""
 REPOSITORIES = (
     *(name for name, _ in _PYTHON.values()),
     "unicode-org+cldr-json",
-    "omwn+omw-data",
     "jupyterlab+language-packs",
     "wagtail+wagtail",
     "openstreetmap+id-tagging-schema",
@@ -84,13 +73,12 @@ def main() -> None:
     """Write the pairs of all parts, each once."""
     parser = new_parser(__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("wordnet", type=Path)
     parser.add_argument("out", type=Path)
     arguments = parser.parse_args()
     counts, seen = Counter[str](), set[tuple[str, str, str]]()
     judge = arguments.out.with_name(f"{arguments.out.name}.judge")
     with arguments.out.open("w") as out, judge.open("w") as aside:
-        for part, language, name, english, other in _pairs(arguments.folder, arguments.wordnet):
+        for part, language, name, english, other in _pairs(arguments.folder):
             pair = (language, plain(english), plain(other))
             if pair[1] == pair[2] or not all(pair) or pair in seen:
                 continue
@@ -112,13 +100,12 @@ def plain(text: str) -> str:
     return text.strip()
 
 
-def _pairs(folder: Path, wordnet: Path) -> Iterator[Pair]:
+def _pairs(folder: Path) -> Iterator[Pair]:
     for language, (name, branch) in _PYTHON.items():
         for path, text in _files(folder / name / "repo", branch, lambda p: p.endswith(".po")):
             if not path.startswith((_CHANGELOG, ".")):
                 yield from (("python", language, path, *pair) for pair in po_pairs(text))
     yield from _names(folder / "unicode-org+cldr-json" / "repo")
-    yield from _wordnets(folder / "omwn+omw-data" / "repo", wordnet)
     yield from _catalogues(folder / "jupyterlab+language-packs" / "repo", "jupyter")
     yield from _catalogues(folder / "wagtail+wagtail" / "repo", "wagtail")
     yield from _map_terms(folder / "openstreetmap+id-tagging-schema" / "repo")
@@ -219,23 +206,6 @@ def _leaves(node: object, path: str = "") -> Iterator[tuple[str, str]]:
         yield path, ", ".join(map(str, node))
     elif isinstance(node, str) and not path.endswith("_cldrVersion"):
         yield path, node
-
-
-def _wordnets(repository: Path, english: Path) -> Iterator[Pair]:
-    """Words of other languages beside the first English word of the same sense."""
-    names: dict[str, str] = {}
-    for kind, file in (("n", "noun"), ("v", "verb"), ("a", "adj"), ("r", "adv")):
-        for line in (english / f"data.{file}").read_text().splitlines():
-            if not line.startswith(" "):
-                cells = line.split()
-                names[f"{cells[0]}-{kind}"] = cells[4].split("(")[0].replace("_", " ")
-    paths = {f"wns/{path}.tab": code for code, path in _WORDNETS.items()}
-    for path, text in _files(repository, "HEAD", paths.__contains__):
-        for line in text.splitlines():
-            cells = line.split("\t")
-            if len(cells) >= 3 and cells[1].endswith("lemma") and cells[0] in names:
-                other = cells[-1].replace("_", " ").replace("+", "")
-                yield "wordnet", paths[path], cells[0], names[cells[0]], other
 
 
 def _catalogues(repository: Path, part: str) -> Iterator[Pair]:
