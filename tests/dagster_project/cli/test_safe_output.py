@@ -231,6 +231,7 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "graph serve": [("--config", f"WORK/none{NAMED}"), ("--port", NAMED)],
     "mcp": [("--config", f"WORK/none{NAMED}"), ("--http", NAMED)],
     "ui": [("--config", f"WORK/none{NAMED}"), ("--port", NAMED)],
+    "follow": [("--config", f"WORK/none{NAMED}")],
 }
 CALLS = {name: calls for name, calls in CALLS.items() if name.split()[0] in COMMANDS}
 SHOWING = {
@@ -255,6 +256,7 @@ SHOWING = {
     "mcp",
     "mcp skill",
     "ui",
+    "follow",
     "backup",
     "build",
     "init",
