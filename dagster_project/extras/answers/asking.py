@@ -229,26 +229,29 @@ def _chosen(
     sentences: Sequence[Sentence],
 ) -> list[int]:
     """The numbers of the sentences to show, the oldest text first and each text in its order."""
-    if not sentences:
+    units = choice.units(sentences)
+    if not units:
         return []
-    texts = [sentence.text for sentence in sentences]
+    texts = [" ".join(sentences[n].text for n in unit) for unit in units]
     terms = index.query_terms([question, *texts], index.settings.stopwords)
     count = index.postings.ranked_count
     weights = {t: bm25.idf(index.postings.df(t), count) for t in set(terms[0])}
     shares = choice.term_shares(terms[0], terms[1:], weights)
     if index.embedder.is_paid:
-        vectors, cosines = choice.term_vectors(terms[1:]), np.zeros(len(texts))
+        vectors, cosines = choice.term_vectors(terms[1:]), np.zeros(len(units))
     else:
         embedded = index.embedder.embed_queries([question, *texts])
         vectors, cosines = embedded[1:], embedded[1:] @ embedded[0]
     best = max((row["score"] for row in rows), default=0.0) or 1.0
-    scores = np.array([max(rows[sentence.hit]["score"] / best, 0.0) for sentence in sentences])
+    scores = np.array([max(rows[sentences[u[0]].hit]["score"] / best, 0.0) for u in units])
     picked = choice.chosen(
         [len(text.split()) for text in texts],
         choice.relevance(shares, cosines, scores),
         vectors,
     )
-    return sorted(picked, key=lambda n: _order(sources, sentences[n]))
+    return sorted(
+        (n for unit in picked for n in units[unit]), key=lambda n: _order(sources, sentences[n])
+    )
 
 
 def _order(sources: Sequence[CitedPiece], sentence: Sentence) -> tuple[str, str, int]:

@@ -12,12 +12,14 @@ from transforms.retrieval.diversity import marginal_order
 from transforms.settings.search import TermSettings
 
 MOST_WORDS = 120
+_WHOLE_WORDS = 60
+"""Words of a piece that is read as a whole; of a longer one each sentence counts for itself."""
 _HIT, _COSINE = 2.0, 1.0
 """Weights of the score of the hit and of the cosine, beside that of the words of the question (the tuned half of
 `benchmarks/answers.py` chose them).
 """
 _DIVERSITY = 0.3
-_LEAST = 0.75
+_LEAST = 0.9
 """Share of the relevance of the best from which on a further one is shown."""
 _ALIKE = 0.6
 """Share of the words but numbers that two sentences on the same thing have in common."""
@@ -42,8 +44,20 @@ class ChangedValue(NamedTuple):
     after: str
 
 
+def units(sentences: Sequence[Sentence]) -> list[list[int]]:
+    """The sentences that are chosen together, by number: all of a short piece, one of a longer."""
+    of_piece: dict[int, list[int]] = {}
+    for number, sentence in enumerate(sentences):
+        of_piece.setdefault(sentence.piece, []).append(number)
+    results: list[list[int]] = []
+    for numbers in of_piece.values():
+        is_short = sum(len(sentences[n].text.split()) for n in numbers) <= _WHOLE_WORDS
+        results += [numbers] if is_short else [[n] for n in numbers]
+    return results
+
+
 def relevance(shares: np.ndarray, cosines: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """The relevance of sentences in 0 to 1: shares of the question's words, cosines with it, scores of their hits."""
+    """The relevance of units in 0 to 1: shares of the question's words, cosines with it, scores of their hits."""
     parts = [shares, _COSINE * np.maximum(cosines, 0.0), _HIT * scores]
     return np.asarray(sum(parts) / (1 + _COSINE + _HIT))
 
@@ -51,7 +65,7 @@ def relevance(shares: np.ndarray, cosines: np.ndarray, scores: np.ndarray) -> np
 def chosen(
     lengths: Sequence[int], relevances: np.ndarray, vectors: np.ndarray, words: int = MOST_WORDS
 ) -> list[int]:
-    """The numbers of the sentences to show, best first: by marginal relevance, as many as `words` hold.
+    """The numbers of the units to show, best first: by marginal relevance, as many as `words` hold.
 
     `lengths` are their words; the first is there in any case.
     """
@@ -68,22 +82,20 @@ def chosen(
 
 
 def term_shares(
-    question: Sequence[str], terms_of_each: Sequence[Sequence[str]], weights: Mapping[str, float]
+    question: Sequence[str], units_terms: Sequence[Sequence[str]], weights: Mapping[str, float]
 ) -> np.ndarray:
-    """For each sentence the share of the weight of the question's terms that it has."""
+    """For each unit the share of the weight of the question's terms that it has."""
     whole = sum(weights[term] for term in set(question)) or 1.0
     return np.array(
-        [sum(weights[t] for t in set(question) & set(terms)) / whole for terms in terms_of_each]
+        [sum(weights[t] for t in set(question) & set(terms)) / whole for terms in units_terms]
     )
 
 
-def term_vectors(terms_of_each: Sequence[Sequence[str]]) -> np.ndarray:
+def term_vectors(units_terms: Sequence[Sequence[str]]) -> np.ndarray:
     """Vectors of unit length of the terms of texts, for models whose vectors cost money."""
-    places = {
-        term: n for n, term in enumerate(sorted({t for terms in terms_of_each for t in terms}))
-    }
-    vectors = np.zeros((len(terms_of_each), max(1, len(places))), dtype=np.float32)
-    for row, terms in enumerate(terms_of_each):
+    places = {term: n for n, term in enumerate(sorted({t for terms in units_terms for t in terms}))}
+    vectors = np.zeros((len(units_terms), max(1, len(places))), dtype=np.float32)
+    for row, terms in enumerate(units_terms):
         for term in set(terms):
             vectors[row, places[term]] = 1.0
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
