@@ -38,7 +38,7 @@ def completeness_line(facts: Mapping[str, Any]) -> str:
     ]
     newest = facts.get("newest_at")
     age = datetime.now(UTC) - datetime.fromisoformat(newest) if newest else _FRESH
-    fresh = [f"newest text {_words(age)} ago"] if age < _FRESH else []
+    fresh = [f"newest text came {_words(age)} ago"] if age < _FRESH else []
     never = [f"{source} never seen" for source, at in not_seen.items() if at is None]
     gaps = [*([lost] if lost else []), *(f"without {leg}" for leg in facts["missing_legs"])]
     return "; ".join([f"searchable: {', '.join(parts)} of chats", *gaps, *fresh, *dated, *never])

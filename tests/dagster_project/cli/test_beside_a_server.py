@@ -41,7 +41,7 @@ ASKED: tuple[tuple[str, ...], ...] = (
     ("context", "--lens", "nobody", "question.txt"),
 )
 """Commands of each kind: text and JSON, under a lens and not, with an answer and with a fault."""
-TIMES = re.compile(r'(?<=seconds": )[\d.]+|\d+(?= ms)|(?<=newest text )\d+ \w+')
+TIMES = re.compile(r'(?<=seconds": )[\d.]+|\d+(?= ms)|(?<=newest text came )\d+ \w+')
 HEAVY = ("polars", "numpy", "duckdb", "pyarrow", "pydantic")
 
 

@@ -305,7 +305,7 @@ def bytes_of(said: str) -> str:
         r"(?<=<td>)(just now|\d+ (minutes?|hours?) ago)",
         r'(?<=<td class="number">)\d+ (s|min)(?=<)',
         r"[0-9.]+ ms",
-        r"(?<=newest text )\d+ \w+(?= ago)",
+        r"(?<=newest text came )\d+ \w+(?= ago)",
         r'(?<=class="part" width=")[0-9.]+',
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+",
         r'(?<=published_at":) ?"[^"]+|(?<=published )\d{4}-\d\d-\d\d \d\d:\d\d UTC',

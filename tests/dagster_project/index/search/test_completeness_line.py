@@ -11,10 +11,10 @@ from dagster_project.index.search.completeness import Completeness
 @pytest.mark.parametrize(
     ("age", "words"),
     [
-        (timedelta(seconds=-60), "newest text 0 s ago"),
-        (timedelta(seconds=30), r"newest text 3\d s ago"),
-        (timedelta(minutes=3, seconds=5), "newest text 3 min ago"),
-        (timedelta(hours=23, minutes=5), "newest text 23 h ago"),
+        (timedelta(seconds=-60), "newest text came 0 s ago"),
+        (timedelta(seconds=30), r"newest text came 3\d s ago"),
+        (timedelta(minutes=3, seconds=5), "newest text came 3 min ago"),
+        (timedelta(hours=23, minutes=5), "newest text came 23 h ago"),
         (timedelta(days=1), None),
     ],
 )
