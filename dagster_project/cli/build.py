@@ -124,12 +124,9 @@ def build(
         view = BuildView(show=not quiet and not as_json)
         is_first = not os.path.lexists(settings.root / "index" / CURRENT)
         result = _build(settings, config_path(config), view, fetch=fetch, verify=verify)
-        if as_json:
-            click.echo(json.dumps(result.as_json()))
-        elif not quiet:
-            view.summary(result)
-            if is_first and result.published:
-                _print_questions(settings, config)
+        _print_result(result, view, as_json, quiet)
+        if view.show and is_first and result.published:
+            _print_questions(settings, config)
         _exit_with_faults(
             result.faults(), SourceError if result.plan.broken or result.unread else FetchError
         )
@@ -164,10 +161,23 @@ def _build(
     return result
 
 
+def _print_result(result: BuildResult, view: BuildView, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(result.as_json()))
+    elif not quiet:
+        view.summary(result)
+
+
 def _print_questions(settings: Settings, config: Path | None) -> None:
-    """Print commands with questions that the first version of an index answers well."""
-    with closing(open_index(settings)) as index:
-        questions = first_questions(index)
+    """Print commands with questions that the first version of an index answers well; the build is
+    done, so that a fault of the search is a note.
+    """
+    try:
+        with closing(open_index(settings)) as index:
+            questions = first_questions(index)
+    except WeftError as fault:
+        click.echo(f"note: no questions to begin with: {fault}", err=True)
+        return
     command = as_typed("search", config)
     for number, question in enumerate(questions):
         click.echo(f"{'     ' if number else 'Ask: '}{command} {shlex.quote(question)}")
