@@ -159,8 +159,8 @@ def _mean(corpus: tasks.Corpus, weights: Mapping[str, Value]) -> float:
 def chosen(
     others: Sequence[Mapping[tuple[str, Value], float]], names: Sequence[str]
 ) -> dict[str, Value]:
-    """The best value of each weight of these names by the mean over some collections; the shipped
-    one where others are no better.
+    """The best value of each weight of these names by the mean over some collections. The shipped
+    value stays unless another is better.
     """
     shipped = SHIPPED.model_dump() | reranking.WEIGHTS
     return {

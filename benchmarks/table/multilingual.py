@@ -94,8 +94,8 @@ def sample(pairs: Iterable[dict[str, str]], most: int) -> list[dict[str, str]]:
 def extended(pairs: Sequence[dict[str, str]], pieces: int) -> tuple[str, int]:
     """The tokenizer of the `weft` table with pieces of the other texts, as JSON, and the number of its rows.
 
-    Chinese and Japanese signs, which BERT takes one by one, stay together in runs, of which the
-    longest known piece is cut off first. A piece has one row wherever it stands in such a run.
+    BERT takes Chinese and Japanese signs one by one. Here they stay together in runs, and the longest
+    known piece of a run is cut off first. A piece has the same row at each place of a run.
     """
     base = json.loads((static._OWN["weft"] / "tokenizer.json").read_text())
     base["normalizer"]["handle_chinese_chars"] = False

@@ -5,7 +5,7 @@ import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import click
 
@@ -16,6 +16,10 @@ from dagster_project.orchestration.triggers.following import Follower
 from dagster_project.orchestration.triggers.watching import watched_places
 from dagster_project.system import unasked_pandas
 from dagster_project.system.processes import end_with_parent
+
+_AGAIN_SECONDS = 30.0
+_LOOK_SECONDS = 0.5
+"""Seconds between two looks whether the process beside a server is still there."""
 
 
 @click.command()
@@ -42,15 +46,35 @@ def follow(config: Path | None, as_json: bool, fetch: bool) -> None:
 
 @contextmanager
 def follower_beside(config: Path | None) -> Iterator[None]:
-    """While it lasts, another process follows; it ends with this one, however that ends."""
-    context = multiprocessing.get_context("spawn")
-    process = context.Process(target=_beside, args=[config_path(config).resolve()], daemon=True)
-    process.start()
+    """While it lasts, another process follows; it ends with this one, however that ends. If it ends
+    by itself, a new one begins after `_AGAIN_SECONDS`.
+    """
+    over = Event()
+    thread = Thread(target=_follow_until, args=[over, config_path(config).resolve()], daemon=True)
+    thread.start()
     try:
         yield
     finally:
+        over.set()
+        thread.join()
+
+
+def _follow_until(over: Event, config: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    while not over.is_set():
+        process = context.Process(target=_beside, args=[config], daemon=True)
+        process.start()
+        while process.is_alive() and not over.wait(_LOOK_SECONDS):
+            pass
         process.terminate()
         process.join()
+        if not over.is_set():
+            click.echo(
+                f"error: the process that follows ended with code {process.exitcode}; a new one begins in "
+                f"{_AGAIN_SECONDS:g} s",
+                err=True,
+            )
+            over.wait(_AGAIN_SECONDS)
 
 
 def _beside(config: Path) -> None:

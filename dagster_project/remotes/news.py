@@ -4,7 +4,6 @@ that it has news.
 
 import threading
 import time
-from contextlib import suppress
 from typing import Self
 
 from dagster_project.config.settings import Settings
@@ -63,7 +62,7 @@ class RemoteNews:
         """Note the news of a source as they are reported, and connect again when that ends."""
         pause = _FIRST_PAUSE
         while not self._ended.is_set():
-            with suppress(WeftError):
+            try:
                 for _ in self.remotes.reports(name).news():
                     pause = _FIRST_PAUSE
                     with self._lock:
@@ -72,7 +71,10 @@ class RemoteNews:
                     self._wake.set()
                     if self._ended.is_set():
                         return
-            with self._lock:
-                self._quiet.discard(name)
+            except (WeftError, OSError):
+                pass  # the fetch at the next interval meets it again, and names it
+            finally:
+                with self._lock:
+                    self._quiet.discard(name)
             self._ended.wait(pause)
             pause = min(2 * pause, _LAST_PAUSE)

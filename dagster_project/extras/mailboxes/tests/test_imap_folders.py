@@ -24,7 +24,7 @@ from dagster_project.extras.mailboxes.tests.imap_loopback import (
 from dagster_project.remotes.news import RemoteNews
 from dagster_project.remotes.source_remotes import SourceRemotes
 from tests.archives import Mail, Workspace
-from tests.timing import HUNG
+from tests.timing import HUNG, until
 from transforms.errors import FetchError, FetchInterruptedError
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
@@ -236,6 +236,21 @@ def test_a_server_reports_a_mail_as_soon_as_it_came(folder: Folder):
         folder.append(Mail(2))
         assert wake.wait(HUNG) and news.take() == {"inbox"}
         assert news.take() == set()
+
+
+def test_a_source_whose_connection_breaks_is_due_at_intervals_again(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+):
+    class Broken:
+        def news(self) -> Iterator[None]:
+            yield
+            raise ConnectionResetError("gone")
+
+    folder.fetch()
+    monkeypatch.setattr(SourceRemotes, "reports", lambda remotes, source: Broken())
+    with RemoteNews(folder.work.settings, wake := threading.Event(), interval=0) as news:
+        assert wake.wait(HUNG) and news.take() == {"inbox"}
+        until(lambda: news.take() == {"inbox"}, "the source is due again")
 
 
 def test_a_remote_that_reports_nothing_is_due_at_intervals(folder: Folder):
