@@ -52,11 +52,6 @@ may be strange.
 _GENERIC = ("mail", "archive", "archives", "inbox", "git", "")
 """Names of folders that say less than the name of the folder above them."""
 
-_MAIL_PER_FILE = ("maildir", "eml")
-_FEW_MAILS = 4_000
-"""Mails that are read again in seconds: a partition for each month of each of their folders takes longer
-to record than to read.
-"""
 _NOT_NAMED = re.compile(
     r"[\[\]*?]|^WhatsApp[ -]Chat (?:with|mit|-) |(?:\.(?:mbox|zip|txt|json|xml|gz|xz|bz2))+$", re.I
 )
@@ -105,8 +100,6 @@ class _New:
             rows["path"] = self.detected.path
         if not self.detected.has_zone:
             rows["timezone"] = zone
-        if not self.fetch and self.detected.kind in _MAIL_PER_FILE:
-            rows["grain"] = "archive" if self.detected.files < _FEW_MAILS else "auto"
         if self.shows_names:
             rows["pseudonyms"] = FOR_OTHERS
         text = f"[[sources]]\n{_lines(rows)}"

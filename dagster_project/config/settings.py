@@ -150,9 +150,10 @@ class SourceSettings(NamedSource):
         None,
         description="mailing list; none: the file name before its date, else the source's name",
     )
-    grain: Literal["auto", "month", "year", "archive"] = Field(
-        "month",
-        description="unit of a partition; auto: months of the youngest year, and whole years before",
+    grain: Literal["auto", "month", "year", "archive"] | None = Field(
+        None,
+        description="unit of a partition; auto: months of the youngest year, whole years before, and small folders "
+        "of mail together; none: month for archives of lists, auto for folders of mail",
     )
     dialect: Literal["mboxrd", "mboxo", "content-length"] = Field(
         "mboxrd", description="how From_ lines are escaped in mbox files"

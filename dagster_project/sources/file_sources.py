@@ -63,7 +63,7 @@ _EXPUNGED = re.compile(rb"^X-Mozilla-Status: [0-9A-Fa-f]{3}[89A-Fa-f]\r?$", re.M
 @dataclass(frozen=True)
 class _File:
     """A file of a partition: where it is, its name in the source, a hash of its bytes, why it is
-    not read, its folder.
+    not read, its mail folder, and the list of its mails if the partition holds several.
     """
 
     path: Path
@@ -71,6 +71,7 @@ class _File:
     digest: str
     fault: str | None = None
     folder: str = ""
+    list_id: str | None = None
 
 
 class FileSources:
@@ -190,7 +191,8 @@ class FileSources:
         source = self.settings.source(partition.source)
         assert isinstance(source, SourceSettings)
         for file in self.stored_files(partition):
-            yield from _read_to_fault(file, source, self.settings.mail)
+            for mail in _read_to_fault(file, source, self.settings.mail):
+                yield replace(mail, list_id=file.list_id) if file.list_id else mail
             self._note_change(partition, file)
         inbox = self._inboxes.get(partition.key, [])
         for entry, mail in zip(
@@ -376,11 +378,17 @@ class FileSources:
             )
             month = mail_places.month_of(name) if source.kind == "mbox" else month
             assigned.append((_File(path, name, digest, fault, folder), month))
+        base = source.list_id or source.name
+        shared = self._shared(source, assigned)
         youngest = mail_places.youngest_year(month for _, month in assigned if month)
         for file, month in assigned:
+            if name := shared.get(file.name):
+                own = f"{base}/{file.folder}" if file.folder else base
+                grouped.setdefault((name, base), []).append(replace(file, list_id=own))
+                continue
             period = month and mail_places.period_of(month, source.grain, youngest)
-            own = mail_places.mail_partition(source, file.name, file.folder, period)
-            grouped.setdefault(own, []).append(file)
+            alone = mail_places.mail_partition(source, file.name, file.folder, period)
+            grouped.setdefault(alone, []).append(file)
         units: dict[str, tuple[str | None, list[_File]]] = {}
         for (period, list_id), files in sorted(
             grouped.items(), key=lambda one: (one[0][0], one[0][1] or "")
@@ -401,6 +409,26 @@ class FileSources:
                 ]
             )
             yield SourcePartition(source.name, short[name], list_id, fingerprint), files
+
+    def _shared(
+        self, source: SourceSettings, files: Iterable[tuple[_File, str | None]]
+    ) -> dict[str, str]:
+        """The partitions of the files of mail folders by the number of mails, by the name of the
+        file; none where the settings name another grain.
+        """
+        if source.grain not in (None, "auto"):
+            return {}
+        folder_files = {
+            file.name: mail_places.FolderFile(
+                file.folder,
+                month,
+                1 + globs.size_of(file.path) // _TYPICAL_MAIL_BYTES if source.kind == "mbox" else 1,
+            )
+            for file, month in files
+            if file.folder or source.kind != "mbox"
+        }
+        partitions = mail_places.shared_partitions(list(folder_files.values()))
+        return dict(zip(folder_files, partitions, strict=True))
 
     def identify(self, path: Path, *, dated: bool = False) -> tuple[str, str | None]:
         """Hash of the file's bytes, and if it is a `dated` single mail the month of its Date

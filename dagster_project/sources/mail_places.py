@@ -2,10 +2,11 @@
 month.
 """
 
+import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import starmap
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from dagster_project.config.settings import Settings, SourceSettings
 from dagster_project.sources.reading_files import COMPRESSED, open_file, why_unreadable
 from dagster_project.system import globs
 from transforms.errors import SourceError
+from transforms.hashing import text_hash
 
 _DATED = re.compile(
     r"(?P<before>.*?)[._-]?(?P<year>(?:19|20)\d\d)[._-]?(?P<month>0[1-9]|1[0-2])(?!\d)"
@@ -23,6 +25,12 @@ _DATED = re.compile(
 _HEADER = re.compile(rb"(?:From |[!-9;-~]+:)")
 _UTF7 = re.compile("&([A-Za-z0-9+,]*)-")
 _MAILDIR_PARTS = ("cur", "new", "tmp")
+
+_MAILS_OF_PART = 1_000
+"""Mails of a year of a folder from which on they have partitions of their own, and mails that a
+partition of fewer holds at most, on average: they are read in a second, and a partition costs as
+much however few it holds.
+"""
 
 
 class MailPath(NamedTuple):
@@ -203,6 +211,63 @@ def _fault(path: Path) -> str | None:
     return "not_a_file: the path is a folder" if globs.is_folder(path) else None
 
 
+class FolderFile(NamedTuple):
+    """A file of a mail folder, the month of its mail (`YYYY-MM`) if one is known, and how many
+    mails it holds.
+    """
+
+    folder: str
+    month: str | None
+    mails: int
+
+    @property
+    def year(self) -> str:
+        """The year of the mail; empty if unknown."""
+        return (self.month or "")[:4]
+
+
+def shared_partitions(files: Sequence[FolderFile]) -> list[str]:
+    """The name of the partition of each file by the number of mails.
+
+    A year of a folder with `_MAILS_OF_PART` mails or more has partitions of its own, one for each
+    month if it is the youngest. Smaller ones share partitions: those of the youngest year, which new
+    mail goes to, and those of all others (`earlier`), dealt by a hash into a power of two of parts,
+    so that neither the order of files nor earlier partitions matter. Fewer mails than that are the
+    partition `all`.
+    """
+    if sum(file.mails for file in files) < _MAILS_OF_PART:
+        return ["all" for _ in files]
+    youngest = youngest_year(file.month for file in files if file.month)
+    sizes = Counter[tuple[str, str]]()
+    for file in files:
+        sizes[file.folder, file.year] += file.mails
+    small = Counter[bool]()
+    for (_, year), mails in sizes.items():
+        small[year == youngest] += mails if mails < _MAILS_OF_PART else 0
+    parts = {
+        is_young: 1 << max(math.ceil(mails / _MAILS_OF_PART) - 1, 0).bit_length()
+        for is_young, mails in small.items()
+    }
+    names = {
+        (folder, year): _shared_name(folder, year, youngest, parts[year == youngest])
+        for (folder, year), mails in sizes.items()
+        if mails < _MAILS_OF_PART
+    }
+    return [names.get((file.folder, file.year)) or _own_name(file, youngest) for file in files]
+
+
+def _shared_name(folder: str, year: str, youngest: str, parts: int) -> str:
+    name = (youngest or "folders") if year == youngest else "earlier"
+    number = int(text_hash(f"{folder}/{year}")[:8], 16) % parts
+    return name if parts == 1 else f"{name}-{number:03}-of-{parts}"
+
+
+def _own_name(file: FolderFile, youngest: str) -> str:
+    period = file.month if file.year == youngest else file.year
+    ending = period or ("undated" if youngest else "")
+    return globs.partition_name(".".join(filter(None, (file.folder, ending))))
+
+
 def mail_partition(
     source: SourceSettings, name: str, folder: str, period: str | None
 ) -> tuple[str, str | None]:
@@ -254,9 +319,9 @@ def _stem(name: str) -> str:
     return stem
 
 
-def period_of(month: str, grain: str, youngest: str) -> str:
-    """The year or the month (`YYYY-MM`) of a partition that holds mail of a month; `youngest` is
-    the youngest year.
+def period_of(month: str, grain: str | None, youngest: str) -> str:
+    """The year or the month (`YYYY-MM`) of a partition that holds mail of a month, without a grain
+    the month; `youngest` is the youngest year.
     """
     year = month.partition("-")[0]
     return year if grain == "year" or (grain == "auto" and year < youngest) else month

@@ -1,4 +1,6 @@
-"""Copies of one mail within a partition: which copy to retain, and why the others are rejected."""
+"""Copies of one mail within a list of a partition: which copy to retain, and why the others are
+rejected.
+"""
 
 from collections import defaultdict
 from typing import Any, NamedTuple
@@ -36,24 +38,29 @@ This bounds the time for thousands of similar mails of one sender.
 
 
 class Copies:
-    """The mails of a partition, grouped by Message-ID, author, date, subject and body.
+    """The mails of one list of a partition, grouped by Message-ID, author, date, subject and body.
 
     Mails of one group are copies of one mail. A copy is rejected if another copy has all of its
     parts; two copies that each have a part of their own are different mails. Only among equal
     copies does the order decide: the first is retained.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, used_ids: set[str]) -> None:
+        """`used_ids` are those of all lists of the partition; the ids of this one are added."""
         self._first: dict[tuple[str, str], Copy] = {}
         """The first copy of each id and content."""
         self._with_parts: defaultdict[tuple[str, str], list[Copy]] = defaultdict(list)
         """The first copies that have parts, by id and text."""
         self._equal: list[Copy] = []
-        self._used_ids: set[str] = set()
+        self._used_ids = used_ids
+
+    def has(self, row: dict[str, Any]) -> bool:
+        """Whether the list has an equal copy of a mail, with the same parts."""
+        return (row["message_id"], row["content_hash"]) in self._first
 
     def is_known(self, row: dict[str, Any]) -> bool:
         """Whether an earlier copy of this mail has all of its parts."""
-        if (row["message_id"], row["content_hash"]) in self._first:
+        if self.has(row):
             return True
         variants = self._variants(row["message_id"], row["text_hash"])
         return bool(variants) and any(
@@ -115,6 +122,26 @@ class Copies:
         fuller = [other for other in variants if copy.part_hashes <= other.part_hashes]
         fuller.append(self._first[copy.original_id, copy.content_hash])
         return min(fuller, key=lambda other: (-len(other.part_hashes), other.content_hash))
+
+
+class ListedCopies:
+    """The mails of a partition by list: a mail in two lists is stored in each."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+        self._lists: dict[str | None, Copies] = {}
+
+    def of(self, list_id: str | None) -> Copies:
+        """The copies in a list."""
+        return self._lists.setdefault(list_id, Copies(self._ids))
+
+    def has(self, row: dict[str, Any]) -> bool:
+        """Whether any list has an equal copy of a mail."""
+        return any(copies.has(row) for copies in self._lists.values())
+
+    def rejected(self) -> list[tuple[Copy, str]]:
+        """The copies that are not retained, and the reason for each."""
+        return [copy for copies in self._lists.values() for copy in copies.rejected()]
 
 
 def _reason(copy: Copy, retained: Copy) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from transforms.errors import unread_because
 from transforms.hashing import bytes_sha256
 from transforms.mail.attachments import Convert
-from transforms.mail.copies import Copies, Copy
+from transforms.mail.copies import Copy, ListedCopies
 from transforms.mail.dates import envelope_time
 from transforms.mail.header_block import MIME_FAULTS, read_headers
 from transforms.mail.headers import author, message_id
@@ -37,13 +37,15 @@ class RawMail:
     """The bytes of one mail, their place in the archive, and the time of their From_ line if there
     is one.
 
-    Bytes with a `fault` (`code: explanation`) are not a mail and go to quarantine with it.
+    Bytes with a `fault` (`code: explanation`) are not a mail and go to quarantine with it. Where
+    the archive holds several lists, `list_id` is that of the mail.
     """
 
     place: str
     data: bytes
     envelope_at: datetime | None = None
     fault: str | None = None
+    list_id: str | None = None
 
 
 class Means(NamedTuple):
@@ -130,15 +132,16 @@ def read_mail(
     A mail never fails to load: defects are repaired and listed in `defects`. Quarantined are bytes
     that are not a mail (`not_mail`), mails over `max_message_bytes` (`too_large`), copies with the
     same Message-ID, author, date, subject, body and parts (`duplicate`), and copies with only a
-    share of another's parts (`lesser_copy`). A repeated Message-ID with other content gets the
-    suffix `+` and the first eight digits of the content hash.
+    share of another's parts (`lesser_copy`). A repeated Message-ID with other content, and a copy
+    in another list of the partition, gets the suffix `+` and the first eight digits of the content
+    hash. `list_id` is the list of all mails that name none.
 
     `raw` is read once, one mail at a time; beside the tables themselves, memory holds a
     batch of rows and some 500 bytes per mail.
     """
     shared = {"source": source, "partition": partition, "list_id": list_id}
     messages, attachments, quarantine = (_Rows(table, shared) for table in _TABLES)
-    copies = Copies()
+    listed = ListedCopies()
     for mail in raw:
         parsed, row, reason = _parsed_row(mail, settings.max_message_bytes, quick=means.quick)
         if parsed is None:
@@ -147,11 +150,13 @@ def read_mail(
             )
             continue
         row["place"], row["raw_bytes"] = mail.place, len(mail.data)
+        row["list_id"] = mail.list_id or list_id
+        copies, is_elsewhere = listed.of(row["list_id"]), listed.has(row)
         original_id, begin = row["message_id"], (messages.count, attachments.count)
         is_known = copies.is_known(row)
         if not is_known:
             row["message_id"] = copies.free_id(row)
-            if row["message_id"] != original_id:
+            if row["message_id"] != original_id and not is_elsewhere:
                 parsed.note("message_id_reused")
             for attached in attachment_rows(parsed, row, settings, means.convert):
                 attachments.add(attached, attached["char_count"] + len(attached["picture"] or ""))
@@ -161,7 +166,7 @@ def read_mail(
             range(begin[1], attachments.count),
         )
         copies.add(_copy(mail, row, original_id, row_number, attached_rows))
-    rejected = copies.rejected()
+    rejected = listed.rejected()
     for copy, reason in rejected:
         facts = copy.header_message_id, copy.byte_count, copy.bytes_sha256
         quarantine.add(_quarantined(copy.place, reason, *facts))

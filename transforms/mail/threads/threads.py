@@ -61,28 +61,25 @@ def memberships(messages: ibis.Table) -> ibis.Table:
         ),
     )
     best_first = ["is_lesser", "source", "partition", "stored_message_id"]
-    of_mail = ibis.window(group_by="message_id", order_by=best_first)
-    of_partition = ibis.window(group_by=["message_id", "source", "partition"], order_by=best_first)
-    best = (
-        rows.mutate(
-            is_canonical=ibis.row_number().over(of_mail) == 0,
-            rank_in_partition=ibis.row_number().over(of_partition),
-        )
-        # Two stored mails may be lesser copies of one mail elsewhere; one membership is enough.
-        .filter(lambda t: t.rank_in_partition == 0)
+    labels = rows.labels.map(lambda label: rows.source + "/" + label)
+    is_file = rows.list_id.startswith(rows.source + "/") & (labels.length() > 0)
+    own = ibis.array([rows.list_id])
+    listed = rows.mutate(
+        archive=rows.list_id, list_id=ibis.ifelse(is_file, labels, own.concat(labels)).unnest()
     )
-    labels = best.labels.map(lambda label: best.source + "/" + label)
-    is_file = best.list_id.startswith(best.source + "/") & (labels.length() > 0)
-    own = ibis.array([best.list_id])
-    listed = best.mutate(
-        archive=best.list_id, list_id=ibis.ifelse(is_file, labels, own.concat(labels)).unnest()
+    of_mail = ibis.window(
+        group_by="message_id", order_by=[*best_first, listed.list_id != listed.archive, "list_id"]
     )
-    of_lists = ibis.window(
-        group_by=["message_id", "source", "partition"],
-        order_by=[listed.list_id != listed.archive, "list_id"],
+    of_list = ibis.window(
+        group_by=["message_id", "source", "partition", "list_id"], order_by=best_first
     )
     return (
-        listed.mutate(is_canonical=listed.is_canonical & (ibis.row_number().over(of_lists) == 0))
+        listed.mutate(
+            is_canonical=ibis.row_number().over(of_mail) == 0,
+            rank_in_list=ibis.row_number().over(of_list),
+        )
+        # Two stored mails may be lesser copies of one mail elsewhere; one membership is enough.
+        .filter(lambda t: t.rank_in_list == 0)
         .select(MEMBERSHIPS.names)
         .order_by("message_id", "source", "partition", "list_id")
     )

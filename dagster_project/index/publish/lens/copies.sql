@@ -2,7 +2,8 @@
 -- A mail whose Message-ID another mail has, too, has a part of its hash behind its id.
 -- name: copies
 CREATE TEMP TABLE of_mails AS SELECT *, regexp_replace(message_id, '(\+[0-9a-f]{8})+$', '') AS plain_id,
-  (message_id, source, partition) IN (SELECT (message_id, source, partition) FROM shown_copies) AS is_shown
+  (message_id, source, partition, stored_message_id)
+    IN (SELECT (message_id, source, partition, stored_message_id) FROM shown_copies) AS is_shown
 FROM src.memberships;
 CREATE TEMP TABLE partly_hidden AS SELECT plain_id FROM of_mails GROUP BY plain_id
 HAVING bool_or(is_shown) AND NOT bool_and(is_shown);
@@ -17,9 +18,9 @@ FROM lake_messages SEMI JOIN stored USING (partition, message_id)
 INSERT INTO lens_memberships BY NAME FROM rejoined;
 CREATE TEMP TABLE others AS
 SELECT r.message_id, r.stored_message_id, r.source, r.partition, c.is_whole FROM rejoined r
-JOIN shown_copies c ON c.partition = r.partition AND c.source = r.source AND c.message_id IN (
+JOIN shown_copies c USING (source, partition, stored_message_id) WHERE c.message_id IN (
   SELECT o.message_id FROM of_mails o WHERE o.partition = r.partition AND o.stored_message_id = r.stored_message_id)
-WHERE r.is_canonical AND NOT EXISTS (FROM src.memberships p WHERE p.is_canonical AND p.message_id = r.message_id
+AND r.is_canonical AND NOT EXISTS (FROM src.memberships p WHERE p.is_canonical AND p.message_id = r.message_id
   AND p.partition = r.partition AND p.stored_message_id = r.stored_message_id);
 CREATE TEMP TABLE unshown AS SELECT DISTINCT message_id FROM of_mails WHERE plain_id IN (FROM partly_hidden)
 EXCEPT SELECT message_id FROM rejoined WHERE is_canonical AND message_id NOT IN (SELECT message_id FROM others)

@@ -15,8 +15,9 @@ from transforms.retrieval.query_language import Condition, Leaf, Negation, leave
 _OF_COPY = {"source": "sources", "l": "lists"}
 """The fields that copies of one mail differ in, and the column that has their values."""
 _COPIES = """
-SELECT message_id, source, partition, [source] AS sources, list(list_id) AS lists, bool_or(is_canonical) AS is_canonical
-FROM memberships GROUP BY message_id, source, partition ORDER BY ALL
+SELECT message_id, source, partition, stored_message_id, [source] AS sources, list(list_id) AS lists,
+  bool_or(is_canonical) AS is_canonical
+FROM memberships GROUP BY message_id, source, partition, stored_message_id ORDER BY ALL
 """
 _CHUNKS = """
 SELECT chunk_no::BIGINT AS chunk_no, doc_id AS message_id, attachment_id IS NULL AS is_body FROM chunks
@@ -30,13 +31,15 @@ _OF_PLACE = {*_OF_COPY, "kind", "tag", "type"}
 """The fields that say nothing of the text of a copy of a mail, nor of the mails beside it."""
 _NOTHING = Leaf("kind", "nothing")
 _STORED_IDS = "SELECT DISTINCT message_id, source, partition, stored_message_id FROM memberships"
+_COPY = ["message_id", "source", "partition", "stored_message_id"]
+"""The key of a copy: a partition may hold a mail in several of its lists."""
 _Masks = Mapping[Leaf, np.ndarray]
 """The mask of the chunks that meet each leaf."""
 
 
 class ShownCopies(NamedTuple):
     """The numbers of chunks as they are published, and the copies (message_id, source, partition,
-    is_whole).
+    stored_message_id, is_whole).
 
     `is_whole` is true if all chunks of the published copy met the conditions, not only some of its
     body.
@@ -78,10 +81,7 @@ def as_published(
         scope.chunks
     ]
     numbers = published.execute("SELECT chunk_id, chunk_no FROM chunks").pl()
-    copies = scope.copies.join(
-        narrowed.execute(_STORED_IDS).pl(), on=["message_id", "source", "partition"]
-    )
-    ids = copies.drop("message_id").join(
+    ids = scope.copies.drop("message_id").join(
         published.execute(_STORED_IDS).pl(), on=["source", "partition", "stored_message_id"]
     )
     numbers = numbers.join(chunks, on="chunk_id", how="semi")
@@ -114,9 +114,7 @@ def shown_copies(
     of_mails = chunks.get_column("chunk_no").to_numpy()
     is_shown = matching.copy()
     is_shown[of_mails] = False
-    parts = [
-        copies.select("message_id", "source", "partition", is_whole=pl.lit(value=True)).clear()
-    ]
+    parts = [copies.select(*_COPY, is_whole=pl.lit(value=True)).clear()]
     for same in copies.partition_by(columns, maintain_order=True) if columns else [copies]:
         judged = dict(by_leaf)
         for leaf, column in zip(leaves, columns, strict=True):
@@ -131,9 +129,7 @@ def shown_copies(
         parts.append(met_copies.select(parts[0].columns))
         published = mails.join(met_copies.filter("is_canonical"), on="message_id", how="semi")
         is_shown[published.filter("is_met").get_column("chunk_no").to_numpy()] = True
-    return ShownCopies(
-        np.flatnonzero(is_shown), pl.concat(parts).sort("message_id", "source", "partition")
-    )
+    return ShownCopies(np.flatnonzero(is_shown), pl.concat(parts).sort(_COPY))
 
 
 def named_places(conditions: Iterable[Condition], values: FieldValues) -> dict[str, set[str]]:
