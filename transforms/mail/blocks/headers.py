@@ -50,6 +50,7 @@ def mark_headers(lines: Lines, supercite: Mask) -> Openings:
     blocks, openings = _field_blocks(lines)
     header |= _trackers(lines) | supercite | lines.matches(rules.SCISSORS, lines.author())
     openings |= _notes_blocks(lines, blocks) | _spread_blocks(lines, blocks)
+    openings |= _receiver_blocks(lines, blocks)
     # Single lines that open history: a banner with a name or a date in it, or all fields in one
     # line.
     author = lines.author()
@@ -71,16 +72,22 @@ def mark_headers(lines: Lines, supercite: Mask) -> Openings:
 
 
 def _mark_other_quotes(lines: Lines, dated: Mask) -> None:
-    """Marks as quotes the lines that begin with `|`, `:` or `%` right below an attribution.
+    """Marks as quotes the lines that begin with `|`, `:` or `%` right below an attribution, and those
+    with the same `:` or `%` in the rest of its mail.
 
     Anywhere else such lines are tables, commands and sources of TeX.
     """
-    below = lines.matches(rules.OTHER_MARK, lines.at(lines.next_filled[dated]) & lines.author())
-    if not below.any():
-        return
     marked = lines.matches(rules.OTHER_MARK, lines.author())
-    starts = np.flatnonzero(below)
+    if not marked.any():
+        return
+    above = lines.author() & lines.shifted(marked & ~lines.shifted(marked, 1), -1)
+    speakers = lines.matches(rules.SAID_ABOVE_MARK, above)
+    lines.mark(speakers, HEADER)
+    starts = np.flatnonzero(marked & lines.at(lines.next_filled[dated | speakers]))
     quoted = rows_within(starts, lines.until(~marked, starts), lines.n)
+    for mark in b":%":
+        of_mark = lines.byte == mark
+        quoted |= marked & of_mark & lines.in_mails(starts[of_mark[starts]])
     lines.mark(quoted, QUOTE)
     lines.depth[quoted] = 1
 
@@ -160,7 +167,7 @@ def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
     author &= lines.in_mails(original | sender | git)
     field = lines.matches(rules.FIELD, author)
     run = field | original | git
-    continued = author & (lines.indent > 0) & lines.shifted(field, 1)
+    continued = _continued(lines, author, field)
     above = lines.shifted(field, 1) | lines.shifted(field, 2)
     below = lines.shifted(field, -1) | lines.shifted(field, -2)
     run |= continued | (above & below & author)
@@ -174,10 +181,36 @@ def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
     addressed = counts_before(lines.matches(rules.FIELD_TO, field))
     sender_at = next_at(sender, rows)
     near = (sender_at < stop) & (sender_at <= rows + SENDER_LINES)
-    outlook = original[rows] | (near & (fields >= 3) & (addressed[stop] > addressed[rows]))
+    addressed_here = addressed[stop] > addressed[rows]
+    full = lines.at(rows) & lines.matches(rules.FIELD_TRANSPORT, field)
+    near |= full[rows] & (sender_at < stop)
+    outlook = original[rows] | (near & (fields >= 3) & addressed_here)
     selected = outlook | git[rows] | (sender[rows] & top & (fields <= 3)) | (origin & (fields >= 1))
     openings[rows[outlook & ~top]] = True
     return rows_within(rows[selected], stop[selected], lines.n) & author, openings
+
+
+def _continued(lines: Lines, author: Mask, field: Mask) -> Mask:
+    """Rows of indented lines below a field, which go on with it."""
+    folded = author & (lines.indent > 0) & ~lines.first
+    return folded & field[np.maximum(last_true(~folded), 0)]
+
+
+def _receiver_blocks(lines: Lines, blocks: Mask) -> Mask:
+    """Adds to `blocks` paragraphs of fields from To or Cc to a subject without a sender; where they begin."""
+    author = lines.author() & ~blocks
+    receiver = lines.matches(rules.FIELD_RECEIVER, author & lines.shifted(lines.blank, 1))
+    if not receiver.any():
+        return receiver
+    author &= lines.in_mails(receiver)
+    field = lines.matches(rules.FIELD, author)
+    rows = np.flatnonzero(receiver & field)
+    stop = lines.until(~(field | _continued(lines, author, field)), rows)
+    subjects = counts_before(lines.matches(rules.FIELD_SUBJECT, field))
+    ended = (stop < lines.message_end[rows]) & lines.blank[np.minimum(stop, lines.n - 1)]
+    selected = ended & (subjects[stop] > subjects[rows])
+    blocks |= rows_within(rows[selected], stop[selected], lines.n)
+    return lines.at(rows[selected])
 
 
 def _spread_blocks(lines: Lines, blocks: Mask) -> Mask:

@@ -5,9 +5,11 @@ mark.
 import numpy as np
 
 from transforms.mail.blocks import rules
+from transforms.mail.blocks.code import TRAILER
 from transforms.mail.blocks.lines import (
     AUTHOR,
     HEADER,
+    QUOTE,
     Lines,
     Mask,
     RowNos,
@@ -90,7 +92,8 @@ class Paragraphs:
 
 
 def last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -> Mask:
-    """Rows of last paragraphs, of a mail or above a header, that are a footer or say who wrote.
+    """Rows of last paragraphs that are a footer or say who wrote: of a mail, above a header, above the quotes
+    that end a mail.
 
     Those are a name with the ways to reach its owner, only such ways, links of a forum, who owns
     the company, or a full name with a title below it; and the closing above a name. Below a known
@@ -102,8 +105,10 @@ def last_paragraphs(lines: Lines, words: Words, author: Mask, signature: Mask) -
     filled = np.append(-1, np.flatnonzero(~lines.blank))
     behind = np.minimum(next_at(~lines.blank & ~signature, ends + 1), lines.message_end[ends])
     final = lines.at(ends[behind == lines.message_end[ends]])
-    above_header = lines.kind[np.minimum(behind, lines.n - 1)] == HEADER
-    lasts = ends[(final[ends] | above_header) & (ends - begins <= NAME_LINES)]
+    kind_behind = lines.kind[np.minimum(behind, lines.n - 1)]
+    above_quotes = (kind_behind == QUOTE) & (next_at(text, ends + 1) >= lines.message_end[ends])
+    ended = final[ends] | (kind_behind == HEADER) | above_quotes
+    lasts = ends[ended & (ends - begins <= NAME_LINES)]
     out = np.zeros(lines.n, dtype=bool)
     for step in range(PARAGRAPHS):
         if not len(lasts):
@@ -144,9 +149,8 @@ def _ended(
     lines: Lines, words: Words, paragraphs: Paragraphs, final: Mask, lowest: bool
 ) -> tuple[RowNos, RowNos]:
     """Where those paragraphs begin and end that are no text; a footer has an address or is short."""
-    contact = (
-        paragraphs.count(paragraphs.matching(rules.CONTACT, words.symbols[paragraphs.rows] > 0)) > 0
-    )
+    signs = _has_signs(lines, words, paragraphs.rows)
+    contact = paragraphs.count(paragraphs.matching(rules.CONTACT, signs)) > 0
     selected = (
         final & (paragraphs.size <= _FOOTER_LINES) & (contact | (lowest & (paragraphs.size <= 2)))
     )
@@ -171,6 +175,11 @@ def _ended(
     return starts[selected], bodies.stops[selected]
 
 
+def _has_signs(lines: Lines, words: Words, rows: RowNos) -> Mask:
+    """Which of the rows may hold a way to reach somebody."""
+    return (words.symbols[rows] > 0) | (lines.pair[rows] == WEB)
+
+
 def _may_name(lines: Lines, words: Words, paragraphs: Paragraphs) -> Mask:
     """Whether each paragraph is short lines without a sentence, as a name with its title or company
     is.
@@ -178,6 +187,7 @@ def _may_name(lines: Lines, words: Words, paragraphs: Paragraphs) -> Mask:
     rows = paragraphs.rows
     talk = (words.small[rows] > 3) | (lines.stops[rows] - lines.heads[rows] > TITLE_BYTES)
     talk |= QUESTION_END[lines.last[rows]]
+    talk |= paragraphs.matching(TRAILER, words.symbols[rows] > 0)
     return (paragraphs.count(talk) == 0) & (paragraphs.size > 1) & (paragraphs.size <= NAME_LINES)
 
 
@@ -239,13 +249,14 @@ def _names_writer(lines: Lines, words: Words, contact: Mask, paragraphs: Paragra
     rows = paragraphs.rows
     prose = paragraphs.count(words.small[rows] > 3)
     inside = paragraphs.starts > lines.message_start[paragraphs.starts]
+    inside &= paragraphs.count(paragraphs.matching(TRAILER, words.symbols[rows] > 0)) == 0
     plain = (prose == 0) & inside
     size = lines.stops[rows] - lines.heads[rows]
     talk = paragraphs.count(
         (size > NAME_BYTES) | (words.gaps[rows] > 6) | rules.SPOKEN_END[lines.last[rows]]
     )
     many = plain & (paragraphs.size > 1)
-    signs = (words.symbols[rows] > 0) | (lines.pair[rows] == WEB)
+    signs = _has_signs(lines, words, rows)
     dense = plain & (paragraphs.count(signs) >= _MOSTLY * paragraphs.size)
     ways = dense & (
         paragraphs.count(paragraphs.matching(rules.REACH, paragraphs.rows_of(dense) & signs))

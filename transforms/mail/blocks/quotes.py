@@ -149,11 +149,15 @@ def mark_initials(lines: Lines, supercite: Mask) -> None:
     rows = np.flatnonzero(lines.author() & (LETTER[lines.byte] | bar) & (lines.indent <= 1))
     near = np.minimum(lines.heads[rows, None] + np.arange(1, 5), len(lines.data) - 1)
     names: dict[tuple[int, bytes], list[int]] = {}
-    for row in rows[(lines.data[near] == ord(">")).any(axis=1) | bar[rows]].tolist():
-        match = rules.INITIALS.match(lines.view, int(lines.heads[row]), int(lines.stops[row]))
+    mail_numbers = set(lines.m[supercite].tolist())
+    likely = (
+        (lines.data[near] == ord(">")).any(axis=1) | bar[rows] | lines.in_mails(supercite)[rows]
+    )
+    for row in rows[likely].tolist():
+        mark = rules.LONG_INITIALS if int(lines.m[row]) in mail_numbers else rules.INITIALS
+        match = mark.match(lines.view, int(lines.heads[row]), int(lines.stops[row]))
         if match and (name := match[1] or b"|") not in rules.PROMPT_NAMES:
             names.setdefault((int(lines.m[row]), name), []).append(row)
-    mail_numbers = set(lines.m[supercite].tolist())
     firsts = np.array([quote_rows[0] for quote_rows in names.values()], dtype=np.int64)
     filled = np.append(-1, np.flatnonzero(~lines.blank))
     above = filled[np.searchsorted(filled, firsts) - 1]

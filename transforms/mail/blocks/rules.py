@@ -77,6 +77,8 @@ SUPERCITE_HEADER = Rule(r'>{3,} ?"?[^>"]+"?.* (?:==|writes|wrote).*:', ">>")
 GROUPWISE = Rule(r">{3} [^>].*\d\d?[:.]\d\d(?: ?[AP]M)? ?>{3}$", ">>")
 EMPTY_QUOTE = Rule(r"[> \t]+$", ">")
 INITIALS = re.compile(rb"([A-Z][A-Za-z]{0,3}|[a-z]{2,3})>+(?:[ \t]|$)|\|(?=(?: [^|]*)?$)")
+LONG_INITIALS = re.compile(rb"([A-Za-z][\w.-]{0,23})>+(?:[ \t]|$)|\|(?=(?: [^|]*)?$)")
+"""The same in a mail whose first quote says `>>>>> "ann" == Ann writes`: the mark is the name that it gives."""
 BAR_TEXT = re.compile(rb"\| (?:[A-Za-z\x80-\xff][\w'(),.\x80-\xff-]* ){3}")
 INITIALS_TEXT = re.compile(
     rb"[A-Z]{2,3}>[ \t]+(?:[A-Za-z\x80-\xff][\w'(),.?\x80-\xff-]*(?: |$)){3}"
@@ -169,12 +171,20 @@ FORWARDED = Rule(rf"(?i:.*(?:{EXPRESSIONS['forwarded']}))")
 _FIELDS = "|".join(_words(field) for field in ("sender", "sent", "to", "copy", "subject"))
 FIELD = Rule(
     rf"[*_]{{0,2}}(?:{_FIELDS}|Reply-To|Newsgroups|Importance|Organization|Message-I[dD]|Attachments?|"
-    r"In-Reply-To|References|X-[A-Za-z-]+|User-Agent|Priority)[*]?[ \t]?" + COLON,
+    rf"In-Reply-To|References|X-[A-Za-z-]+|User-Agent|Priority|{EXPRESSIONS['transport_field']})[*]?[ \t]?"
+    + COLON,
     plain=True,
 )
+FIELD_TRANSPORT = Rule(rf"(?:{EXPRESSIONS['transport_field']}):")
+"""A field that servers write: a header that begins with it was pasted whole."""
 FIELD_FROM = Rule(
     rf"[*_]{{0,2}}(?:{_words('sender')})[*]?[ \t]?{COLON}", "* _ " + _starts("sender")
 )
+FIELD_RECEIVER = Rule(
+    rf"[*_]{{0,2}}(?:{_words('to')}|{_words('copy')})[*]?[ \t]?{COLON}.*\S",
+    "* _ " + _starts("to") + " " + _starts("copy"),
+)
+FIELD_SUBJECT = Rule(rf"[*_]{{0,2}}(?:{_words('subject')})[*]?[ \t]?{COLON}", plain=True)
 # The whole block in one line, as some programs flatten it.
 _AFTER_FIELD = rf"[*_]{{0,2}}[ \t]?{COLON}"
 FIELDS_IN_LINE = Rule(
@@ -200,6 +210,10 @@ SCISSORS = Rule(
     "-- == 8<",
 )
 OTHER_MARK = Rule(r"[|:%](?: |$)")
+SAID_ABOVE_MARK = Rule(
+    rf"(?:\.{{3}} ?)?(?:and then )?\S[^\n]{{1,80}} (?:{_words('verbs')}|said|says)(?:\.\.\.|{COLON})$"
+)
+"""Who said the lines with such a mark that are right below."""
 
 # Marks of a mail of a list: its footer, its address, its name in the subject.
 LISTED = Rule(EXPRESSIONS["listed"], search=True)
