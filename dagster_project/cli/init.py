@@ -49,11 +49,14 @@ _LEAST_TEXTS = 3
 """Texts in a further language than that of most, from which its stemmer is written: a mail or two
 may be strange.
 """
-_GENERIC = ("mail", "archive", "archives", "inbox", "git", "")
+_GENERIC = frozenset(
+    "mail archive archives inbox git repo repos repository clone mirror".split() + [""]
+)
 """Names of folders that say less than the name of the folder above them."""
 
 _NOT_NAMED = re.compile(
-    r"[\[\]*?]|^WhatsApp[ -]Chat (?:with|mit|-) |(?:\.(?:mbox|zip|txt|json|xml|gz|xz|bz2))+$", re.I
+    r"[\[\]*?]|^WhatsApp[ -]Chat (?:with|mit|-) |^\d+\.git$|(?:\.(?:mbox|zip|txt|json|xml|gz|xz|bz2|git))+$",
+    re.I,
 )
 """Parts of the name of a file that say nothing of its content."""
 

@@ -169,6 +169,7 @@ def test_a_file_is_a_source(tmp_path: Path, name: str, content: bytes, kind: str
         ("WhatsApp Chat with Hens & Co.txt", {"": WHATSAPP}, "Hens-Co"),
         ("team/Mail", {"cur/1": MAIL}, "team"),
         ("My Notes", {"a.md": NOTE}, "My-Notes"),
+        ("linux-modules/repo", {"cur/1": MAIL}, "linux-modules"),
     ],
 )
 def test_a_source_is_named_after_what_it_holds(
@@ -194,6 +195,10 @@ def test_folders_of_few_mails_share_a_partition(tmp_path: Path, mails: int, part
 def test_a_clone_of_a_public_inbox_is_known(tmp_path: Path):
     epoch = tmp_path / "list" / "git" / "0.git"
     subprocess.run(["git", "init", "--quiet", "--bare", str(epoch)], check=True)
+    for place in (tmp_path / "list", epoch):
+        assert init(tmp_path, str(place)).exit_code == 0
+        assert [s["name"] for s in written(tmp_path)] == ["list"]
+        (tmp_path / "weft.toml").unlink()
     assert init(tmp_path, str(tmp_path / "list")).exit_code == 0
     assert written(tmp_path) == [{"name": "list", "kind": "public_inbox", "path": "list"}]
 
