@@ -228,10 +228,14 @@ def with_thread_share(hits: pl.DataFrame, settings: SearchSettings) -> Step:
     return unchanged(best_first(with_values(hits, thread_score=share, score=score + share)))
 
 
-def pooled(hits: pl.DataFrame, settings: SearchSettings) -> Step:
-    """The first `pool` hits of each query."""
+def pooled(
+    hits: pl.DataFrame, settings: SearchSettings, preferred: np.ndarray | None = None
+) -> Step:
+    """The first `pool` hits of each query, and those that are `preferred` whatever their place."""
     pool = max(settings.pool, settings.limit)
-    return parted(hits, places(hits) <= pool, f"behind the first {pool}")
+    first = places(hits) <= pool
+    keeps = first if preferred is None else first | preferred
+    return parted(hits, keeps, f"behind the first {pool}")
 
 
 def by_source(hits: pl.DataFrame, settings: SearchSettings) -> Step:

@@ -12,6 +12,7 @@ _WORDS = {
     "acked": "a mail that acks",
     "tested": "a report of a test",
     "applied": "a mail that says it was applied",
+    "replied": "an answer",
 }
 
 

@@ -107,8 +107,8 @@ class Understanding(NamedTuple):
 
     `names` are the names of people in it, `persons` who they may be, `answered` those whom the
     persons answer; `spans` are days; `order` is newest or oldest; `version` a number, or 0 for the
-    latest, of a patch; `act` is what a mail does: opening (of a thread), reviewed, acked, tested or
-    applied. The persons are speakers of chats if it `is_spoken`.
+    latest, of a patch; `act` is what a mail does: opening (of a thread), reviewed, acked, tested,
+    applied or replied. The persons are speakers of chats if it `is_spoken`.
     """
 
     rest: str = ""
@@ -176,6 +176,8 @@ def understood(
     is_spoken = bool(spoken) and not writers
     spans, text = _spans(text, today) if today else ((), text)
     text, wishes = _wishes(text)
+    if is_spoken and wishes.act == "replied":
+        wishes = wishes._replace(act=None)  # each turn of a chat answers
     rest = " ".join([*text.replace(_PERSON, " ").split(), *_phrases(query)])
     result = wishes._replace(
         rest=rest if any(map(str.isalnum, rest)) else words, spans=spans, is_spoken=is_spoken
@@ -200,7 +202,7 @@ def _wishes(text: str) -> tuple[str, Understanding]:
     answered = frozenset([_PERSON] if _table("answering").search(text) else [])
     act = next((act for act in _ACTS if _table(act).search(text)), None)
     text, order, version = _ordered(text)
-    for name in (*([act] if act else []), "strips", "leftovers"):
+    for name in (*([act] if act and act != "replied" else []), "strips", "leftovers"):
         text = _table(name).sub(" ", text)
     return text, Understanding(answered=answered, order=order, version=version, act=act)
 
@@ -217,7 +219,7 @@ def _with_names(
     return wishes._replace(names=preferred, persons=persons, answered=others)
 
 
-_ACTS = ("reviewed", "acked", "tested", "applied", "opening")
+_ACTS = ("reviewed", "acked", "tested", "applied", "opening", "replied")
 
 
 @cache

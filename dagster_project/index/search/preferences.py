@@ -25,6 +25,7 @@ LIFTS = {
     "version": 0.6,
     "act": 1.0,
     "opening": 0.4,
+    "replied": 0.4,
     "answered": 0.2,
 }
 """The gain of a hit that meets a preference, as a share of the range of the scores of its query, and
@@ -105,8 +106,8 @@ class Preferences:
         if self.acting is not None:
             return self.acting[chunks]
         replies = [is_reply(row["subject"] or "") for row in facts]
-        if self.wishes.act == "opening":
-            return ~np.array(replies, dtype=bool)
+        if self.wishes.act in ("opening", "replied"):
+            return np.array(replies, dtype=bool) == (self.wishes.act == "replied")
         verdicts_in = [bool(verdicts().search(row["text_display"])) for row in facts]
         return np.array(replies, dtype=bool) & np.array(verdicts_in, dtype=bool)
 

@@ -57,6 +57,8 @@ class QueryBatch:
         self.vector_path = "exact"
         self.preferences: Sequence[Preferences] = ()
         """Those of each query beside its words; empty without any."""
+        self.preferred: dict[int, np.ndarray] = {}
+        """The chunks that `candidates` adds for the preferences of a query."""
         self.demanding: Collection[int] = ()
         """The queries with a condition on words, such as a quoted string."""
         self.history: set[int] = set()
@@ -187,6 +189,8 @@ class QueryBatch:
             if weight != settings.lexical_weight:
                 weights = weights.model_copy(update={"lexical_weight": weight})
             more = self._more(position, settings)
+            if more is not None:
+                self.preferred[self.first + position] = more
             of_query = fusion.Fusion(scores[position], vector, weights, logs, whole, more)
             return fusion.fused_candidates(self.first + position, of_query, mask, places)
 

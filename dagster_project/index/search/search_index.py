@@ -391,6 +391,8 @@ class SearchIndex(OpenedVersion):
             bearing = lambda hits: with_values(hits, **batch.evidence(hits, settings))  # noqa: E731
             gate = partial(cutoffs.near_enough, column="evidence", least=settings.least_evidence)
             pooling.insert(0, pipeline.SearchStage("gated", lambda hits, _: gate(bearing(hits))))
+        if look.lifts:
+            pooling[-1] = pipeline.SearchStage("pool", look.pooled)
         progress = pipeline.through(progress, pooling, settings, report)
         facts = pipeline.facts(settings)
         progress = progress._replace(

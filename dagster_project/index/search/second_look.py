@@ -12,7 +12,7 @@ from dagster_project.index.search.preferences import Preferences
 from dagster_project.index.search.query_batch import QueryBatch
 from dagster_project.models.language_models import Reranker
 from transforms.mail.headers import is_reply
-from transforms.retrieval import bm25, reranking, units
+from transforms.retrieval import bm25, pipeline, reranking, units
 from transforms.retrieval.hits import Step, places, unchanged
 from transforms.retrieval.reranking import Candidate
 from transforms.retrieval.small_tables import rows_at, with_values
@@ -39,6 +39,19 @@ class SecondLook:
             return {}
         pairs = zip(self.batch.numbers, self.batch.preferences, strict=True)
         return {number: of_query for number, of_query in pairs if of_query.wishes.prefers}
+
+    def pooled(self, hits: pl.DataFrame, settings: SearchSettings) -> Step:
+        """The pool with the mails, pages and turns that are candidates for what their query asks for: of a
+        frequent word those of one person have no place among the first.
+        """
+        queries, documents = (hits.get_column(name).to_numpy() for name in ("query", "document"))
+        preferred = np.zeros(len(hits), dtype=bool)
+        for number, chunks in self.batch.preferred.items():
+            own = np.flatnonzero(queries == number)
+            preferred[own] = np.isin(
+                documents[own], self.batch.version.arrays.places.document[chunks]
+            )
+        return pipeline.pooled(hits, settings, preferred)
 
     def lifted(self, hits: pl.DataFrame) -> Step:
         """Hits in the order of their scores with the gain for what their query asks for; windows of

@@ -14,7 +14,18 @@ SPEAKERS = {"caroline": frozenset({"Caroline"})}
 CASES = [
     ("what did Tom Lane say about vacuum", "vacuum", ["f:tom lane"]),
     ("tom lane vacuum", "vacuum", ["f:tom lane"]),
-    ("did Vadim Mikheev answer Tom Lane about redo", "redo", ["f:vadim mikheev"]),
+    ("did Vadim Mikheev answer Tom Lane about redo", "redo", ["f:vadim mikheev", "replied"]),
+    ("did Tom Lane answer how to vacuum", "how to vacuum", ["f:tom lane", "replied"]),
+    (
+        "was hat Tom Lane auf die Frage nach Sperren geantwortet",
+        "auf die Frage nach Sperren",
+        ["f:tom lane", "replied"],
+    ),
+    (
+        "what did Caroline reply about adoption",
+        "what did Caroline reply about adoption",
+        ["f:caroline"],
+    ),
     ("martijn van oosterhout COLLATE", "COLLATE", ["f:martijn van oosterhout"]),
     ("Momjian's mail on schedules", "schedules", ["f:momjian"]),
     ("Hi Bruce, the lane is closed", "Hi Bruce, the lane is closed", []),

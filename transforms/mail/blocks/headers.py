@@ -191,8 +191,9 @@ def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
 
 
 def _continued(lines: Lines, author: Mask, field: Mask) -> Mask:
-    """Rows of indented lines below a field, which go on with it."""
-    folded = author & (lines.indent > 0) & ~lines.first
+    """Rows of indented lines and of lines of addresses alone below a field, which go on with it."""
+    folded = author & (lines.indent > 0) | lines.matches(rules.ADDRESS_LINE, author & ~field)
+    folded &= ~lines.first
     return folded & field[np.maximum(last_true(~folded), 0)]
 
 

@@ -184,6 +184,7 @@ FIELD_RECEIVER = Rule(
     rf"[*_]{{0,2}}(?:{_words('to')}|{_words('copy')})[*]?[ \t]?{COLON}.*\S",
     "* _ " + _starts("to") + " " + _starts("copy"),
 )
+ADDRESS_LINE = Rule(r"(?:[^<>@:]{0,60}<?[\w.+-]+@[\w.-]+>?,? ?)+$", needs=r"@[\w.-]+>?,?$")
 FIELD_SUBJECT = Rule(rf"[*_]{{0,2}}(?:{_words('subject')})[*]?[ \t]?{COLON}", plain=True)
 # The whole block in one line, as some programs flatten it.
 _AFTER_FIELD = rf"[*_]{{0,2}}[ \t]?{COLON}"
