@@ -34,7 +34,7 @@ DECLARED_BY_PARAMETERS = {
     "tool",
 }
 
-TOKENS = {"core": 498_600, "extras": 136_900, "tests": 446_200}
+TOKENS = {"core": 498_600, "extras": 136_900, "tests": 447_500}
 """Tokens of Python without comments and docstrings, which count ideas and not layout. A commit that
 raises one says what its users get.
 """
