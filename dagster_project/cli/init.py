@@ -49,8 +49,9 @@ _LEAST_TEXTS = 3
 """Texts in a further language than that of most, from which its stemmer is written: a mail or two
 may be strange.
 """
-_GENERIC = frozenset(
-    "mail archive archives inbox git repo repos repository clone mirror".split() + [""]
+_GENERIC = (
+    *("mail", "archive", "archives", "inbox", "git", "repo", "repos", "repository", "clone"),
+    *("mirror", ""),
 )
 """Names of folders that say less than the name of the folder above them."""
 
