@@ -34,7 +34,7 @@ DECLARED_BY_PARAMETERS = {
     "tool",
 }
 
-TOKENS = {"core": 498_600, "extras": 136_900, "tests": 447_500}
+TOKENS = {"core": 499_500, "extras": 137_500, "tests": 449_000}
 """Tokens of Python without comments and docstrings, which count ideas and not layout. A commit that
 raises one says what its users get.
 """
