@@ -34,8 +34,9 @@ from dagster_project.index.publish.versions import damage_of, first_line
 from dagster_project.lake.forgotten import Forgotten
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.lake.parquet_files import CORRUPT, is_local
+from dagster_project.orchestration.build import unread_sources
 from dagster_project.orchestration.instance import MOVE_AWAY, damages, instance_place, require_valid
-from dagster_project.orchestration.outcomes import Finding
+from dagster_project.orchestration.outcomes import Finding, unread_faults
 from dagster_project.sources.document_readers import missing_program
 from dagster_project.sources.seen_partitions import fingerprint_in_lake
 from dagster_project.system.locks import runs_of
@@ -275,6 +276,8 @@ def _index(settings: Settings) -> Iterator[Finding]:
             yield from _without_vectors(connection)
             yield from _arrays(manifest, current)
         yield from _collection(settings, current)
+        for fault, remedy in unread_faults(unread_sources(settings)):
+            yield Finding("sources", "fault", fault, remedy)
     except ValueError as error:
         yield Finding(
             "index",

@@ -45,12 +45,13 @@ def follow(config: Path | None, as_json: bool, fetch: bool) -> None:
 
 
 @contextmanager
-def follower_beside(config: Path | None) -> Iterator[None]:
+def follower_beside(config: Path | None, again_seconds: float = _AGAIN_SECONDS) -> Iterator[None]:
     """While it lasts, another process follows; it ends with this one, however that ends. If it ends
-    by itself, a new one begins after `_AGAIN_SECONDS`.
+    by itself, a new one begins after `again_seconds`.
     """
     over = Event()
-    thread = Thread(target=_follow_until, args=[over, config_path(config).resolve()], daemon=True)
+    arguments = [over, config_path(config).resolve(), again_seconds]
+    thread = Thread(target=_follow_until, args=arguments, daemon=True)
     thread.start()
     try:
         yield
@@ -59,22 +60,22 @@ def follower_beside(config: Path | None) -> Iterator[None]:
         thread.join()
 
 
-def _follow_until(over: Event, config: Path) -> None:
+def _follow_until(over: Event, config: Path, again_seconds: float) -> None:
     context = multiprocessing.get_context("spawn")
     while not over.is_set():
         process = context.Process(target=_beside, args=[config], daemon=True)
         process.start()
         while process.is_alive() and not over.wait(_LOOK_SECONDS):
             pass
-        process.terminate()
+        process.kill()  # Dagster takes SIGTERM for the fault of a step, and the next batch begins
         process.join()
         if not over.is_set():
             click.echo(
                 f"error: the process that follows ended with code {process.exitcode}; a new one begins in "
-                f"{_AGAIN_SECONDS:g} s",
+                f"{again_seconds:g} s",
                 err=True,
             )
-            over.wait(_AGAIN_SECONDS)
+            over.wait(again_seconds)
 
 
 def _beside(config: Path) -> None:

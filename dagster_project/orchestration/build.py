@@ -140,7 +140,7 @@ def _built(
         interrupted=interrupted,
         clock_behind=behind,
         erased=erased,
-        unread=_unread_sources(settings),
+        unread=unread_sources(settings),
         left_out={**dict.fromkeys(result.plan.left_out, 0), **erasure.left_out(settings)},
     )
     _alert(settings, result)
@@ -167,7 +167,7 @@ def _alert(settings: Settings, result: BuildResult) -> None:
     alert_sources(settings.alerts, settings.root, result.plan.broken)
 
 
-def _unread_sources(settings: Settings) -> dict[str, str]:
+def unread_sources(settings: Settings) -> dict[str, str]:
     """The first fault of each source that has faults and no text in the current version."""
     current = objects.make_publisher(settings, objects.make_lake(settings)).current()
     if current is None:

@@ -67,6 +67,17 @@ def fetch_faults(outcomes: Mapping[str, FetchOutcome]) -> str:
     return "\n".join(f"source {name}: {o.fault}" for name, o in outcomes.items() if o.fault)
 
 
+def unread_faults(unread: Mapping[str, str]) -> list[tuple[str, str]]:
+    """For each source without a readable file, by the reason for the first: the fault and the
+    remedy.
+    """
+    remedy = "`weft sql` lists them in quarantine: mend `path`, `kind` or `format` of the source"
+    return [
+        (f"source {name}: none of its files could be read, as {why}", remedy)
+        for name, why in unread.items()
+    ]
+
+
 @dataclass(frozen=True)
 class Interrupted:
     """A run whose process ended before it was done: its id, when it began, and some of its tables."""
@@ -160,11 +171,7 @@ class BuildResult:
         """One line per source that cannot be read or fetched, or holds no file that can, with the
         reason; empty if there is none.
         """
-        unread = (
-            f"source {name}: none of its files could be read, as {why}; `weft sql` lists them in "
-            "quarantine: mend `path`, `kind` or `format` of the source"
-            for name, why in self.unread.items()
-        )
+        unread = (f"{fault}; {remedy}" for fault, remedy in unread_faults(self.unread))
         lines = (*self.plan.broken.values(), *unread, fetch_faults(self.fetched))
         return "\n".join(filter(None, lines))
 

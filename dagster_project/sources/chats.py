@@ -38,6 +38,11 @@ _READING = (
     "transforms.conversations.windows:windows",
 )
 """The code that cuts exports into windows."""
+_NO_MESSAGE = "no_messages: there is no message in it"
+_NOTHING = {
+    "mbox": "no_messages: no mail in it answers another; a source of the kind mbox reads each of them"
+}
+"""The reason for an export without a message, by its format, if it is not `_NO_MESSAGE`."""
 UNREAD = "unread"
 """Partition of a source that lists its unreadable exports."""
 
@@ -197,7 +202,9 @@ class ChatFiles:
             yield f"{prefix}{window.key}", window
 
     def chats(self, export: chat_exports.Export) -> list[Chat]:
-        """The chats of an export as they may be stored; an unreadable one is a chat of faults."""
+        """The chats of an export as they may be stored; one that is unreadable, or has no message,
+        is a chat of faults.
+        """
         if export.digest not in self._read:
             if len(self._read) > 8:
                 self._read.pop(next(iter(self._read)))
@@ -207,10 +214,13 @@ class ChatFiles:
                 settings.conversations, settings.mail, settings.threads
             )
             try:
-                self._read[export.digest] = [
+                chats = [
                     conversations.masked_chat(_with_files(chat, files), pseudonym)
                     for chat in reader.chats(export)
                 ]
+                if not any(chat.entries or chat.faults for chat in chats):
+                    raise ChatFormatError(_NOTHING.get(export.format, _NO_MESSAGE))
+                self._read[export.digest] = chats
             except FILE_FAULTS as fault:
                 self._read[export.digest] = [_unread(export, fault)]
         return self._read[export.digest]

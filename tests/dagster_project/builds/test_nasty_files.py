@@ -145,6 +145,9 @@ KINDS = {
     "lines of a chat": chats(
         ".jsonl", text('{"timestamp": "2025-01-15 10:30", "author": "ada", "message": "heron"}\n')
     ),
+    "mail as a chat": chats(
+        ".mbox", lambda word: mbox([Mail(7, word, word), Mail(8, word, f"Re: {word}", reply_to=7)])
+    ),
     "zip": chats(".zip", lambda word: made.zipped({"_chat.txt": CHAT.replace("heron", word)})),
 }
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dagster_project.cli.main import COMMANDS, main
-from tests.archives import Workspace
+from tests.archives import Mail, Workspace, mbox
 from transforms import errors
 
 PAGE = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -57,20 +57,33 @@ def test_an_unknown_id_is_3(built_once: Workspace, command: str):
         assert code == 3 and said.startswith("error: ") and len(said) < 2_000, name[:20]
 
 
+UNREAD = {
+    "no_export": ("talk.json", "{}"),
+    "no_message": ("talk.json", '{"messages": []}'),
+    "no_line": ("talk.csv", "time,author,message\n"),
+    "mails": ("talk.mbox", mbox([Mail(1, "The gate is open."), Mail(2, "Rye.", "Flour")]).decode()),
+}
+"""By the source its only file, in which its reader finds no message."""
+
+
 def test_a_source_without_a_file_that_can_be_read_is_4(tmp_path: Path):
     work = Workspace(tmp_path / "work")
-    work.put("chats/talk.json", "{}")
+    for source, (name, text) in UNREAD.items():
+        work.put(f"{source}/{name}", text)
     work.put("notes/a.md", "# A\n\nThe gate is open.\n")
-    work.configure(
-        {"name": "talk", "kind": "conversation", "path": "chats"},
-        {"name": "notes", "kind": "vault", "path": "notes"},
-    )
+    chats = [{"name": name, "kind": "conversation", "path": name} for name in UNREAD]
+    work.configure(*chats, {"name": "notes", "kind": "vault", "path": "notes"})
+    said = [f"source {name}: none of its files could be read, as talk" for name in UNREAD]
     for _ in range(2):
         code, faults = ended(work, "build", "--quiet")
-        assert code == 4 and "source talk: none of its files could be read, as talk" in faults
+        assert code == 4 and [line in faults for line in said] == [True] * len(UNREAD)
+    examined = work.weft("doctor")
+    assert examined.exit_code == 7 and all(line in examined.stdout for line in said)
     assert ended(work, "search", "gate")[0] == 0
-    work.put("chats/talk.csv", "time,author,message\n2025-01-01T10:00:00,ada,The gate creaks\n")
+    for name in UNREAD:
+        work.put(f"{name}/b.csv", "time,author,message\n2025-01-01T10:00:00,ada,It creaks\n")
     assert ended(work, "build", "--quiet") == (0, "")
+    assert "none of its files" not in work.weft("doctor").stdout
 
 
 LONG = "a" * 20_001

@@ -239,6 +239,18 @@ def test_no_token_goes_to_another_host_and_a_wrong_folder_is_named(folder: Folde
             ):
                 folder.fetch()
         assert elsewhere.asked == []
+    with served_archives("127.0.0.1") as elsewhere:
+        for lie in (
+            lambda _: (302, {"Location": f"{elsewhere.address}/session"}),
+            lambda true: true | {"apiUrl": f"{elsewhere.address}/api"},
+            lambda true: true | {"downloadUrl": f"{elsewhere.address}/{{blobId}}"},
+        ):
+            folder.account.lies["session"] = lie
+            with pytest.raises(FetchError):
+                folder.fetch()
+        asked = [headers for path, _, headers in elsewhere.asked if path == "/session"]
+        assert len(asked) == len(elsewhere.asked) > 0
+        assert all("Authorization" not in headers for headers in asked)
     folder.account.lies.clear()
     with pytest.raises(
         FetchError, match=r"no folder 'dev', but Eingang, INBOX, Lists, Lists/dev; mend `folder`"

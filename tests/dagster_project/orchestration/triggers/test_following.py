@@ -2,6 +2,7 @@
 what no source reads.
 """
 
+import multiprocessing
 import shutil
 import threading
 from collections.abc import Iterator
@@ -11,12 +12,13 @@ from threading import Thread
 import dagster as dg
 import pytest
 
+from dagster_project.cli.follow import follower_beside
 from dagster_project.orchestration.build import build, build_batch
 from dagster_project.orchestration.direct_runs import DirectRuns
 from dagster_project.orchestration.partitions import planned
 from dagster_project.orchestration.triggers.following import Follower
 from dagster_project.orchestration.triggers.watching import SourceWatch, watched_places
-from dagster_project.system.locks import BUILD_LOCK, is_held, only_build
+from dagster_project.system.locks import BUILD_LOCK, is_held, only_build, runs_of
 from tests.archives import Mail, Workspace, differences, lake_hashes
 from tests.dagster_project.orchestration.triggers.test_killed_services import is_new
 from tests.processes import Command
@@ -231,6 +233,23 @@ def test_dagster_lists_the_run_of_a_batch_that_fails(followed: Workspace):
 
 
 @pytest.mark.exhaustive
+def test_a_server_replaces_the_process_that_follows_beside_it(
+    built: Workspace, capfd: pytest.CaptureFixture[str]
+):
+    root = built.settings.root
+    with follower_beside(built.config, again_seconds=0.1):
+        until(multiprocessing.active_children, "the process that follows")
+        (first,) = multiprocessing.active_children()
+        first.kill()
+        built.write("dev/dev.2004-03.mbox", [Mail(400, "A heron nests.")])
+        until(lambda: any(runs_of(root).values()), "a run of a new process")
+        (second,) = multiprocessing.active_children()
+        assert second.pid != first.pid
+    assert multiprocessing.active_children() == [] and not is_held(root / BUILD_LOCK)
+    said = capfd.readouterr().err
+    assert "the process that follows ended with code -9; a new one begins in 0.1 s" in said
+
+
 def test_a_follower_that_is_killed_amid_batches_loses_nothing(followed: Workspace, tmp_path: Path):
     work = followed
     work.build()
