@@ -268,22 +268,54 @@ def _failure(result: dg.ExecuteInProcessResult) -> WeftError:
     for event in result.all_events:
         if event.is_step_failure:
             error = root_cause(event.step_failure_data.error)
-            kind = kinds.get(error.cls_name or "", WeftError) if error else WeftError
-            reason = _in_words(error.message, error.cls_name or "") if error else "unknown"
-            fault = kind(f"step {event.step_key} failed: {reason} (run {result.run_id})")
+            name = error.cls_name or "" if error else ""
+            kind = kinds.get(name, WeftError)
+            reason = _in_words(error.message, name) if error else "unknown"
+            remedy = "" if name in kinds else _remedy(name, result)
+            fault = kind(f"step {event.step_key} failed: {reason} (run {result.run_id}){remedy}")
             fault.step = event.step_key
             return fault
     return WeftError(f"run {result.run_id} failed")
 
 
+def _builtin_names(of: type[BaseException] = Exception) -> Iterator[str]:
+    """The names of Python's own kinds of faults, but for those of disk and network."""
+    for kind in of.__subclasses__():
+        if kind.__module__ == "builtins" and not issubclass(kind, OSError):
+            yield kind.__name__
+            yield from _builtin_names(kind)
+
+
+_OF_CODE = {*_builtin_names()}
+"""Faults of code and memory, whose messages are for programmers."""
+
+
 def _in_words(message: str, kind: str) -> str:
-    """The text of an error without Python's name for it, with the remedy if something is in the way
-    of a file.
+    """The text of an error without Python's name for it, unless the text alone says nothing, and
+    with the remedy if something is in the way of a file.
     """
-    text = re.sub(rf"^[\w.]*\b{re.escape(kind)}: ", "", message.strip())
+    text = re.sub(rf"^[\w.]*\b{re.escape(kind)}(: |$)", "", message.strip())
     if kind in {error.__name__ for error in IN_THE_WAY}:
         text += ": move that away, and build again"
+    if kind in _OF_CODE:
+        return f"{kind}: {text}" if text else kind
     return re.sub(r"^\[Errno \d+\] ", "", text)
+
+
+def _remedy(kind: str, result: dg.ExecuteInProcessResult) -> str:
+    """The last part of the message for a fault of a stage itself; empty for a fault of disk or
+    network, which has words of its own.
+    """
+    if kind not in _OF_CODE:
+        return ""
+    if kind == MemoryError.__name__:
+        remedy = "end other programs, or give it more memory, and build again"
+    else:
+        remedy = "build again; if it stays so, report it with this message"
+    made = {event.asset_key for event in result.get_asset_materialization_events()}
+    if dg.AssetKey("search_index") in made:
+        return f"; all else is published: {remedy}"
+    return f"; nothing is published, and the version before stays: {remedy}"
 
 
 _KEPT = timedelta(days=30)
