@@ -4,6 +4,7 @@ This module loads little beside modules of Python.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,6 +16,9 @@ from transforms.errors import WeftError
 
 def run() -> None:
     """The command `weft`."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # An interrupt ends the process without a traceback, until the command handles it.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         Path.cwd()
     except OSError as fault:

@@ -174,6 +174,27 @@ def test_any_command_is_ended_with_one_line(built_once: Workspace, tmp_path: Pat
     assert weft(work.folder, "search", "compactor", "--config", work.config).code == 0
 
 
+AT_ITS_IMPORTS = """
+import builtins, os, signal
+from dagster_project.cli import __main__
+
+real = builtins.__import__
+
+def interrupted(name, *more):
+    if name == "dagster_project.cli.command":
+        os.kill(os.getpid(), signal.SIGINT)
+    return real(name, *more)
+
+builtins.__import__ = interrupted
+__main__.run()
+"""
+
+
+def test_a_command_is_interrupted_at_its_imports_without_a_traceback():
+    done = subprocess.run([sys.executable, "-c", AT_ITS_IMPORTS], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
+
+
 @pytest.mark.exhaustive
 def test_the_ui_is_ended_with_all_its_processes(built: Workspace):
     started = Started(built, "ui", "--port", "0")
