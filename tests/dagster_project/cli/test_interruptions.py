@@ -181,7 +181,7 @@ from dagster_project.cli import __main__
 real = builtins.__import__
 
 def interrupted(name, *more):
-    if name == "dagster_project.cli.command":
+    if name == "transforms.errors":
         os.kill(os.getpid(), signal.SIGINT)
     return real(name, *more)
 
