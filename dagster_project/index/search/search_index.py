@@ -357,7 +357,8 @@ class SearchIndex(OpenedVersion):
         list begins with the hits of a shorter one, so that neither the first hits nor the label
         depend on how many are shown.
 
-        A limit above `labels.JUDGED` looks deeper if the depth of that one gives too few.
+        A limit above `labels.JUDGED` looks deeper if the depth of that one gives too few: all up to
+        the pool look equally deep, so that they continue with the same hits.
         """
         count = max(settings.limit, settings.pool) if is_whole else settings.limit
         depth = settings.model_copy(update={"limit": labels.JUDGED})
@@ -368,7 +369,8 @@ class SearchIndex(OpenedVersion):
         is_short = any(counts[number] < min(count, 2 * settings.limit) for number in batch.numbers)
         if not is_deep or (report is None and not is_short):
             return near
-        deep = self.of_batch(batch, settings, report, count)
+        deepest = settings.model_copy(update={"limit": max(settings.limit, pool)})
+        deep = self.of_batch(batch, deepest, report, count)
         return continued(near, deep, count, self.arrays.places)
 
     def of_batch(
