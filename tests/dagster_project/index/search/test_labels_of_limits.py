@@ -59,7 +59,8 @@ def test_a_label_is_the_same_at_each_limit_in_each_program(
 
 def test_a_longer_list_begins_with_the_shorter_one(index: SearchIndex):
     columns = ("query", "rank", "chunk_no")
-    ranked = {n: index.ranked([*QUERIES], limit=n).hits.select(columns) for n in (*LIMITS, 80)}
-    longest = ranked[80]
+    limits = (*LIMITS, 20, 80, 100)
+    ranked = {n: index.ranked([*QUERIES], limit=n).hits.select(columns) for n in limits}
+    longest = ranked[100]
     for limit, hits in ranked.items():
         assert hits.rows() == longest.filter(longest["rank"] <= limit).rows()
