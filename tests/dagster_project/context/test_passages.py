@@ -3,8 +3,12 @@
 from contextlib import closing
 from typing import Any
 
+import pytest
+
 from dagster_project.context.context_index import passages
+from dagster_project.context.conversation_context import context_of, read_conversation
 from dagster_project.index.search.opened_index import open_index
+from dagster_project.outgoing.screen import Screen
 from tests.archives import Workspace
 
 
@@ -33,3 +37,23 @@ def test_mails_take_one_statement_for_their_numbers_and_none_if_these_are_known(
         assert len(numbers) > 2 and len(recorder.statements) == 1
         assert passages(index, [*numbers], numbers) == by_id and len(recorder.statements) == 1
         assert all(p.text in (p.around or p.text) for p in by_id.values() if p.is_exact)
+
+
+def test_only_passages_that_a_block_shows_are_masked(
+    built_once: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    settings = built_once.settings
+    small = settings.context.model_copy(update={"budget_tokens": 64})
+    masked: list[str] = []
+    mask = Screen.passages
+
+    def noting(self: Screen, passages: Any) -> Any:
+        masked.extend(passages)
+        return mask(self, passages)
+
+    monkeypatch.setattr(Screen, "passages", noting)
+    settings = settings.model_copy(update={"context": small})
+    result = context_of(settings, read_conversation(settings, None, "How does the compactor do?"))
+    shown = {passage.chunk_id for passage in result.passages}
+    assert shown and shown <= {*masked}
+    assert len({*masked}) < result.documents / 2
