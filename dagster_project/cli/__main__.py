@@ -1,6 +1,6 @@
 """The command `weft`, also as `python -m dagster_project.cli`.
 
-This module loads modules of Python alone: all others are loaded when an interrupt has its handler.
+This module loads little beside modules of Python.
 """
 
 import os
@@ -9,6 +9,9 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+
+from dagster_project.config.places import chosen_config
+from transforms.errors import WeftError
 
 
 def run() -> None:
@@ -27,8 +30,6 @@ def run() -> None:
             return
     # To look for plugins, pydantic reads the metadata of every package that is installed.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from transforms.errors import WeftError
-
     try:
         from dagster_project.cli.command import run_command
     except WeftError as fault:
@@ -38,8 +39,6 @@ def run() -> None:
 
 def _config(arguments: Sequence[str]) -> Path:
     """The settings file of a command line."""
-    from dagster_project.config.places import chosen_config
-
     for option, following in pairwise([*arguments, ""]):
         name, mark, value = option.partition("=")
         if name == "--config":

@@ -312,8 +312,8 @@ def _remedy(kind: str, result: dg.ExecuteInProcessResult) -> str:
         remedy = "end other programs, or give it more memory, and build again"
     else:
         remedy = "build again; if it stays so, report it with this message"
-    made = {event.asset_key for event in result.get_asset_materialization_events()}
-    if dg.AssetKey("search_index") in made:
+    keys = {event.asset_key for event in result.get_asset_materialization_events()}
+    if dg.AssetKey("search_index") in keys:
         return f"; all else is published: {remedy}"
     return f"; nothing is published, and the version before stays: {remedy}"
 

@@ -181,7 +181,7 @@ from dagster_project.cli import __main__
 real = builtins.__import__
 
 def interrupted(name, *more):
-    if name == "transforms.errors":
+    if name == "dagster_project.cli.command":
         os.kill(os.getpid(), signal.SIGINT)
     return real(name, *more)
 
