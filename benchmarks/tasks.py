@@ -379,10 +379,12 @@ def _tree(state: Path, files: Mapping[str, str], include: str = "") -> Path:
 def _items_by_bytes(
     index: SearchIndex, units: Mapping[str, Sequence[tuple[str, int, int]]]
 ) -> dict[int, str]:
-    """By chunk the unit of its document that it shares most bytes with."""
+    """By chunk the unit of its document that it shares most bytes with; a chunk of a heading alone
+    has none.
+    """
     rows = index.connection.execute(
         "SELECT chunk_no, doc_id, list_min([s.byte_start FOR s IN spans]), "
-        "list_max([s.byte_end FOR s IN spans]) FROM chunks"
+        "list_max([s.byte_end FOR s IN spans]) FROM chunks WHERE len(spans) > 0"
     ).fetchall()
     items = {}
     for chunk, doc, start, end in rows:

@@ -1,12 +1,13 @@
 """Nearest vectors by three paths, beside each other: every vector (`array_cosine_distance` in SQL and
 the product with the matrix), the HNSW index of DuckDB's VSS, and sign codes.
 
-    python benchmarks/vectors.py FOLDER [--sizes 2000 5000 20000 60000]
+    python benchmarks/vectors.py FOLDER [--sizes 2000 5000 20000 60000 200000]
 
 FOLDER has text files of any kind, which are cut into pieces of 600 characters and embedded with the
-packaged table. Printed are processor seconds, since wall time depends on what else runs: of the
-build of an index, its bytes in the file, milliseconds a query, and the share of the ten nearest
-that a path finds, over 100 pieces that are not among the vectors.
+packaged table; where a size is above that of `--texts`, the others are copies of their vectors with
+noise, as in benchmarks/replicas.py. Printed are processor seconds, since wall time depends on what
+else runs: of the build of an index, its bytes in the file, milliseconds a query, and the share of
+the ten nearest that a path finds, over 100 pieces that are not among the vectors.
 """
 
 import gzip
@@ -21,6 +22,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 from printing import new_parser
+from replicas import NOISE
 
 from dagster_project.index.publish import vector_index
 from dagster_project.models.embedders import make_embedder
@@ -34,16 +36,34 @@ def main() -> None:
     """Print a line of JSON for each size."""
     parser = new_parser(__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[2_000, 5_000, 20_000, 60_000])
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=[2_000, 5_000, 20_000, 60_000, 200_000]
+    )
+    parser.add_argument("--texts", type=int, default=200_000, help="pieces; default %(default)s")
     options = parser.parse_args()
-    most = max(options.sizes) + _QUERIES
+    most = min(options.texts, max(options.sizes)) + _QUERIES
     texts = list(dict.fromkeys(_pieces(options.folder, most * 2)))[:most]
     vectors = make_embedder(EmbeddingSettings()).embed_documents(texts)
     step = max(1, len(texts) // _QUERIES)
     asked = np.arange(len(texts)) % step == 0
     queries, stored = vectors[asked][:_QUERIES], vectors[~asked]
+    stored = _copied(stored, max(options.sizes))
     for size in options.sizes:
         print(json.dumps(measured(stored[:size], queries)), flush=True)
+
+
+def _copied(vectors: np.ndarray, most: int) -> np.ndarray:
+    """The vectors, and behind them copies of them with noise, each time with other noise."""
+    count, dimensions = vectors.shape
+    if most <= count:
+        return vectors
+    grown = np.tile(vectors, (-(-most // count), 1))[:most]
+    for start in range(count, most, count):
+        part = grown[start : start + count]
+        noise = np.random.default_rng(start).standard_normal(part.shape, dtype=np.float32)
+        part += noise * np.float32(NOISE / np.sqrt(dimensions))
+        part /= np.linalg.norm(part, axis=1, keepdims=True)
+    return grown
 
 
 def _pieces(folder: Path, most: int) -> Iterator[str]:

@@ -143,6 +143,27 @@ MADE_TYPES = {
     ("semantic_chunks", "embedding"): "FLOAT[256]",
     ("semantic_chunks", "embedding_created_at"): "TIMESTAMP WITH TIME ZONE",
     **dict.fromkeys(
+        (
+            ("note_chunks", name)
+            for name in (
+                "chunk_id",
+                "note_path",
+                "note_title",
+                "chunk_text",
+                "chunk_text_contextualized",
+                "context_sentence",
+                "checksum",
+            )
+        ),
+        "VARCHAR",
+    ),
+    ("note_chunks", "heading_path"): "VARCHAR[]",
+    ("note_chunks", "chunk_index"): "BIGINT",
+    ("note_chunks", "token_count"): "BIGINT",
+    **dict.fromkeys(
+        (("note_chunks", name) for name in ("created_at", "updated_at")), "TIMESTAMP WITH TIME ZONE"
+    ),
+    **dict.fromkeys(
         (("open_threads", name) for name in ("thread_id", "root_id", "subject", "author")),
         "VARCHAR",
     ),

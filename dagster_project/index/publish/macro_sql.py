@@ -8,7 +8,7 @@ from collections.abc import Collection
 import duckdb
 
 from dagster_project.extensions import extra_parts
-from dagster_project.index.publish.table_sql import COMMENTS, VIEWS
+from dagster_project.index.publish.table_sql import COMMENTS, VIEWS, token_estimate
 from dagster_project.system.sql_files import SqlFile, literal
 from transforms.languages import UNSPACED
 from transforms.retrieval import bm25
@@ -86,6 +86,7 @@ def _search_text(search: SearchSettings, term_settings: TermSettings) -> dict[st
         "part_chars": str(terms.PART_CHARS),
         "humps": humps,
         "unspaced": UNSPACED,
+        "tokens": token_estimate("given"),
         "word": terms.WORD,
         "compound": terms.COMPOUND,
         "diff_prefix": terms.DIFF_PREFIX,

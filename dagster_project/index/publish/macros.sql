@@ -107,7 +107,7 @@ COMMENT ON MACRO slice_text IS
 -- proposals of Python 6 % too many, for files of code 21 % too few. A column with the count would cost .65 ms a chunk.
 -- name: token_estimate
 CREATE OR REPLACE MACRO token_estimate(given) AS
-  ceil(1.25 * len(regexp_extract_all(given, '[{unspaced}]|[\p{L}\p{M}\p{N}_]+|[^\s\p{L}\p{M}\p{N}_]')))::BIGINT;
+  {tokens};
 COMMENT ON MACRO token_estimate IS
   'About how many tokens a text has for the packaged tokenizer, by its words and signs; nothing is counted with the tokenizer.'
 -- name: own_text

@@ -7,8 +7,9 @@ import pyarrow as pa
 from assets.partitions import IN_PARTS
 from dagster_project.extensions import declared_tables, published_tables
 from dagster_project.index.files.posting_arrays import FREQUENCIES
-from dagster_project.system.sql_files import SqlFile, identifiers
+from dagster_project.system.sql_files import SqlFile, identifiers, literal
 from transforms.documents.links import URL_PATTERN
+from transforms.languages import UNSPACED
 from transforms.operations.reason_codes import CODE, CODED
 from transforms.retrieval import bm25
 from transforms.schemas.chunks import CHUNKS, UNEMBEDDED
@@ -136,7 +137,15 @@ _OWN = " + ".join(f"{field}_length" for field in bm25.FIELDS if field not in ("c
 RULES_SQL = SqlFile(
     __file__, "rules.sql", unembedded=UNEMBEDDED, unauthored=UNAUTHORED, own_length=_OWN
 )
-VIEWS = SqlFile(__file__, "views.sql", url=URL_PATTERN)
+
+
+def token_estimate(text: str) -> str:
+    """SQL for about how many tokens a text has for the packaged tokenizer."""
+    parts = rf"[{UNSPACED}]|[\p{{L}}\p{{M}}\p{{N}}_]+|[^\s\p{{L}}\p{{M}}\p{{N}}_]"
+    return f"ceil(1.25 * len(regexp_extract_all({text}, {literal(parts)})))::BIGINT"
+
+
+VIEWS = SqlFile(__file__, "views.sql", url=URL_PATTERN, tokens=token_estimate("c.text_display"))
 
 _ADDED_COLUMNS = {
     "messages": {
@@ -213,6 +222,21 @@ COMMENTS: dict[str, tuple[str, dict[str, str]]] = {
             "embedding": "vector of text_embed; null if the model refuses it",
             "embedding_model": "model that made it",
             "embedding_created_at": "when the table of all vectors was written",
+        },
+    ),
+    "note_chunks": (
+        "The chunks of documents with the columns of the SecondBrain design.",
+        {
+            "chunk_id": "the chunk",
+            "note_path": "path of the document below the root of its source",
+            "note_title": "title of the document",
+            **{name: _MEANINGS[name] for name in ("heading_path", "chunk_index", "checksum")},
+            "chunk_text": _MEANINGS["text_display"],
+            "chunk_text_contextualized": "the text that is embedded, context included",
+            "context_sentence": "the sentence put before it; empty if none",
+            "token_count": "about how many tokens chunk_text has, as `token_estimate` counts",
+            "created_at": "time of creation that the document states",
+            "updated_at": "time of change that it states",
         },
     ),
 }

@@ -36,6 +36,12 @@ LEFT JOIN thread_tree t ON t.message_id = c.doc_id
 LEFT JOIN chunk_context x ON x.chunk_id = c.chunk_id
 LEFT JOIN embeddings e ON e.chunk_no = c.chunk_no
 LEFT JOIN readiness r ON r.doc_id = c.doc_id
+-- name: note_chunks
+SELECT c.chunk_id, d.path AS note_path, d.title AS note_title, c.heading_path, c.chunk_index, c.text_display AS chunk_text,
+  coalesce(nullif(x.text_embed, ''), c.text_embed) AS chunk_text_contextualized,
+  coalesce(x.sentence, '') AS context_sentence, c.checksum, {tokens} AS token_count,
+  d.created_at, d.modified_at AS updated_at
+FROM chunks c JOIN documents d USING (doc_id) LEFT JOIN chunk_context x ON x.chunk_id = c.chunk_id
 -- name: reply_times
 SELECT thread_id, message_id, parent_id, author, answers, replied_at, reply_seconds,
   NOT is_own AND NOT is_automatic AND 1 = row_number() OVER (

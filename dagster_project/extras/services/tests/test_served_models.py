@@ -5,6 +5,7 @@ successor is named.
 import sys
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from dagster_project.cli.doctor import examination
@@ -65,7 +66,7 @@ def test_without_a_list_nothing_is_said(gemini: Loopback, monkeypatch: pytest.Mo
     assert gemini.listed == 0
 
 
-def test_a_build_and_the_doctor_say_which_extra_is_missing(
+def test_a_build_the_doctor_and_the_ui_say_which_extra_is_missing(
     tmp_path: Path, gemini: Loopback, monkeypatch: pytest.MonkeyPatch
 ):
     """The package `google` of other projects may be there without `google.genai`."""
@@ -80,6 +81,18 @@ def test_a_build_and_the_doctor_say_which_extra_is_missing(
         work.build()
     findings = [f for f in examination(work.settings) if f.area == "model"]
     assert findings[-1].state == "fault" and findings[-1].remedy == "pip install 'weft[gemini]'"
+    # Dagster's page of a run, and of an asset that it was to make, shows the fault of its step.
+    with work.instance() as instance:
+        daemon = Daemon(work, instance)
+        daemon.begin_refresh()
+        daemon.rest()
+        failed = [
+            event.dagster_event.step_failure_data.error
+            for run in instance.get_runs()
+            for event in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+            if event.dagster_event
+        ]
+    assert failed and all("pip install 'weft[gemini]'" in error.to_string() for error in failed)
 
 
 def test_a_build_and_the_hour_ask_before_the_first_step(tmp_path: Path, gemini: Loopback):

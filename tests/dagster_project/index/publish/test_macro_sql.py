@@ -476,3 +476,21 @@ def test_chunks_of_mail_have_the_columns_of_the_design(published: duckdb.DuckDBP
         for r in rows
         if r["chunk_kind"] != "unauthored_message"
     )
+
+
+DESIGNED_NOTES = (
+    "chunk_id note_path note_title heading_path chunk_index chunk_text chunk_text_contextualized "
+    "context_sentence checksum token_count created_at updated_at"
+)
+
+
+def test_chunks_of_documents_have_the_columns_of_the_design(library: Workspace):
+    with duckdb.connect(str(library.index / "CURRENT"), read_only=True) as connection:
+        rows = asked(connection, "FROM note_chunks")
+        (count,) = asked(
+            connection, "SELECT count(*) AS n FROM chunks WHERE source_kind = 'document'"
+        )
+    assert " ".join(rows[0]) == DESIGNED_NOTES
+    assert len(rows) == len({row["chunk_id"] for row in rows}) == count["n"] > 0
+    counted = PackagedTokenCounter().counts([row["chunk_text"] for row in rows])
+    assert 0.67 * sum(counted) <= sum(row["token_count"] for row in rows) <= 1.5 * sum(counted)
