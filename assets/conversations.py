@@ -188,3 +188,23 @@ def _context(*args: Any, index: ContextIndex, count: selection.CountTokens) -> M
         "latest_context": "".join(context.column("block").to_pylist()[-1:]),
     }
     return Made([context], figures)
+
+
+def contexts(
+    windows: pa.Table,
+    chunks: pa.Table,
+    settings: ContextSettings,
+    index: ContextIndex,
+    count: selection.CountTokens,
+) -> dict[str, pa.Table]:
+    """The tables of the context of some windows and their query chunks, by name, as the stages over
+    the index make them.
+    """
+    (candidates,) = _candidates(windows, chunks, settings, index).tables
+    (documents,) = _documents(candidates, settings, index).tables
+    blocks = _context(windows, chunks, candidates, documents, settings, index=index, count=count)
+    return {
+        "conversation_candidates": candidates,
+        "conversation_documents": documents,
+        "conversation_context": blocks.tables[0],
+    }

@@ -15,11 +15,8 @@ from dagster_project.cli.render.rows_file import refuse, write_rows
 from dagster_project.cli.render.tables import print_rows
 from dagster_project.composition.stores import make_lake
 from dagster_project.config.settings import Settings, load_settings
-from dagster_project.index.search.statements.lake_sql import (
-    CONTEXT_TABLES,
-    add_context,
-    query_lake,
-)
+from dagster_project.index.search.statements.context_sql import is_about_context
+from dagster_project.index.search.statements.lake_sql import add_context, query_lake
 from dagster_project.index.search.statements.sql import query_current
 from dagster_project.models.embedders import make_embedder
 from dagster_project.sources.raw_mail import readable_mail
@@ -67,8 +64,8 @@ def sql(
     embedder = partial(make_embedder, settings.embedding, settings.gemini, settings.safety)
     if lake:
         rows = query_lake(make_lake(settings), folder, statement)
-    elif any(name in statement.lower() for name in CONTEXT_TABLES):
-        further = partial(add_context, make_lake(settings), folder)
+    elif is_about_context(statement):
+        further = partial(add_context, make_lake(settings), folder, statement)
         rows = query_current(folder, statement, embedder=embedder, further=further)
     else:
         rows = query_current(folder, statement, embedder=embedder)

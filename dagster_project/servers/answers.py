@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 from pydantic import AfterValidator, BaseModel, Field, computed_field
 
 from dagster_project.config.settings import Settings
+from dagster_project.context.context_tables import contexts_of
 from dagster_project.context.conversation_context import context_of, read_conversation
 from dagster_project.extensions import extra_parts
 from dagster_project.index.search.completeness import Completeness
@@ -646,12 +647,19 @@ def sources(index: SearchIndex) -> Shown[SourceList]:
     return Shown(answer, [])
 
 
-def rows(index: SearchIndex, statement: str, most: int, most_characters: int) -> Shown[Rows]:
+def rows(
+    settings: Settings, index: SearchIndex, statement: str, most: int, most_characters: int
+) -> Shown[Rows]:
     """The rows of one SELECT on the shown index, with every text masked, up to so many rows and
     characters.
     """
     table = bounded_rows(
-        index.path, statement, most + 1, most_characters, on_start=index.further.append
+        index.path,
+        statement,
+        most + 1,
+        most_characters,
+        on_start=index.further.append,
+        contexts=contexts_of(settings, index, statement),
     )
     lines: list[list[str | int | float | bool | None]] = []
     room = most_characters

@@ -400,7 +400,9 @@ class _Tools:
         return await self.answered(
             "sql",
             statement,
-            lambda index: answers.rows(index, statement, most, self.limits.max_characters),
+            lambda index: answers.rows(
+                self.settings, index, statement, most, self.limits.max_characters
+            ),
         )
 
     async def document(self, id: str) -> str:

@@ -102,7 +102,8 @@ def _list(values: Iterable[str]) -> str:
 
 
 _NAME = "lake.duckdb"
-_JOINED = SqlFile(__file__, "lake_views.sql")
+JOINED = SqlFile(__file__, "lake_views.sql")
+"""The views that join tables of the lake."""
 _OF_RETRIEVALS = {
     "conversation_markdown",
     "conversation_query_chunks",
@@ -178,7 +179,7 @@ def _views(lake: ParquetLake) -> dict[str, str]:
         if files := _files(lake, table):
             views[table] = f"SELECT {columns} FROM read_parquet({_list(files)}, filename = '_file')"
     if views.keys() >= _OF_RETRIEVALS:
-        views |= {name: _JOINED(name) for name in _JOINED}
+        views |= {name: JOINED(name) for name in JOINED}
     return views
 
 

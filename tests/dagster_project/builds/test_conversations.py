@@ -17,6 +17,7 @@ import pytest
 from assets.partitions import CONTEXT
 from assets.protocols.search import Asker
 from dagster_project.cli.main import COMMANDS
+from dagster_project.config.settings import Settings
 from dagster_project.context.context_index import PublishedVersions
 from dagster_project.context.conversation_context import (
     ConversationText,
@@ -134,6 +135,37 @@ def test_what_a_chat_retrieved_is_joined_with_what_it_asked(made_once: Workspace
         assert rows(statement) == rows(statement, "--lake") != [{"n": 0}]
     refused = made_once.weft("sql", "FROM conversation_context, read_text('/etc/hostname')")
     assert refused.exit_code == 2 and "disabled by configuration" in refused.stderr
+
+
+RETRIEVED = (
+    "SELECT string_agg(r.rank, ' ' ORDER BY r.rank), string_agg(DISTINCT c.title, '|') "
+    "FROM conversation_retrievals r JOIN chunks c USING (chunk_id) WHERE r.rank > 0 "
+    "GROUP BY r.window_id, r.query"
+)
+
+
+def test_under_a_lens_chats_retrieved_what_its_own_texts_give(made_once: Workspace):
+    hidden = min(TOPICS)
+    lens = {"sources": [NOTES], "lenses": {"part": {"where": f"-path:{hidden}.md"}}}
+    settings = made_once.settings.model_copy(
+        update={"lenses": Settings.model_validate(lens).lenses}
+    )
+    titles: dict[str | None, set[str]] = {}
+    for shown in (None, "part"):
+        answers = called(
+            settings,
+            ("sql", {"statement": RETRIEVED}),
+            ("sql", {"statement": "SELECT DISTINCT index_version FROM conversation_context"}),
+            lens=shown,
+        )
+        assert not any(answer.is_error for answer in answers), answers
+        queries, versions = (answer.structured_content["rows"] for answer in answers)
+        with closing(open_index(settings, lens=shown)) as index:
+            assert versions == [[index.manifest["version"]]]
+        titles[shown] = {title for _, several in queries for title in several.split("|")}
+        for ranks, _ in queries:
+            assert ranks.split() == [str(n + 1) for n in range(len(ranks.split()))]
+    assert titles[None] >= set(TOPICS) and titles["part"] == titles[None] - {hidden}
 
 
 def configure(work: Workspace, *sources: dict) -> None:

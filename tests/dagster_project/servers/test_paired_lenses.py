@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from dagster_project.cli.main import main
 from dagster_project.index.search.opened_index import open_index
+from dagster_project.index.search.statements.context_sql import CONTEXT_TABLES
 from tests.archives import Mail, Workspace
 from tests.assistants import Call, called
 from tests.pages import BROWSED, pages
@@ -254,6 +255,7 @@ def told(
                 "statement": "SELECT * EXCLUDE (database_oid, schema_oid, table_oid) FROM duckdb_tables()"
             },
         ),
+        *(("sql", {"statement": f"FROM {name} ORDER BY ALL"}) for name in CONTEXT_TABLES),
         *(("search", {"query": q, "options": OPTIONS}) for q in queries),
         ("context", {"text": "What of the quarry? And of the mill, the bridge and the canal?"}),
         *((name, {"id": i}) for i in ids for name in ("get", "similar", "thread")),

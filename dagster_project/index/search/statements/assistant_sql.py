@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from dagster_project.index.search.index_faults import OF_QUERY, faults_translated
 from dagster_project.index.search.statements.closed_off import open_closed_off, type_of
+from dagster_project.index.search.statements.context_sql import copy_context
 from transforms.errors import MemoryLimitError, QueryError, QueryInterruptedError, WeftError
 from transforms.text.storable import storable
 
@@ -97,13 +98,15 @@ def bounded_rows(
     most: int,
     most_characters: int,
     on_start: Callable[[Callable[[], None]], None] = lambda end: None,
+    contexts: Path | None = None,
 ) -> pa.Table:
     """`most` rows of one SELECT on a published file, which takes a bounded memory; QueryError for
     another statement.
 
     All but numbers and truth values are text, of `most_characters` + 1 characters at most.
     QueryError, too, if it asks for paths or settings of the machine. No fault quotes a value of a
-    row. `on_start` gets the function that ends its process.
+    row. `on_start` gets the function that ends its process; `contexts` is a file with the tables of
+    the context of chats.
     """
     apart = Apart()
     on_start(apart.interrupt)
@@ -113,6 +116,7 @@ def bounded_rows(
             "statement": statement,
             "most": most,
             "most_characters": most_characters,
+            "contexts": contexts and str(contexts),
         }
     )
     if answer.startswith(b"{"):
@@ -128,7 +132,11 @@ def _main() -> None:
     request = json.load(sys.stdin)
     try:
         rows = _rows(
-            Path(request["file"]), request["statement"], request["most"], request["most_characters"]
+            Path(request["file"]),
+            request["statement"],
+            request["most"],
+            request["most_characters"],
+            request["contexts"],
         )
     except WeftError as fault:
         folder = str(Path(request["file"]).parent)
@@ -139,9 +147,13 @@ def _main() -> None:
         stream.write_table(rows)
 
 
-def _rows(file: Path, statement: str, most: int, most_characters: int) -> pa.Table:
+def _rows(
+    file: Path, statement: str, most: int, most_characters: int, contexts: str | None
+) -> pa.Table:
     def prepare(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"SET memory_limit = '{_COUNTED}'")
+        if contexts:
+            copy_context(Path(contexts), statement, connection)
 
     with (
         open_closed_off(file, statement, _NAME, prepare) as connection,

@@ -10,8 +10,9 @@ import pyarrow as pa
 from dagster_project.index.publish.lake_views import lake_file, see
 from dagster_project.index.publish.versions import attach
 from dagster_project.index.search.statements.closed_off import close_off, type_of
+from dagster_project.index.search.statements.context_sql import copy_context
 from dagster_project.lake.lake import ParquetLake
-from dagster_project.system.sql_files import SqlFile, literal
+from dagster_project.system.sql_files import literal
 from transforms.errors import QueryError
 from transforms.text.storable import storable
 
@@ -37,28 +38,12 @@ def query_lake(lake: ParquetLake, folder: Path, statement: str) -> pa.Table:
             raise QueryError(str(error)) from error
 
 
-_SQL = SqlFile(__file__, "lake_sql.sql")
-CONTEXT_TABLES = (
-    "conversation_query_chunks",
-    "conversation_candidates",
-    "conversation_documents",
-    "conversation_context",
-    "conversation_retrievals",
-)
-"""The tables of the context of chats, and the view that joins them: they are made from a published
-version, so that they come after it.
-"""
-
-
-def add_context(lake: ParquetLake, folder: Path, connection: duckdb.DuckDBPyConnection) -> None:
-    """Add CONTEXT_TABLES to a connection as temporary tables, as the lake has them now.
-
-    Those that it lacks are left out.
+def add_context(
+    lake: ParquetLake, folder: Path, statement: str, connection: duckdb.DuckDBPyConnection
+) -> None:
+    """Add those of CONTEXT_TABLES that a statement names to a connection as temporary tables, as
+    the lake has them now.
     """
     file = lake_file(lake, folder)
     see(connection, lake)
-    connection.execute(_SQL("attached", file=str(file)))
-    there = {name for (name,) in connection.execute(_SQL("views")).fetchall()}
-    for name in (name for name in CONTEXT_TABLES if name in there):
-        connection.execute(_SQL("copied", name=name))
-    connection.execute("DETACH lake_now")
+    copy_context(file, statement, connection)
