@@ -38,7 +38,7 @@ TOKENS = {"core": 499_500, "extras": 137_500, "tests": 449_000}
 """Tokens of Python without comments and docstrings, which count ideas and not layout. A commit that
 raises one says what its users get.
 """
-WORDS = {"sql": 14_800, "toml": 20_900}
+WORDS = {"sql": 14_900, "toml": 20_900}
 """Words of the statements and tables beside the modules."""
 NO_IDEAS = {
     tokenize.COMMENT,
