@@ -1,6 +1,6 @@
 """The effect of each design's profile beside the default.
 
-    python benchmarks/profiles.py [--corpus NAME ...] [--designs] [--state FOLDER] [--markdown]
+    python benchmarks/profiles.py [--corpus NAME ...] [--designs] [--every] [--state FOLDER] [--markdown]
 
 A profile is what the table of docs/designs.md says to switch a design on: settings that a build
 reads, each with an index of its own, and a profile of [search]. Prints nDCG@10, MRR@10, Recall@10
@@ -9,7 +9,9 @@ and Recall@100 per task, and how far each profile is ahead of the default query 
 question that a block covers, the share of its tokens that are right, and the share of the budget
 used. With `--designs` the five designs stand beside the default with all that `design` sets and
 their costs, on every collection if none is named: what `weft eval run --designs` measures on data of
-one's own. A design that cuts the texts of a collection as the default does searches its index.
+one's own. A design that cuts the texts of a collection as the default does searches its index. Of
+the documents with marked passages, whose right chunks depend on the cut, the last table has the
+recall of the passages' bytes in the first 5,000 bytes of the hits.
 """
 
 import json
@@ -19,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import held_out
 import mail_collections as collections
 import numpy as np
 import tasks
@@ -32,6 +35,7 @@ from dagster_project.index.publish.versions import current_version
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.models.embedders import make_embedder
 from dagster_project.models.language_models import Reranker
+from transforms.evaluation.metrics import DocumentSpan, passage_score
 from transforms.evaluation.quality import bootstrap
 from transforms.settings.conversations import ContextSettings
 from transforms.settings.designs import DESIGNS
@@ -72,6 +76,12 @@ READ = {
 }
 """By collection the sections whose values change its index."""
 COSTS = ("ms a query", "chunks", "MB")
+_BYTES = 5_000
+_SPANS = (
+    "SELECT chunk_id, doc_id[10:-4], list_min([s.byte_start FOR s IN spans]), "
+    "list_max([s.byte_end FOR s IN spans]) FROM chunks WHERE len(spans) > 0"
+)
+"""Chunks with the name of their document, `passages:NAME.md`, and their bytes."""
 
 
 def main() -> None:
@@ -79,6 +89,9 @@ def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--corpus", action="append", choices=READ, help="one corpus only")
     parser.add_argument("--designs", action="store_true", help="the designs with all they set")
+    parser.add_argument(
+        "--every", action="store_true", help="ask designs every query, not the part of held_out.py"
+    )
     parser.add_argument(
         "--state", type=Path, help="where indexes are kept; default: a temporary folder"
     )
@@ -90,8 +103,10 @@ def main() -> None:
         state = arguments.state or Path(temporary)
         if arguments.designs:
             for name in arguments.corpus or READ:
-                for shown in designs(name, state):
+                for shown in designs(name, state, arguments.every):
                     show(shown, arguments.markdown)
+                if name == "documents":
+                    show(passage_recall(state), arguments.markdown)
             return
         for name in arguments.corpus or CORPORA:
             for title, found in measured(name, state).items():
@@ -138,14 +153,17 @@ def _built(changes: Mapping[str, Mapping[str, Any]], design: str, config: Path) 
     return tasks.built(config, {})
 
 
-def designs(name: str, state: Path) -> list[Table]:
-    """For each task of a collection a row per design: quality, how far the default is ahead, costs."""
+def designs(name: str, state: Path, asks_every: bool = False) -> list[Table]:
+    """For each task of a collection a row per design: quality, how far the default is ahead, costs.
+
+    Unless `asks_every`, of large collections every so manieth query is asked.
+    """
     tables: dict[str, Table] = {}
     first: dict[str, np.ndarray] = {}
     for design in (DEFAULT, *DESIGNS):
         corpus = _of_design(name, design, state)
         megabytes = _megabytes(corpus.index.path)
-        for task in corpus.tasks:
+        for task in corpus.tasks if asks_every else held_out.asked(corpus):
             ranked, seconds = tasks.weft_ranking(corpus, task)
             values = task.measured(ranked)
             title = f"{task.name} ({len(task.queries):,} queries)"
@@ -172,6 +190,51 @@ def designs(name: str, state: Path) -> list[Table]:
             )
         corpus.index.close()
     return [*tables.values()]
+
+
+def passage_recall(state: Path) -> Table:
+    """For each design the share of the bytes of passages that its first hits show."""
+    folder = collections.corpora_folder() / "passages"
+    questions = [json.loads(x) for x in (folder / "questions.jsonl").read_text().splitlines()]
+    names = {question["corpus"] for question in questions}
+    texts = {name: (folder / f"{name}.md").read_bytes().decode() for name in names}
+    columns = ("design", "recall", "95 %", "default ahead by", "chunks")
+    shown = new_table(f"bytes of passages in the first {_BYTES:,} of the hits", columns)
+    default = np.zeros(len(questions))
+    asked = [question["question"] for question in questions]
+    for design in (DEFAULT, *DESIGNS):
+        corpus = _of_design("documents", design, state)
+        rows = corpus.index.connection.execute(_SPANS).fetchall()
+        spans = {chunk: DocumentSpan(name, low, high) for chunk, name, low, high in rows}
+        ranked, _ = tasks.weft_ranking(
+            corpus, tasks.Task("passages", asked, [frozenset()] * len(asked))
+        )
+        values = np.array(
+            [
+                passage_score(
+                    [
+                        DocumentSpan(question["corpus"], *part)
+                        for part in tasks.byte_ranges(
+                            texts[question["corpus"]], question["references"]
+                        )
+                    ],
+                    [spans[chunk] for chunk, _ in hits if chunk in spans],
+                    _BYTES,
+                ).recall
+                for question, hits in zip(questions, ranked, strict=True)
+            ]
+        )
+        default = values if design == DEFAULT else default
+        interval = bootstrap(values)
+        shown.add_row(
+            design,
+            f"{interval.mean:.3f}",
+            f"{interval.low:.3f}–{interval.high:.3f}",
+            "" if design == DEFAULT else ahead(default, values)[0],
+            f"{corpus.index.chunk_count:,}",
+        )
+        corpus.index.close()
+    return shown
 
 
 def _of_design(name: str, design: str, state: Path) -> tasks.Corpus:
