@@ -164,7 +164,9 @@ class LensBuild(IndexBuild):
                 remove([self.file, folder_of(self.file)])
             # Who has the files of an older version open reads on.
             remove(
-                path for path in self.place.parent.glob("weft-*") if path.stem != self.place.stem
+                path
+                for path in self.place.parent.glob("[wc]*-*")
+                if self.place.stem not in path.stem
             )
 
     def _view_lake(self) -> None:
