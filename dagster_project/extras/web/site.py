@@ -34,6 +34,7 @@ from transforms import errors
 from transforms.conversations.pseudonyms import short_pseudonyms
 from transforms.hashing import bytes_sha256
 from transforms.mail.list_tags import without_list_tags
+from transforms.retrieval.labels import NOTHING
 from transforms.retrieval.preference_words import preference_sentence
 
 RETRY_SECONDS = 5
@@ -103,6 +104,8 @@ SECONDS = 20.0
 """Seconds until a question is given up."""
 _DRAWN_AT_ONCE = 2
 """Pages of PDF that are drawn side by side, each in a process that may take `read_memory_bytes`."""
+_NEARNESS = {"PASS": "good match", "WEAK": "weak match", NOTHING: "nothing found"}
+"""The labels of hits in words of people."""
 _LISTS = "SELECT DISTINCT list_id FROM memberships WHERE list_id IS NOT NULL"
 View = Callable[["Site", Request, SearchIndex], Response]
 """Makes the answer to a request from the index, in a thread of the pool."""
@@ -146,6 +149,7 @@ class Site:
         }
         self.templates.filters |= {
             "day": _day,
+            "nearness": _nearness,
             "minute": _minute,
             "count": "{:,}".format,
             "bytes": _size,
@@ -276,6 +280,10 @@ def cited_bytes(request: Request) -> tuple[int, int] | None:
     ):
         raise errors.QueryError(f"bytes takes a range such as 120-480, not {text[:60]!r}")
     return int(start), max(int(start), int(end))
+
+
+def _nearness(label: str) -> str:
+    return _NEARNESS.get(label, label)
 
 
 def _day(at: datetime | None) -> str:

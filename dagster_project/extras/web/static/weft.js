@@ -162,7 +162,18 @@ function visit(address) {
   else location.assign(address);
 }
 
+// What scrolls sideways can be scrolled by keys.
+function reachScrollers() {
+  for (const part of document.querySelectorAll("pre, .wide")) {
+    if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
+  }
+}
+reachScrollers();
+addEventListener("resize", reachScrollers);
+document.addEventListener("toggle", reachScrollers, true);
+
 document.addEventListener("htmx:afterSettle", () => {
+  reachScrollers();
   document.getElementById("said").textContent = document.title;
   const known = document.querySelector("link[rel=alternate]"),
     feed = document.getElementById("feed");
