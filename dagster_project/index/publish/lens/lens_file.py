@@ -165,7 +165,8 @@ class LensBuild(IndexBuild):
             # Who has the files of an older version open reads on.
             remove(
                 path
-                for path in self.place.parent.glob("[wc]*-*")
+                for kind in ("weft", "contexts")
+                for path in self.place.parent.glob(f"{kind}-*")
                 if self.place.stem not in path.stem
             )
 
