@@ -1,5 +1,6 @@
 """The bytes of one mail as its source holds them now, by the place at which a build read it."""
 
+import re
 from collections.abc import Iterable, Iterator
 from glob import escape
 from itertools import islice
@@ -20,6 +21,8 @@ from dagster_project.system.globs import (
 from transforms.errors import SourceError
 from transforms.mail.messages import RawMail, id_and_author, split_mbox
 
+_COPY = re.compile(r"(?:\+[0-9a-f]{8})+$")
+"""The suffix of the id of a copy: a partition stores a mail once for each of its lists."""
 _AROUND = 1 << 16
 """Bytes read beside those of a mail: its From_ line, the escapes of mbox, and the next From_ line,
 which ends it.
@@ -37,7 +40,7 @@ def source_mail(
     try:
         for _, data in mails_at(settings, source, place, raw_bytes):
             identity = id_and_author(RawMail(place, data)) if len(data) == raw_bytes else None
-            if identity and message_id in (identity[0], f"{identity[0]}+{message_id[-8:]}"):
+            if identity and _COPY.sub("", message_id) == _COPY.sub("", identity[0]):
                 return data
     except OSError as error:
         raise SourceError(f"source {source}: {place} cannot be read: {error}") from error
