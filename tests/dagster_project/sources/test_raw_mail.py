@@ -40,7 +40,8 @@ def raw_mails(work: Workspace) -> dict[str, dict[str, object]]:
             ["source", "place", "message_id", "raw_bytes"]
         ).to_pylist():
             assert source_mail(work.settings, **row) == mails[row["place"]]
-            rows[row["message_id"]] = row
+            # A partition stores a mail once for each of its folders, under an id of its own.
+            rows[row["message_id"].partition("+")[0]] = row
     return rows
 
 
