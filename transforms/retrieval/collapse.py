@@ -88,7 +88,8 @@ def versions_once(hits: pl.DataFrame, patches: Patches, as_ranked: Collection[in
     newest_first = np.lexsort((place, -version, ~is_latest, group))
     newest = newest_first[np.searchsorted(group[newest_first], np.arange(len(best)))]
     order = np.argsort(best)
-    scores = {name: hits.get_column(name).gather(best[order]) for name in ("score", *RERANKED)}
+    of_best = rows_at(hits[:, ["score", *RERANKED]], best[order])
+    scores = {name: of_best.get_column(name) for name in of_best.columns}
     result = with_values(rows_at(hits, newest[order]), **scores)
     into = newest[group]
     is_later = patches.version[chunks] > patches.version[chunks[into]]

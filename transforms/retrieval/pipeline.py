@@ -14,6 +14,7 @@ import polars as pl
 
 from transforms.retrieval import aggregation, collapse, cutoffs, diversity, reranking
 from transforms.retrieval.hits import (
+    DROPPED,
     HITS,
     REVISION,
     Report,
@@ -26,7 +27,7 @@ from transforms.retrieval.hits import (
     places,
     unchanged,
 )
-from transforms.retrieval.small_tables import with_values
+from transforms.retrieval.small_tables import rows_at, with_values
 from transforms.settings.search import SearchSettings
 
 STAGES = (
@@ -201,22 +202,36 @@ def merged(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.DataFrame:
     that later went into another belongs to that one. Rows that only say that a document has more
     such chunks are left out.
     """
-    chains = nothing_dropped()
+    rows: list[tuple[int, int, str, int]] = []
     for drops in dropped:
-        if drops.get_column("into").null_count() == len(drops):
-            continue
-        merged = drops.drop_nulls("into")
-        onward = merged.select("query", into="chunk_no", _further="into")
-        chains = chains.join(
-            onward, on=["query", "into"], how="left", maintain_order="left"
-        ).with_columns(into=pl.coalesce("_further", "into"))
-        chains = pl.concat([chains.drop("_further"), merged])
-    if chains.is_empty():
-        return chains
-    hit_chunks = hits.select("query", into="chunk_no")
-    return chains.join(hit_chunks, on=["query", "into"], how="semi").sort(
-        "query", "into", "chunk_no"
+        further = [row for row in _rows(drops) if row[3] is not None]
+        onward = {(query, chunk): into for query, chunk, _, into in further}
+        rows = [(q, chunk, reason, onward.get((q, into), into)) for q, chunk, reason, into in rows]
+        rows += further
+    if not rows:
+        return nothing_dropped()
+    columns = dict(zip(DROPPED, zip(*rows, strict=True), strict=True))
+    return into_hits(pl.DataFrame(columns, schema=DROPPED), hits)
+
+
+def _rows(dropped: pl.DataFrame) -> list[tuple[int, int, str, int]]:
+    """The rows of DROPPED, in the order of its columns."""
+    if dropped.is_empty():
+        return []
+    return list(zip(*(dropped.get_column(name).to_list() for name in DROPPED), strict=True))
+
+
+def into_hits(dropped: pl.DataFrame, hits: pl.DataFrame) -> pl.DataFrame:
+    """The rows of dropped chunks that went into one of these hits, ordered by query, into and chunk_no."""
+    shown = {
+        *zip(*(hits.get_column(name).to_list() for name in ("query", "chunk_no")), strict=True)
+    }
+    query, into, chunk = (
+        dropped.get_column(name).to_list() for name in ("query", "into", "chunk_no")
     )
+    keys = list(zip(query, into, chunk, strict=True))
+    rows = sorted((n for n, key in enumerate(keys) if key[:2] in shown), key=keys.__getitem__)
+    return rows_at(dropped, np.array(rows, dtype=np.int64))
 
 
 def with_thread_share(hits: pl.DataFrame, settings: SearchSettings) -> Step:

@@ -2,6 +2,7 @@
 the index.
 """
 
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ import duckdb
 from pydantic import BaseModel, Field
 
 from dagster_project.index.search.completeness_line import completeness_line
-from dagster_project.ledger.ledger import ledger_in
+from dagster_project.ledger.ledger import file_state, ledger_in
 
 _TEXTS = """
 SELECT kind, count(*) FILTER (is_searchable), count(*), count(waits_for)
@@ -22,6 +23,8 @@ SELECT count(*), (SELECT coalesce(sum(message_count), 0)::BIGINT FROM conversati
 FROM chunks WHERE chunk_kind = 'turn'
 """
 _NEWEST = "SELECT max(seen_at) FROM readiness WHERE is_searchable"
+_MOMENT = 1.0
+"""Seconds for which the state of sources holds that files say is the same: two changes of one tick look alike."""
 _SET_ASIDE = "SELECT reason_code, count(*) FROM quarantine GROUP BY ALL ORDER BY ALL"
 
 
@@ -89,6 +92,33 @@ def completeness(
         without_vector=unembedded,
         set_aside=dict(connection.execute(_SET_ASIDE).fetchall()),
     )
+
+
+class SourcesNow:
+    """The contents of the sources below a root beside a version, read again once they may have changed."""
+
+    def __init__(self, root: Path, published_at: datetime | None):
+        self.root, self.published_at = root, published_at
+        self._read: tuple[tuple[str, ...], float, dict[str, Any]] = ((), 0.0, {})
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """As `of_sources` has them now; those of a moment ago if the files of the ledger are the same."""
+        file, now = ledger_in(self.root).file, time.monotonic()
+        state = (_state(f"{file}"), _state(f"{file}-wal"))
+        before, at, fields = self._read
+        if state != before or now - at > _MOMENT:
+            fields = of_sources(self.root, self.published_at)
+            self._read = state, now, fields
+        return fields
+
+
+def _state(path: str) -> str:
+    """The state of a file but for the time that a look at it changes; empty if it is not there."""
+    try:
+        return file_state(path).rpartition(" ")[0]
+    except OSError:
+        return ""
 
 
 def of_sources(root: Path, published_at: datetime | None) -> dict[str, Any]:

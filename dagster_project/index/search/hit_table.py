@@ -372,9 +372,9 @@ def _with_facts(
     """
     found_by = ranked.hits.get_column("chunk_no").to_list()
     parts: dict[tuple[int, int], list[int]] = {}
-    merged = ranked.dropped.filter(reason=units.PART)
-    for query, into, chunk in merged.select("query", "into", "chunk_no").iter_rows():
-        parts.setdefault((query, into), []).append(chunk)
+    for row in ranked.dropped.iter_rows(named=True):
+        if row["reason"] == units.PART:
+            parts.setdefault((row["query"], row["into"]), []).append(row["chunk_no"])
     more = [
         dict.fromkeys([*parts.get((query, hit), ()), *choice.more])
         for query, hit, choice in zip(

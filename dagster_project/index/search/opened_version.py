@@ -20,7 +20,7 @@ from dagster_project.index.files.arrays import SearchArrays, folder_of, open_arr
 from dagster_project.index.files.posting_arrays import VECTORS_IN
 from dagster_project.index.publish import vector_index
 from dagster_project.index.publish.versions import LAYOUT, require_whole, version_of
-from dagster_project.index.search.completeness import Completeness, completeness, of_sources
+from dagster_project.index.search.completeness import Completeness, SourcesNow, completeness
 from dagster_project.index.search.filters import Conditions
 from dagster_project.index.search.index_faults import faults_translated
 from dagster_project.index.search.lookup import Ask, asking
@@ -185,10 +185,12 @@ class OpenedVersion:
     @property
     def completeness(self) -> Completeness:
         """How complete an answer is at this moment; under a lens without the state of sources."""
-        published = self._completeness.published_at
         is_whole = self.published == self.path
-        sources = of_sources(self.path.parents[1], published) if is_whole else {}
-        return self._completeness.model_copy(update=sources)
+        return self._completeness.model_copy(update=self._sources_now.fields if is_whole else {})
+
+    @cached_property
+    def _sources_now(self) -> SourcesNow:
+        return SourcesNow(self.path.parents[1], self._completeness.published_at)
 
     @cached_property
     def _completeness(self) -> Completeness:

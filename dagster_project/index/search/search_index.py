@@ -185,7 +185,8 @@ class SearchIndex(OpenedVersion):
         queries, rank = (ranked.hits.get_column(name).to_numpy() for name in ("query", "rank"))
 
         def rows_of(is_near: np.ndarray) -> list[dict[str, Any]]:
-            near = replace(ranked, hits=rows_at(ranked.hits, np.flatnonzero(is_near)))
+            hits = rows_at(ranked.hits, np.flatnonzero(is_near))
+            near = replace(ranked, hits=hits, dropped=pipeline.into_hits(ranked.dropped, hits))
             return described(self, near, terms, settings, masks, select)
 
         return enough(rows_of, queries, rank, limit), folded_in
@@ -196,6 +197,8 @@ class SearchIndex(OpenedVersion):
         listing = rows_at(ranked.hits, np.flatnonzero(is_listing))
         others = rows_at(ranked.hits, np.flatnonzero(~is_listing))
         hits, dropped = collapse.versions_once(others, self.arrays.patches, asks.as_ranked)
+        if dropped.is_empty():
+            return ranked
         hits = with_values(hits, rank=places(hits))
         hits = pl.concat([hits, listing]).sort("query", "rank") if len(listing) else hits
         return replace(ranked, hits=hits, dropped=pipeline.merged(hits, [ranked.dropped, dropped]))
