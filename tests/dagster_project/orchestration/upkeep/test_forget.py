@@ -2,6 +2,7 @@
 come back.
 """
 
+import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from upath import UPath
 
+from dagster_project.cli import forget
 from dagster_project.composition.objects import make_sources
 from dagster_project.lake.forgotten import FILE, Forgotten
 from dagster_project.orchestration.upkeep.forget import find
@@ -239,7 +241,7 @@ def test_no_piece_is_left_and_nothing_comes_back(made: Workspace):
     names = ("m800@example.org", "m801@example.org", "chat")
     done = weft(made.folder, "forget", *names, "--yes", "--json", "--config", made.config)
     assert done.code == 0, done.err
-    assert done.told["left_out"] == {"chat": 0, "dev": 2}
+    assert (done.told["left_out"], done.told["held_by"]) == ({"chat": 0, "dev": 2}, [])
     assert [holding(made, text) for text in (SECRET, NOTE)] == [set()] * 2
     assert {file.partition("/")[0] for file in holding(made, CHAT)} == {"eval"}, (
         "as the report says"
@@ -256,6 +258,18 @@ def test_no_piece_is_left_and_nothing_comes_back(made: Workspace):
     assert made.build().left_out == {"chat": 0, "dev": 3}
     assert holding(made, SECRET) == set()
     assert made.column("SELECT count(*) FROM messages WHERE message_id = 'm802@example.org'") == [1]
+
+
+@pytest.mark.exhaustive
+def test_it_says_who_holds_the_text_and_when_nobody_does(
+    built: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(forget, "_PATIENCE", 0.0)
+    with (built.index / "CURRENT").resolve().open("rb"):
+        held = built.weft("forget", "m0@example.org", "--yes")
+    assert held.exit_code == 0 and f"\n  {os.getpid()} " in held.stdout, held.output
+    free = built.weft("forget", "m1@example.org", "--yes")
+    assert "No program of this user holds the text any more." in free.stdout
 
 
 @pytest.mark.exhaustive
