@@ -137,6 +137,7 @@ def search_index_asset(tables: Sequence[str] = ()) -> dg.AssetsDefinition:
                 "thread_tree",
                 "message_links",
                 "patch_series",
+                "people",
             ),
             *("inferred_quotes", "chunk_context", "context_terms", "corpus_measures"),
             *("embeddings", "embedding_refusals", *tables),

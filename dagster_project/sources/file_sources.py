@@ -370,6 +370,29 @@ class FileSources:
     def _partitions_of(
         self, source: SourceSettings
     ) -> Iterator[tuple[SourcePartition, list[_File]]]:
+        units: dict[str, tuple[str | None, list[_File]]] = {}
+        for (period, list_id), files in sorted(
+            self._grouped(source).items(), key=lambda one: (one[0][0], one[0][1] or "")
+        ):
+            name = (
+                period if period not in units else globs.partition_name(f"{period}@{list_id or ''}")
+            )
+            units[name] = list_id, files
+        short = mail_places.without_source(source.name, units)
+        for name, (list_id, files) in units.items():
+            files.sort(key=lambda f: f.name)
+            fingerprint = parts_hash(
+                [
+                    source.kind,
+                    source.dialect,
+                    list_id or "",
+                    *(p for f in files for p in (f.name, f.digest)),
+                ]
+            )
+            yield SourcePartition(source.name, short[name], list_id, fingerprint), files
+
+    def _grouped(self, source: SourceSettings) -> dict[tuple[str, str | None], list[_File]]:
+        """The files of a source by the name of their partition and its list."""
         grouped: dict[tuple[str, str | None], list[_File]] = {}
         assigned: list[tuple[_File, str | None]] = []
         for path, name, fault, folder in mail_places.mail_paths(source, self.settings):
@@ -389,26 +412,7 @@ class FileSources:
             period = month and mail_places.period_of(month, source.grain, youngest)
             alone = mail_places.mail_partition(source, file.name, file.folder, period)
             grouped.setdefault(alone, []).append(file)
-        units: dict[str, tuple[str | None, list[_File]]] = {}
-        for (period, list_id), files in sorted(
-            grouped.items(), key=lambda one: (one[0][0], one[0][1] or "")
-        ):
-            name = (
-                period if period not in units else globs.partition_name(f"{period}@{list_id or ''}")
-            )
-            units[name] = list_id, files
-        short = mail_places.without_source(source.name, units)
-        for name, (list_id, files) in units.items():
-            files.sort(key=lambda f: f.name)
-            fingerprint = parts_hash(
-                [
-                    source.kind,
-                    source.dialect,
-                    list_id or "",
-                    *(p for f in files for p in (f.name, f.digest)),
-                ]
-            )
-            yield SourcePartition(source.name, short[name], list_id, fingerprint), files
+        return grouped
 
     def _shared(
         self, source: SourceSettings, files: Iterable[tuple[_File, str | None]]

@@ -134,7 +134,7 @@ def read_mail(
     same Message-ID, author, date, subject, body and parts (`duplicate`), and copies with only a
     share of another's parts (`lesser_copy`). A repeated Message-ID with other content, and a copy
     in another list of the partition, gets the suffix `+` and the first eight digits of the content
-    hash. `list_id` is the list of all mails that name none.
+    hash, once more for each that has it already. `list_id` is the list of all mails that name none.
 
     `raw` is read once, one mail at a time; beside the tables themselves, memory holds a
     batch of rows and some 500 bytes per mail.

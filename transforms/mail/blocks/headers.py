@@ -182,8 +182,7 @@ def _field_blocks(lines: Lines) -> tuple[Mask, Mask]:
     sender_at = next_at(sender, rows)
     near = (sender_at < stop) & (sender_at <= rows + SENDER_LINES)
     addressed_here = addressed[stop] > addressed[rows]
-    full = lines.at(rows) & lines.matches(rules.FIELD_TRANSPORT, field)
-    near |= full[rows] & (sender_at < stop)
+    near |= lines.matching(rules.FIELD_TRANSPORT, rows) & (sender_at < stop)
     outlook = original[rows] | (near & (fields >= 3) & addressed_here)
     selected = outlook | git[rows] | (sender[rows] & top & (fields <= 3)) | (origin & (fields >= 1))
     openings[rows[outlook & ~top]] = True

@@ -134,7 +134,7 @@ def test_news_of_all_folders_are_one_batch_and_searchable(followed: Workspace):
     assert batch.came == "2.host, second.md"
     facts = batch.as_json()
     assert facts["outcome"] == "PUBLISHED" and sorted(facts["made"]) == [
-        "mail/2004-01",
+        "mail/all",
         "notes/all",
     ]
     assert (
@@ -225,7 +225,7 @@ def test_a_batch_is_equal_to_a_build_and_dagster_hears_of_it_in_one_run(
 def test_dagster_lists_the_run_of_a_batch_that_fails(followed: Workspace):
     with followed.instance() as instance:
         build(followed.settings, instance)
-        Path(str(followed.lake.path("address_uses", "mail/2004-01"))).write_bytes(b"PAR1")
+        Path(str(followed.lake.path("address_uses", "mail/all"))).write_bytes(b"PAR1")
         deliver(followed, Mail(2))
         direct = DirectRuns(followed.settings, instance)
         assert build_batch(direct, ()).published
@@ -250,6 +250,7 @@ def test_a_server_replaces_the_process_that_follows_beside_it(
     assert "the process that follows ended with code -9; a new one begins in 0.1 s" in said
 
 
+@pytest.mark.exhaustive
 def test_a_follower_that_is_killed_amid_batches_loses_nothing(followed: Workspace, tmp_path: Path):
     work = followed
     work.build()
