@@ -6,6 +6,7 @@ The records are those of `/api`, and the same functions answer. docs/python.md h
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from threading import RLock
@@ -17,11 +18,13 @@ from pydantic import BaseModel, ValidationError
 
 from dagster_project.config.places import DEFAULT_CONFIG
 from dagster_project.config.settings import Settings, faults_of, load_settings
+from dagster_project.context.context_tables import add_contexts
 from dagster_project.context.sessions import Account
 from dagster_project.index.publish.versions import current_version, version_of
 from dagster_project.index.search.opened_index import open_index
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.index.search.similar import similar
+from dagster_project.index.search.statements.context_sql import is_about_context
 from dagster_project.index.search.statements.sql import opened_for_sql, relation_of
 from dagster_project.outgoing.screen import Screen
 from dagster_project.servers import answers
@@ -103,7 +106,8 @@ class Index:
         self._index = open_index(settings, lens=lens)
         self._closing.callback(self._index.close)
         self._account = Account(settings, lens, self._index) if lens else None
-        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._connections: dict[bool, duckdb.DuckDBPyConnection] = {}
+        """One without the contexts of chats, and one with them."""
 
     def __enter__(self) -> "Index":
         return self
@@ -252,9 +256,10 @@ class Index:
         Polars of it, `.to_arrow_table()` Arrow, `.fetchall()` tuples.
 
         `values` are those of the statement's parameters (`$name`). The statement may use the macros
-        of the file and `search_semantic(words, k)`; it reaches no other file. Rows are read when
-        the relation is, before `close`, and texts are as they are stored: under a lens that masks
-        or bounds texts `QueryError` is raised.
+        of the file, `search_semantic(words, k)` and the tables of the contexts of chats, such as
+        `conversation_retrievals`; it reaches no other file. Rows are read when the relation is,
+        before `close`, and texts are as they are stored: under a lens that masks or bounds texts
+        `QueryError` is raised.
         """
         with self._lock:
             if self._lens and not self._shows_all():
@@ -262,10 +267,15 @@ class Index:
                     f"the lens {self._lens!r} masks or bounds texts, which rows of SQL would not be: "
                     "use search, get and thread"
                 )
-            if self._connection is None:
-                opened = opened_for_sql(self._index.path, self._index.embedder)
-                self._connection = self._closing.enter_context(opened)
-            return relation_of(self._connection, self._index.path, statement, values)
+            has_contexts = is_about_context(statement)
+            if has_contexts not in self._connections:
+                further = partial(add_contexts, self._settings, self._index)
+                opened = opened_for_sql(
+                    self._index.path, self._index.embedder, *([further] if has_contexts else [])
+                )
+                self._connections[has_contexts] = self._closing.enter_context(opened)
+            connection = self._connections[has_contexts]
+            return relation_of(connection, self._index.path, statement, values)
 
     def _shows_all(self) -> bool:
         """True if the lens neither bounds nor masks what it shows."""

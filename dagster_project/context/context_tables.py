@@ -14,9 +14,13 @@ import duckdb
 from assets.conversations import contexts
 from dagster_project.config.settings import Settings
 from dagster_project.context.context_index import IndexForContext, PublishedVersions
-from dagster_project.index.publish.lake_views import JOINED, lake_file
+from dagster_project.index.publish.lake_views import JOINED, lake_file, see
 from dagster_project.index.search.search_index import SearchIndex
-from dagster_project.index.search.statements.context_sql import is_about_context
+from dagster_project.index.search.statements.context_sql import (
+    CONTEXT_TABLES,
+    copy_context,
+    is_about_context,
+)
 from dagster_project.lake.lake import ParquetLake
 from dagster_project.models.static import PackagedTokenCounter
 from dagster_project.system.durable import put, remove
@@ -52,15 +56,28 @@ def contexts_of(settings: Settings, index: SearchIndex, statement: str) -> Path 
     if not is_about_context(statement):
         return None
     if index.published == index.path:
-        tables = lake_tables(settings.embedding.dimensions)
-        lake = ParquetLake(settings.lake_uri, tables, settings.root / "cache" / "lake")
-        return lake_file(lake, settings.root / "index")
+        return lake_file(_lake(settings), settings.root / "index")
     if index.embedder.is_paid:
         raise QueryError(
             "the contexts of chats under a lens would be asked of a model that costs money: ask for the "
             "chats by `conversation_windows`"
         )
     return _under_lens(settings, index)
+
+
+def add_contexts(
+    settings: Settings, index: SearchIndex, connection: duckdb.DuckDBPyConnection
+) -> None:
+    """Add all of CONTEXT_TABLES that there are to a connection, as temporary tables (`contexts_of`)."""
+    see(connection, _lake(settings))
+    names = " ".join(CONTEXT_TABLES)
+    if file := contexts_of(settings, index, names):
+        copy_context(file, names, connection)
+
+
+def _lake(settings: Settings) -> ParquetLake:
+    tables = lake_tables(settings.embedding.dimensions)
+    return ParquetLake(settings.lake_uri, tables, settings.root / "cache" / "lake")
 
 
 def _under_lens(settings: Settings, index: SearchIndex) -> Path:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import weft
 from assets.partitions import CONTEXT
 from assets.protocols.search import Asker
 from dagster_project.cli.main import COMMANDS
@@ -106,6 +107,14 @@ def test_what_a_chat_retrieved_is_joined_with_what_it_asked(made_once: Workspace
     found = rows(
         "SELECT r.*, c.title FROM conversation_retrievals r JOIN chunks c USING (chunk_id) "
         "ORDER BY r.window_id, r.query, r.rank"
+    )
+    with weft.open(made_once.folder) as index:
+        in_python = index.sql(
+            "SELECT window_id, query, rank, title FROM conversation_retrievals JOIN chunks "
+            "USING (chunk_id) ORDER BY ALL"
+        ).fetchall()
+    assert in_python == sorted(
+        (row["window_id"], row["query"], row["rank"], row["title"]) for row in found
     )
     lake = made_once.lake
     stored = {

@@ -62,12 +62,19 @@ def query_current(
 
 
 @contextmanager
-def opened_for_sql(file: Path, embedder: Embedder) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection for many statements on a published file, with all that one may call."""
+def opened_for_sql(
+    file: Path,
+    embedder: Embedder,
+    further: Callable[[duckdb.DuckDBPyConnection], None] = lambda _: None,
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection for many statements on a published file, with all that one may call; `further`
+    adds temporary tables.
+    """
 
     def prepare(connection: duckdb.DuckDBPyConnection) -> None:
         _add_semantic(connection, embedder, file.stem)
         _add_similar(connection, file.stem)
+        further(connection)
 
     with open_closed_off(file, _ALL_NAMES, file.stem, prepare) as connection:
         yield connection
