@@ -88,11 +88,13 @@ def versions_once(hits: pl.DataFrame, patches: Patches, as_ranked: Collection[in
     newest_first = np.lexsort((place, -version, ~is_latest, group))
     newest = newest_first[np.searchsorted(group[newest_first], np.arange(len(best)))]
     order = np.argsort(best)
-    of_best = rows_at(hits[:, ["score", *RERANKED]], best[order])
-    scores = {name: of_best.get_column(name) for name in of_best.columns}
-    result = with_values(rows_at(hits, newest[order]), **scores)
+    result = rows_at(hits, newest[order])
+    if (newest != best).any():
+        of_best = rows_at(hits[:, ["score", *RERANKED]], best[order])
+        result = with_values(result, **of_best.to_dict())
     into = newest[group]
     is_later = patches.version[chunks] > patches.version[chunks[into]]
     reasons = pl.Series(np.where(is_later, LATER, EARLIER))
-    dropped = parted(hits, into == place, reasons, chunks[into]).dropped
+    ids = hits[:, ["query", "chunk_no"]]
+    dropped = parted(ids, into == place, reasons, chunks[into]).dropped
     return Step(result, dropped)

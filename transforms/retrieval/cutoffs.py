@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 
 from transforms.retrieval.hits import Step, parted, places
-from transforms.retrieval.small_tables import rows_at
 from transforms.settings.search import SearchSettings
 
 
@@ -52,9 +51,9 @@ def near_enough(hits: pl.DataFrame, column: str, least: float) -> Step:
     return parted(hits, table.get_column("keeps").to_numpy(), table.get_column("reason"))
 
 
-def near_or_first(hits: pl.DataFrame, least: float, first: int) -> pl.DataFrame:
-    """The hits (`pipeline.RANKED`) whose evidence is `least` or more, and the first of each query;
-    those of a list have no evidence.
+def near_or_first(hits: pl.DataFrame, least: float, first: int) -> np.ndarray:
+    """The places of the hits (`pipeline.RANKED`) whose evidence is `least` or more, and of the first
+    of each query; those of a list have no evidence.
     """
     evidence, rank = (hits.get_column(name).to_numpy() for name in ("evidence", "rank"))
-    return rows_at(hits, np.flatnonzero((evidence >= least) | (rank <= first) | np.isnan(evidence)))
+    return np.flatnonzero((evidence >= least) | (rank <= first) | np.isnan(evidence))

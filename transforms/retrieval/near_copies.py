@@ -35,7 +35,13 @@ def copies(rows: Sequence[Mapping[str, Any]], titles: Sequence[str]) -> list[int
     titled = [_DATE.sub("", title).split() for title in titles]
     result: list[int | None] = []
     for place, own in enumerate(sequences):
-        others = (n for n in range(place) if result[n] is None and len(sequences[n]) >= _LEAST)
+        others = (
+            n
+            for n in range(place)
+            if result[n] is None
+            and len(sequences[n]) >= _LEAST
+            and _ALIKE * len(own) <= len(sequences[n]) <= len(own) / _ALIKE
+        )
         alike = (
             n
             for n in others

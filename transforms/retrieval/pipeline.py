@@ -7,6 +7,7 @@ between the two.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,8 @@ from transforms.retrieval.hits import (
 from transforms.retrieval.small_tables import rows_at, with_values
 from transforms.settings.search import SearchSettings
 
+_CHUNK_BITS = 32
+"""Bits that the number of a chunk takes in a key with its query."""
 STAGES = (
     "lexical",
     "vector",
@@ -204,34 +207,39 @@ def merged(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """
     rows: list[tuple[int, int, str, int]] = []
     for drops in dropped:
-        further = [row for row in _rows(drops) if row[3] is not None]
+        has_none = drops.get_column("into").null_count() == len(drops)
+        further = [] if has_none else [row for row in _rows(drops) if row[3] is not None]
         onward = {(query, chunk): into for query, chunk, _, into in further}
         rows = [(q, chunk, reason, onward.get((q, into), into)) for q, chunk, reason, into in rows]
         rows += further
     if not rows:
         return nothing_dropped()
+    shown = {
+        *zip(*(hits.get_column(name).to_list() for name in ("query", "chunk_no")), strict=True)
+    }
+    rows = [row for row in rows if (row[0], row[3]) in shown]
+    if not rows:
+        return nothing_dropped()
+    rows.sort(key=itemgetter(0, 3, 1))
     columns = dict(zip(DROPPED, zip(*rows, strict=True), strict=True))
-    return into_hits(pl.DataFrame(columns, schema=DROPPED), hits)
+    return pl.DataFrame(columns, schema=DROPPED)
 
 
 def _rows(dropped: pl.DataFrame) -> list[tuple[int, int, str, int]]:
     """The rows of DROPPED, in the order of its columns."""
-    if dropped.is_empty():
-        return []
     return list(zip(*(dropped.get_column(name).to_list() for name in DROPPED), strict=True))
 
 
 def into_hits(dropped: pl.DataFrame, hits: pl.DataFrame) -> pl.DataFrame:
-    """The rows of dropped chunks that went into one of these hits, ordered by query, into and chunk_no."""
-    shown = {
-        *zip(*(hits.get_column(name).to_list() for name in ("query", "chunk_no")), strict=True)
-    }
-    query, into, chunk = (
-        dropped.get_column(name).to_list() for name in ("query", "into", "chunk_no")
+    """Those rows of `merged` that went into one of these hits, in their order."""
+    if dropped.is_empty():
+        return dropped
+    of_hits, of_rows = (
+        table.get_column("query").to_numpy().astype(np.int64) << _CHUNK_BITS
+        | table.get_column(chunk).to_numpy()
+        for table, chunk in ((hits, "chunk_no"), (dropped, "into"))
     )
-    keys = list(zip(query, into, chunk, strict=True))
-    rows = sorted((n for n, key in enumerate(keys) if key[:2] in shown), key=keys.__getitem__)
-    return rows_at(dropped, np.array(rows, dtype=np.int64))
+    return rows_at(dropped, np.flatnonzero(np.isin(of_rows, of_hits)))
 
 
 def with_thread_share(hits: pl.DataFrame, settings: SearchSettings) -> Step:

@@ -39,7 +39,7 @@ def arrow_series(name: str, values: pa.Array) -> pl.Series:
 
 def is_given(column: pl.Series) -> np.ndarray:
     """Which values of a column are not null."""
-    return column.is_not_null().to_numpy()
+    return column.to_arrow().is_valid().to_numpy(zero_copy_only=False)
 
 
 def top_k(scores: np.ndarray, k: int) -> np.ndarray:

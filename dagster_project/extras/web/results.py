@@ -145,7 +145,8 @@ def results(index: SearchIndex, question: Question) -> Results:
 def _near(index: SearchIndex, resolved: Sequence[Resolved], _: int) -> RankedHits:
     """The hits that the pages of a query show: all that are near, at least as many as one page has."""
     ranked = index.ranked(resolved, folds=True)
-    return replace(ranked, hits=near_or_first(ranked.hits, index.settings.label_weak, _PER_PAGE))
+    near = near_or_first(ranked.hits, index.settings.label_weak, _PER_PAGE)
+    return replace(ranked, hits=rows_at(ranked.hits, near))
 
 
 def _listed(index: SearchIndex, resolved: Sequence[Resolved], start: int) -> RankedHits:

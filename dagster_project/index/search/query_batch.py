@@ -27,6 +27,9 @@ _SURE = 1.5
 then the thread is hardly the wrong one.
 """
 
+_SETTLING = 5
+"""The best chunks by words, which mostly say if any chunk has those of the query."""
+
 Allow = np.ndarray | None
 
 
@@ -160,8 +163,11 @@ class QueryBatch:
         history has them, which `history` notes.
         """
         best = scores.best(settings.candidates_lexical)
-        is_found = scores.support(best).max(initial=0.0) >= settings.label_weak
-        if is_found or not scores.lists:
+        # The first of them settle most queries.
+        for some in (best[:_SETTLING], best[_SETTLING:]):
+            if scores.support(some).max(initial=0.0) >= settings.label_weak:
+                return scores
+        if not scores.lists:
             return scores
         words, weights = self._counted(settings)[position], self.version.history_weights
         old = bm25.TermScores(words, self.version.postings, weights, self.masks[position])

@@ -144,7 +144,7 @@ class SearchIndex(OpenedVersion):
         hits = SEARCH_HITS.from_rows(rows)
         seconds = time.perf_counter() - start
         stated = self.completeness.lacking(map(self.screen.text, ranked.missing))
-        all_counts = self._counts(resolved, near_or_first(ranked.hits, settings.label_weak, limit))
+        all_counts = self._counts(resolved, ranked.hits, settings.label_weak, limit)
         counts = (count.without(folded_in[number]) for number, count in enumerate(all_counts))
         return SearchResult(
             hits=hits,
@@ -193,9 +193,11 @@ class SearchIndex(OpenedVersion):
 
     def _versions_once(self, ranked: RankedHits, asks: Asks) -> RankedHits:
         """The hits with one version of each patch, but for queries that list what they find."""
-        is_listing = np.isin(ranked.hits.get_column("query").to_numpy(), list(asks.listing))
-        listing = rows_at(ranked.hits, np.flatnonzero(is_listing))
-        others = rows_at(ranked.hits, np.flatnonzero(~is_listing))
+        listing, others = ranked.hits.clear(), ranked.hits
+        if asks.listing:
+            is_listing = np.isin(others.get_column("query").to_numpy(), list(asks.listing))
+            listing = rows_at(others, np.flatnonzero(is_listing))
+            others = rows_at(others, np.flatnonzero(~is_listing))
         hits, dropped = collapse.versions_once(others, self.arrays.patches, asks.as_ranked)
         if dropped.is_empty():
             return ranked
@@ -203,9 +205,12 @@ class SearchIndex(OpenedVersion):
         hits = pl.concat([hits, listing]).sort("query", "rank") if len(listing) else hits
         return replace(ranked, hits=hits, dropped=pipeline.merged(hits, [ranked.dropped, dropped]))
 
-    def _counts(self, resolved: Sequence[Resolved], near: pl.DataFrame) -> list[Count]:
-        """How many hits each query has: all of a list, else those that are `near`."""
-        queries, chunks = (near.get_column(name).to_numpy() for name in ("query", "chunk_no"))
+    def _counts(
+        self, resolved: Sequence[Resolved], hits: pl.DataFrame, least: float, first: int
+    ) -> list[Count]:
+        """How many hits each query has: all of a list, else those that are near (`near_or_first`)."""
+        near = near_or_first(hits, least, first)
+        queries, chunks = (hits.get_column(n).to_numpy()[near] for n in ("query", "chunk_no"))
         places, counts = self.arrays.places, []
         for number, query in enumerate(resolved):
             own = chunks[queries == number]
@@ -414,12 +419,15 @@ class SearchIndex(OpenedVersion):
             stages.append(pipeline.SearchStage("units", lambda hits, _: look.once(hits)))
         stages += pipeline.finishing(settings)
         progress = pipeline.through(progress, stages[:-1], settings, report)
-        first = rows_at(progress.hits, np.flatnonzero(places(progress.hits) <= labels.JUDGED))
-        first = with_values(first, rank=places(first), **batch.evidence(first, settings))
-        hits, dropped = pipeline.through(progress, stages[-1:], settings, report)
-        table = with_values(hits, rank=places(hits), **batch.evidence(hits, settings))
+        _, dropped = pipeline.through(progress, stages[-1:], settings, report)
+        most = places(progress.hits) <= max(count, labels.JUDGED)
+        judged = rows_at(progress.hits, np.flatnonzero(most))
+        rank = places(judged)
+        judged = with_values(judged, rank=rank, **batch.evidence(judged, settings))
+        first = rows_at(judged, np.flatnonzero(rank <= labels.JUDGED))
         by_query = self._labels(batch, first, settings)
-        ranked = table[:, [*pipeline.RANKED]]
+        hits = rows_at(judged, np.flatnonzero(rank <= count))
+        ranked = hits[:, [*pipeline.RANKED]]
         missing = (*batch.missing, *look.missing)
         merged, history = pipeline.merged(hits, dropped), frozenset(batch.history)
         return RankedHits(ranked, merged, by_query, batch.vector_path, missing, history)
