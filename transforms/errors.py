@@ -65,6 +65,10 @@ class LakeDamageError(WeftError, remedy="build with `--verify`, which rebuilds d
     """A file of the lake holds other bytes than were written into it."""
 
 
+class SetAsideError(WeftError, remedy="build again: all others are made"):
+    """A stage over the whole lake failed on mails or documents, which are in quarantine from now on."""
+
+
 class SourceError(
     WeftError, exit_code=4, remedy="repair the source or its entry in [[sources]], and build again"
 ):

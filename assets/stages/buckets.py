@@ -17,6 +17,13 @@ it.
 _AT_ONCE = 20_000
 """Mails of the buckets whose rows are taken out of the lake together."""
 _ID_COLUMNS = {"message_chunks": "doc_id"}
+
+
+def id_column(table: str) -> str:
+    """The column of a table in buckets that names the mail of a row."""
+    return _ID_COLUMNS.get(table, "message_id")
+
+
 PartsOf = Callable[[str, Sequence[str]], ibis.Table]
 _STORED = ("messages", "message_chunks", "attachments")
 """Tables of partitions, which have the ids that mails have in their archives."""
@@ -97,7 +104,7 @@ class Buckets:
         """A table with the bucket of each row; rows of copies that are not published, and of
         ghosts, are in none.
         """
-        key = _ID_COLUMNS.get(name, "message_id")
+        key = id_column(name)
         names = dict.fromkeys((key, *self.reads[name], *_DECISIVE.get(name, ())))
         if name not in _STORED:
             return table.select(*names).view().join(self.mails, [(key, "message_id")])

@@ -184,6 +184,11 @@ class Stage:
         return self.source_type is not None and not self.inputs
 
     @property
+    def has_no_effect(self) -> bool:
+        """True if its `make` may be tried again and again: it asks no model and writes no files."""
+        return {*self.needs.resources} <= {"lake"}
+
+    @property
     def is_task(self) -> bool:
         """True if a partition needs the sources or the same partition of other tables, and nothing
         else of the world.

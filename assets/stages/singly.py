@@ -67,15 +67,15 @@ def failing(
 
 
 def failing_units(
-    units: Sequence[str], why: Callable[[Sequence[str]], str | None]
-) -> dict[str, str]:
+    units: Sequence[Any], why: Callable[[Sequence[Any]], str | None], most: int = _MOST
+) -> dict[Any, str]:
     """The units that fail by themselves, each with the reason that `why` gives for some of them;
-    none under the conditions of `failing`.
+    none under the conditions of `failing`, and none of more than `most`.
     """
-    reasons: dict[str, str] = {}
+    reasons: dict[Any, str] = {}
 
-    def look(some: Sequence[str]) -> None:
-        if len(reasons) > _MOST or not (reason := why(some)):
+    def look(some: Sequence[Any]) -> None:
+        if len(reasons) > most or not (reason := why(some)):
             return
         if len(some) == 1:
             reasons[some[0]] = reason
@@ -86,7 +86,7 @@ def failing_units(
 
     if units:
         look(units)
-    is_of_stage = len(reasons) > _MOST or len(units) == len(reasons) > _FEW
+    is_of_stage = len(reasons) > most or len(units) == len(reasons) > _FEW
     return {} if is_of_stage else reasons
 
 

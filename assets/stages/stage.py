@@ -3,9 +3,9 @@
 import contextlib
 import time
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import dagster as dg
@@ -16,8 +16,9 @@ from assets.partitions import IN_PARTS, PARTITIONS_OF_RUN, SOURCE_TYPES, WHOLE_P
 from assets.protocols.engine import Engine, MadeTable, Outcome
 from assets.protocols.lake import Lake, Partitions, Parts, Progress, Staged
 from assets.protocols.search import ContextIndex
+from assets.stages.apart import TextInPartition, failing_of_bucket, failing_of_lake, set_aside
 from assets.stages.buckets import BUCKETS, Buckets, Reads
-from assets.stages.declaration import SettingsOf, Stage
+from assets.stages.declaration import Made, SettingsOf, Stage
 from assets.stages.shown import (
     chosen_settings,
     code_reference,
@@ -28,6 +29,7 @@ from assets.stages.shown import (
     preview,
     table_metadata,
 )
+from assets.stages.singly import FILE_FAULTS, is_of_content
 from assets.stages.stage_run import StageRun, figures_of
 from transforms.errors import WeftError
 from transforms.hashing import parts_hash
@@ -114,7 +116,9 @@ def stage_asset(stage: Stage) -> dg.AssetsDefinition:
 def _resources(stage: Stage) -> set[str]:
     """The names of the resources of Dagster that a stage needs."""
     needed = {"published_index" if name == "index" else name for name in stage.needs.resources}
-    return needed | {"io_manager", "lake", "progress", *(_TASK if stage.is_task else ())}
+    apart = ("sources",) if stage.source_type is None and stage.has_no_effect else ()
+    own = _TASK if stage.is_task else apart
+    return needed | {"io_manager", "lake", "progress", *own}
 
 
 @contextlib.contextmanager
@@ -195,9 +199,16 @@ class _Run:
         self.progress.step(first, None, 0)
         # Before reading: changes meanwhile make the tables stale.
         state = state_of_run(self.lake, self.context)
-        result = self.work.make([self.loaded[table] for table in self.stage.inputs])
+        read = {table: self.loaded[table] for table in self.stage.inputs}
+
+        def make(tables: Sequence[ibis.Table]) -> tuple[Made, dict[str, pa.Table]]:
+            output = self.work.make(tables)
+            return output, dict(self._selected(output.tables))
+
+        with self._setting_aside(partial(failing_of_lake, self.stage.name, make, read)):
+            result, made_tables = make([*read.values()])
         inputs = {**result.inputs, LAKE: state}
-        for name, table in self._selected(result.tables):
+        for name, table in made_tables.items():
             part = WHOLE_PART if name in IN_PARTS else None
             staged = self.lake.stage(
                 name, part, table, code_version=self.code_version, inputs=inputs
@@ -231,7 +242,12 @@ class _Run:
                 stale.append(bucket)
         staged: dict[str, list[tuple[str, Staged]]] = {name: [] for name in self.selected}
         for bucket, tables in buckets.rows_of(stale):
-            result = self.work.make(tables, bucket=bucket)
+            make = partial(self.work.make, bucket=bucket)
+            read = dict(zip(reads, tables, strict=True))
+            with self._setting_aside(
+                partial(failing_of_bucket, self.stage.name, make, read, self.loaded["memberships"])
+            ):
+                result = make(tables)
             for name, table in self._selected(result.tables):
                 part = self.lake.stage(
                     name, bucket, table, code_version=self.code_version, inputs=inputs[bucket]
@@ -247,6 +263,22 @@ class _Run:
                 metadata={"buckets": len(inputs), "made": len(stale), "time_seconds": seconds},
                 tags={"dagster/code_version": self.code_version},
             )
+
+    @contextlib.contextmanager
+    def _setting_aside(
+        self, failing: Callable[[BaseException], Mapping[TextInPartition, str]]
+    ) -> Iterator[None]:
+        """Raise SetAsideError if mails or documents cause a fault, which are in quarantine then."""
+        try:
+            yield
+        except FILE_FAULTS as fault:
+            if not (self.stage.has_no_effect and is_of_content(fault)):
+                raise
+            if not (units := failing(fault)):
+                raise
+            sources = self.context.resources.sources
+            name, inputs = self.stage.name, self.stage.inputs
+            raise set_aside(name, self.lake, sources, inputs, units) from fault
 
     def _selected(self, tables: Sequence[Any]) -> Iterator[tuple[str, pa.Table]]:
         for name, data in zip(self.stage.outputs, tables, strict=True):

@@ -11,10 +11,11 @@ from typing import Any
 import ibis
 import pyarrow as pa
 
-from assets.partitions import CONVERSATIONS, MAIL
+from assets.partitions import CONVERSATIONS
 from assets.protocols.engine import MadeTable
 from assets.protocols.lake import Lake, Partitions, Staged
 from assets.protocols.sources import Sources
+from assets.stages.apart import source_places
 from assets.stages.buckets import OfBucket
 from assets.stages.declaration import Made, SettingsOf, Stage
 from assets.stages.singly import FILE_FAULTS, failing, is_of_content, reason_of, unit_rows
@@ -154,20 +155,11 @@ class StageRun:
             reasons = failing(self.stage.name, make, inputs, keys)
             if not reasons:
                 raise
-        places = self._places(partition, reasons)
+        assert self.stage.source_type
+        places = source_places(self.lake, self.stage.source_type.name, partition, reasons)
         self.sources.set_aside(partition, {places[unit]: why for unit, why in reasons.items()})
         units = {unit for column in keys for unit in column.unique().to_pylist()}
         return make(unit_rows(inputs, keys, sorted(units - reasons.keys())))
-
-    def _places(self, partition: str, units: Collection[str]) -> dict[str, str]:
-        """By mail, document or window the place by which the sources know it."""
-        if self.stage.source_type == CONVERSATIONS:
-            return dict.fromkeys(units, partition.partition("/")[2])
-        rows = None
-        if self.stage.source_type == MAIL:
-            rows = self.lake.stored("messages", ["message_id", "place"], partition)
-        known = dict(zip(*rows.to_pydict().values(), strict=True)) if rows else {}
-        return {unit: known.get(unit, unit) for unit in units}
 
     def _units(self, partition: str, name: str, table: pa.Table) -> pa.ChunkedArray:
         """The mail, document or window of each row of a table."""

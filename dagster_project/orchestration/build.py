@@ -53,7 +53,7 @@ from dagster_project.system.disk_space import is_of_full_disk, may_be_written, r
 from dagster_project.system.disk_watch import translate_disk_faults
 from dagster_project.system.locks import only_build
 from dagster_project.system.long_work import CountedProgress
-from transforms.errors import LakeDamageError, SettingsError, WeftError
+from transforms.errors import LakeDamageError, SetAsideError, SettingsError, WeftError
 
 _ADDED_UP = ("embedded", "calls", "tokens", "truncated_texts", "estimated_cost_usd", PAID_TWICE)
 _FEW = 8
@@ -291,17 +291,20 @@ class _Build:
         with contextlib.ExitStack() as beside:
             plan = self.make_apart(plan)
             workers, most = self.beside(beside, plan)
-            # Work that others have begun counts for nothing: nobody knows whether a daemon lives
-            # that goes on with it.
+            # Work that others began counts for nothing: perhaps no daemon lives to go on with it.
             while works := reconcile(self.settings, self.instance, plan, Runs(tried=tried), most)[
                 0
             ]:
                 if works[0].phase not in (Phase.PARTITIONS, Phase.SLOW):
                     beside.close()  # their memory is needed
                     workers = None
-                before = set_aside.all()
+                before, done = set_aside.all(), works
                 try:
                     self.do(works, workers)
+                except SetAsideError:
+                    if set_aside.all() == before:
+                        raise
+                    done = []  # made again without what it failed on
                 except EndedProcessError:
                     beside.close()
                     ended = runs.close_dead_runs(self.instance, self.settings.root)
@@ -310,7 +313,7 @@ class _Build:
                     plan = self.make_apart(planned(self.settings, self.instance))
                     workers, most = self.beside(beside, plan)
                     continue
-                for work in works:
+                for work in done:
                     of_run = runs.partitions_within(self.instance, work.tags)
                     tried |= tried_by(work.tags, work.tables, of_run)
                 # These are read again without the files that a stage failed on.
