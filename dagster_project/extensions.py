@@ -15,7 +15,8 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
-from transforms.errors import SettingsError, not_installed
+from dagster_project.commands import Command, load
+from transforms.errors import SettingsError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -23,24 +24,6 @@ if TYPE_CHECKING:
 GROUP = "weft.extras"
 _FOLDER = Path(__file__).with_name("extras")
 _PACKAGE = f"{__package__}.{_FOLDER.name}"
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command of `weft`: where it is defined (`module:attribute`), its heading in the list, and
-    one sentence of help.
-
-    `next` describes it to somebody whose `weft init` added a source, if that is of the kind
-    `next_for`. `former` are the names of commands that this one replaced, each with the text to
-    type now.
-    """
-
-    where: str
-    section: str
-    help: str
-    next: str = ""
-    next_for: str = ""
-    former: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -247,19 +230,6 @@ def store_part(attribute: str) -> Any:
     raise SettingsError(
         "storage.lake is on an object store, and this installation has no extra for these"
     )
-
-
-def load(place: str) -> Any:
-    """The object at a place of the form `module:attribute`; SettingsError if a package that its
-    extra needs is missing.
-    """
-    module, _, name = place.partition(":")
-    try:
-        return getattr(import_module(module), name)
-    except ModuleNotFoundError as error:
-        if not module.startswith(f"{_PACKAGE}."):
-            raise
-        raise not_installed(error, module.split(".")[2]) from error
 
 
 def offered(attribute: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from dagster_project.evaluation.evaluate import (
     runs_report,
 )
 from dagster_project.evaluation.evaluator import html_page, read_report
-from dagster_project.extensions import Command, offered
+from dagster_project.extensions import Command
 from transforms.errors import SettingsError
 from transforms.evaluation.report import before_and_after
 
@@ -33,7 +33,7 @@ SWEEP = Command(
 """A sweep builds; the other commands need not load its modules."""
 
 
-@click.group(name="eval", cls=LazyGroup, lazy=offered("evaluations") | {"sweep": SWEEP})
+@click.group(name="eval", cls=LazyGroup, own={"sweep": SWEEP}, offers="evaluations")
 def evaluate() -> None:
     """Measure how well the published index answers queries whose answers are known."""
 

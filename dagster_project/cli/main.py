@@ -1,16 +1,17 @@
 """The command `weft`: the table of its commands and their common parts."""
 
 import logging
+from typing import Any
 
 import click
 
 from dagster_project.cli.terminal.lazy_group import LazyGroup
-from dagster_project.extensions import Command, offered
+from dagster_project.commands import Command
 
 _ROOM = "dagster_project.cli"
 
 # Loading Dagster takes longer than a search: a command loads its own module and no other.
-COMMANDS = {
+_OWN = {
     "init": Command(
         f"{_ROOM}.init:init",
         "Start",
@@ -104,8 +105,8 @@ COMMANDS = {
         "Measure",
         "Measure how well the published index answers queries whose answers are known.",
     ),
-} | offered("commands")
-"""By name, in the order in which somebody meets them; those of extras stand behind them."""
+}
+"""By name, in the order in which somebody meets them."""
 
 # With `color`, Click does not cut sequences out of texts silently: the stream shows them.
 _OPTIONS = {"help_option_names": ["-h", "--help"], "color": True}
@@ -119,7 +120,9 @@ Exit codes: 0 done; 2 wrong settings or usage; 3 nothing found;
 143 ended by SIGTERM; 1 any other fault."""
 
 
-@click.group(cls=LazyGroup, lazy=COMMANDS, epilog=_EXIT_CODES, context_settings=_OPTIONS)
+@click.group(
+    cls=LazyGroup, own=_OWN, offers="commands", epilog=_EXIT_CODES, context_settings=_OPTIONS
+)
 @click.version_option(package_name="weft")
 def main() -> None:
     """Search mail, notes, documentation and chats.
@@ -130,3 +133,10 @@ def main() -> None:
     """
     for name in ("dagster", "alembic"):
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def __getattr__(name: str) -> Any:
+    """`COMMANDS`, with those of extras, which a search does without."""
+    if name == "COMMANDS":
+        return main.lazy
+    raise AttributeError(name)

@@ -15,7 +15,7 @@ import click
 from dagster_project.cli.terminal.completion import complete_list, complete_source
 from dagster_project.config.places import DEFAULT_CONFIG, chosen_config
 from transforms.errors import DiskFullError, QueryError, QuerySyntaxError, WeftError
-from transforms.retrieval.query_fields import bound
+from transforms.retrieval.query_dates import bound
 from transforms.retrieval.search_filters import SEARCH_FILTERS, SearchFilter
 from transforms.settings.expansions import Expansion
 from transforms.text.storable import storable

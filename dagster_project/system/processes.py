@@ -2,7 +2,6 @@
 
 import _posixsubprocess
 import contextlib
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -79,6 +78,8 @@ def _beginning(stream: IO[bytes]) -> bytes:
 
 def end_with_parent() -> None:
     """End this process, which multiprocessing started, when the one that started it has ended."""
+    import multiprocessing  # a search beside a server does without
+
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

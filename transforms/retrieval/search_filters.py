@@ -10,7 +10,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from transforms.errors import QueryError, shortened
-from transforms.retrieval.query_fields import HAS, KINDS, bound
+from transforms.retrieval.query_dates import bound
+
+KINDS = ("message", "attachment", "document", "conversation")
+HAS = ("patch", "attachment")
 
 
 class SearchFilter(NamedTuple):

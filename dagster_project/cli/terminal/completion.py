@@ -4,14 +4,20 @@ have them.
 A command that completes no word starts faster without the modules that read them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 from transforms.errors import WeftError
 
-Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
 _MOST = 50
 _LISTS = """SELECT list_id AS word, NULL AS help FROM memberships
     WHERE starts_with(list_id, $start) GROUP BY ALL ORDER BY count(*) DESC, word LIMIT $most"""
@@ -27,6 +33,8 @@ def _from_index(statement: str) -> Completer:
     def complete(
         context: click.Context, _parameter: click.Parameter, start: str
     ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
         from dagster_project.config.settings import load_settings
         from dagster_project.index.search.statements.sql import query_current
 
@@ -44,6 +52,8 @@ def complete_source(
     context: click.Context, _parameter: click.Parameter, start: str
 ) -> list[CompletionItem]:
     """The sources of the settings whose names begin with `start`, with their kinds."""
+    from click.shell_completion import CompletionItem
+
     from dagster_project.config.settings import load_settings
 
     try:

@@ -6,11 +6,12 @@ import codecs
 import sys
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any, TextIO
 
 import click
 
-from dagster_project.extensions import Command, load
+from dagster_project.commands import Command, load
 from dagster_project.system.loading import loading
 from transforms.errors import SettingsError
 from transforms.text.visible import visible
@@ -79,11 +80,22 @@ class LazyGroup(click.Group):
     streams.
     """
 
-    def __init__(self, *args: Any, lazy: Mapping[str, Command], **extra: Any):
-        """`lazy` are commands by their names, each listed under its heading."""
+    def __init__(self, *args: Any, own: Mapping[str, Command], offers: str = "", **extra: Any):
+        """`own` are commands by their names, each listed under its heading; those that extras offer
+        under the name `offers` stand behind them, and are looked for when no own command has a name.
+        """
         super().__init__(*args, **extra)
-        self.lazy = lazy
-        self.former = {old: new for command in lazy.values() for old, new in command.former.items()}
+        self.own, self.offers = own, offers
+
+    @cached_property
+    def lazy(self) -> Mapping[str, Command]:
+        """All commands by their names; UsageError if an extra does not load."""
+        from dagster_project.extensions import offered
+
+        try:
+            return {**self.own, **(offered(self.offers) if self.offers else {})}
+        except SettingsError as fault:
+            raise click.UsageError(str(fault)) from fault
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command line."""
@@ -98,8 +110,11 @@ class LazyGroup(click.Group):
         """The command of that name, loaded; None if there is none, UsageError if another command
         replaced it.
         """
-        if cmd_name in self.former and not ctx.resilient_parsing:
-            ctx.fail(f"`weft {cmd_name}` is `weft {self.former[cmd_name]}` now.")
+        if cmd_name in self.own:
+            return loaded(self.own[cmd_name])
+        former = {old: new for lazy in self.lazy.values() for old, new in lazy.former.items()}
+        if cmd_name in former and not ctx.resilient_parsing:
+            ctx.fail(f"`weft {cmd_name}` is `weft {former[cmd_name]}` now.")
         if cmd_name in self.lazy:
             return loaded(self.lazy[cmd_name])
         command = super().get_command(ctx, cmd_name)

@@ -41,7 +41,7 @@ _SERVE = Command(
 )
 
 
-@click.group(cls=LazyGroup, lazy={"serve": _SERVE})
+@click.group(cls=LazyGroup, own={"serve": _SERVE})
 def graph() -> None:
     """Read and serve the document graph: the chunks of a document, stored questions, its files."""
 

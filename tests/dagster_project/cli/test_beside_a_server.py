@@ -42,7 +42,11 @@ ASKED: tuple[tuple[str, ...], ...] = (
 )
 """Commands of each kind: text and JSON, under a lens and not, with an answer and with a fault."""
 TIMES = re.compile(r'(?<=seconds": )[\d.]+|\d+(?= ms)|(?<=newest text came )\d+ \w+')
-HEAVY = ("polars", "numpy", "duckdb", "pyarrow", "pydantic")
+HEAVY = (
+    *("polars", "numpy", "duckdb", "pyarrow", "pydantic", "multiprocessing"),
+    *("dagster_project.extensions", "transforms.retrieval.query_fields", "click.shell_completion"),
+)
+"""Packages and modules that search or take long to load, which no command beside a server needs."""
 
 
 class Done(NamedTuple):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.errors import QuerySyntaxError
-from transforms.retrieval.query_fields import time_span
+from transforms.retrieval.query_dates import time_span
 from transforms.retrieval.query_language import MAX_CONDITIONS, parsed_query
 
 PLAIN = [

@@ -14,7 +14,8 @@ import polars as pl
 
 from dagster_project.system.sql_files import SqlFile
 from transforms.errors import QueryError, QuerySyntaxError, shortened
-from transforms.retrieval.query_fields import age, size, time_span
+from transforms.retrieval.query_dates import age, time_span
+from transforms.retrieval.query_fields import size
 from transforms.retrieval.query_language import META, Leaf
 from transforms.retrieval.understanding import keys
 from transforms.text import phrases

@@ -20,7 +20,7 @@ from dagster_project.models.embedders import make_embedder
 from tests.archives import START, Mail, Once, Workspace, discussion
 from tests.cases import examples
 from transforms.errors import QueryError, QuerySyntaxError
-from transforms.retrieval.query_fields import time_span
+from transforms.retrieval.query_dates import time_span
 from transforms.retrieval.query_language import Both, Condition, Either, Leaf, Negation
 from transforms.retrieval.search_filters import Filters
 from transforms.text.storable import storable

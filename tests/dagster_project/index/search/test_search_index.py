@@ -15,7 +15,7 @@ from dagster_project.index.search.statements.sql import query_current
 from dagster_project.models.embedders import make_embedder
 from tests.archives import Workspace
 from transforms.errors import IndexUnavailableError, QueryError
-from transforms.retrieval.query_fields import time_span
+from transforms.retrieval.query_dates import time_span
 from transforms.retrieval.search_filters import Filters
 
 QUERIES = ["compactor load", "release schedule", "broken index after a crash"]
