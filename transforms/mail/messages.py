@@ -27,7 +27,9 @@ _FROM_LINE = re.compile(rb"\A(?:%b)?[\r\n]*(>?From [^\n]*\n)?" % BOM)
 _NO_PARTS: frozenset[str] = frozenset()
 _TABLES = (MESSAGES, ATTACHMENTS, QUARANTINE)
 _FROM_LINE_BYTES = 256
-_IDENT, _HEADER_BYTES = re.compile(rb"^message-id:", re.I | re.M), 1 << 16
+_HEADER, _HEADER_BYTES = re.compile(rb"^([A-Za-z-]+):", re.M), 1 << 16
+_OF_DRAFTS = {b"Date", b"MIME-Version", b"Content-Type"}
+"""Headers of which one beside From is in a mail that a program stored before it was sent."""
 _BATCH_ROWS = 4096
 _BATCH_BYTES = 32 << 20
 
@@ -196,9 +198,12 @@ def _parsed_row(
 
 def mail_in(data: bytes, settings: MailSettings) -> dict[str, Any] | None:
     """The row of `messages` of a mail as a program stores or pipes it; None for bytes without a
-    Message-ID at their top.
+    Message-ID at their top, nor From with a header of drafts.
     """
-    if not _IDENT.search(data[:_HEADER_BYTES].partition(b"\n\n")[0].partition(b"\r\n\r\n")[0]):
+    head = data[:_HEADER_BYTES].partition(b"\n\n")[0].partition(b"\r\n\r\n")[0]
+    names = {*_HEADER.findall(head)}
+    is_draft = b"From" in names and names & _OF_DRAFTS
+    if not is_draft and b"message-id" not in map(bytes.lower, names):
         return None
     tables = read_mail(
         [RawMail("", data)], source="", partition="", list_id=None, settings=settings

@@ -107,22 +107,26 @@ EIGHT_BITS = {
 }
 
 
+SENT, DRAFT = "Message-ID: <eight@example.org>", "Date: Mon, 5 Jan 2004 10:00:00 +0000"
+
+
+@pytest.mark.parametrize("of", [SENT, DRAFT], ids=["sent", "draft"])
 @pytest.mark.parametrize("charset", EIGHT_BITS)
-def test_a_mail_of_eight_bits_by_a_pipe_keeps_its_letters(work: Workspace, charset: str):
+def test_a_mail_of_eight_bits_by_a_pipe_keeps_its_letters(work: Workspace, charset: str, of: str):
     """It asks what the same mail in UTF-8 asks, also beside a server, whose question is JSON."""
     text = EIGHT_BITS[charset]
-    asked = hashes_by_pipe(work, text, "utf-8")
-    assert hashes_by_pipe(work, text, charset) == asked
-    assert hashes_by_pipe(work, text.encode("ascii", "replace").decode(), charset) != asked
+    asked = hashes_by_pipe(work, text, "utf-8", of)
+    assert hashes_by_pipe(work, text, charset, of) == asked
+    assert hashes_by_pipe(work, text.encode("ascii", "replace").decode(), charset, of) != asked
     with answering(work.config):
-        assert hashes_by_pipe(work, text, charset) == asked
+        assert hashes_by_pipe(work, text, charset, of) == asked
 
 
-def hashes_by_pipe(work: Workspace, text: str, charset: str) -> list[str]:
-    """The hashes of the queries of a mail on standard input."""
+def hashes_by_pipe(work: Workspace, text: str, charset: str, of: str) -> list[str]:
+    """The hashes of the queries of a mail on standard input, which has the header `of`."""
     head = (
         "From: a@example.org",
-        "Message-ID: <eight@example.org>",
+        of,
         f"Content-Type: text/plain; charset={charset}",
         "Content-Transfer-Encoding: 8bit",
     )
