@@ -26,6 +26,8 @@ from tasks import built
 
 from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.search_index import SearchIndex
+from transforms.retrieval.folding import COPY
+from transforms.text.passages import ending
 
 QUESTIONS = Path(__file__).with_suffix(".yaml")
 MANUALS = {
@@ -85,12 +87,23 @@ def main() -> None:
 
 
 def answer(
-    index: SearchIndex, facts: Mapping[str, str], question: Mapping[str, Any]
+    index: SearchIndex, facts: Mapping[str, str], question: Mapping[str, Any], limit: int = 3
 ) -> tuple[str, list[str]]:
-    """The label of a question and what its first three hits are."""
+    """The label of a question and what its first hits are: of a page also its other formats,
+    of a turn also the turns shown beside it.
+    """
     source = question.get("source")
-    result = index.search([question["ask"]], Filters(source=source) if source else Filters(), 3)
-    return result.labels[0], [facts[chunk] for chunk in result.hits["chunk_id"].to_pylist()]
+    result = index.search([question["ask"]], Filters(source=source) if source else Filters(), limit)
+    shown = []
+    for hit in result.hits.to_pylist():
+        copies = (
+            part["chunk_id"]
+            for part in hit["folded"]
+            if part["relation"] == COPY and ending(part["doc_id"]) != ending(hit["doc_id"])
+        )
+        texts = [*map(facts.__getitem__, (hit["chunk_id"], *copies)), hit["before"], hit["after"]]
+        shown.append("\n".join(filter(None, texts)))
+    return result.labels[0], shown
 
 
 def cells(rows: list[tuple[bool, bool, bool]]) -> list[str]:

@@ -25,7 +25,7 @@ from transforms.context.passages import (
 from transforms.context.stops import ENDED, FULL
 from transforms.errors import ContextError
 from transforms.hashing import bytes_sha256
-from transforms.text.passages import CountTokens, repeated, says_little, unmarked
+from transforms.text.passages import CountTokens, is_in_two_formats, repeated, says_little, unmarked
 
 FORMAT = "8"
 
@@ -237,6 +237,10 @@ def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
             passage.doc_id != other.doc_id
             and passage.place.split("#")[0] != other.place.split("#")[0]
         ):
+            if _are_pages(passage, other) and is_in_two_formats(
+                (passage.doc_id, text), (other.doc_id, other.shown[0])
+            ):
+                return f"same_text: passage {number} says it"
             continue
         if passage.turn is not None and other.turn is not None:
             is_known = passage.turn == other.turn or passage.text == other.text
@@ -254,6 +258,10 @@ def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
         if is_known:
             return f"same_text: passage {number} says it"
     return None
+
+
+def _are_pages(*passages: Passage) -> bool:
+    return all(passage.source_kind == "document" for passage in passages)
 
 
 def manifest(compilation: CompiledBlock, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Hits that another hit replaces: turns near it, windows of a chat, parts of a section."""
+"""Hits that another hit replaces: turns near it, windows of a chat, parts of a section, a page in
+another format.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -7,15 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from transforms.retrieval.folding import COPY
 from transforms.retrieval.hits import Step, best_first, parted, unchanged
-from transforms.retrieval.small_tables import with_values
-from transforms.text.passages import stretch
+from transforms.retrieval.small_tables import rows_at, with_values
+from transforms.text.passages import ending, is_in_two_formats, stretch
 
 LOOKED_AT = 30
 """Hits of a query that are looked at, however few are shown."""
 _SECTION = 4_000
 """Bytes of a section up to which its parts are one hit."""
 WINDOW, STRETCH, PART = "its turns are hits", "a hit shows it", "the same section"
+_LATER_FORMS = {"pdf": 1, "txt": 2, "text": 2}
+"""By the ending of a file how late its text is shown, if another file has the same: pages with
+headings and links are read best.
+"""
 
 
 class Unit(NamedTuple):
@@ -41,14 +48,18 @@ def once(hits: pl.DataFrame, units: Sequence[Unit]) -> Step:
         zip(hits.get_column("query").to_list(), hits.get_column("chunk_no").to_list(), strict=True)
     )
     place = {key: number for number, key in enumerate(keys)}
-    columns = {
+    columns: dict[str, Any] = {
         name: hits.get_column(name).to_numpy(writable=True) for name in ("score", "rerank_score")
     }
+    lender = np.arange(len(hits))
     for (query, chunk), (other, reason) in into.items():
+        to, of = place[query, other], place[query, chunk]
+        if np.isnan(columns["rerank_score"][to]) and reason != WINDOW:
+            lender[to] = of
         for values in columns.values() if reason != WINDOW else ():
-            values[place[query, other]] = np.fmax(
-                values[place[query, other]], values[place[query, chunk]]
-            )
+            values[to] = np.fmax(values[to], values[of])
+    lent = rows_at(hits[:, ["reranker", "rerank_parts"]], lender)
+    columns |= {name: lent.get_column(name) for name in lent.columns}
     targets, reasons = zip(*(into.get(key, (-1, "")) for key in keys), strict=True)
     is_kept = np.array(targets) < 0
     step = parted(with_values(hits, **columns), is_kept, pl.Series(reasons), np.array(targets))
@@ -59,7 +70,8 @@ def _stand_ins(units: Sequence[Unit]) -> dict[int, tuple[int, str]]:
     """By the chunk of each hit of a query that another one replaces the chunk of that, and why.
 
     A turn of a chat replaces those of its stretch (`passages.stretch`), and a section that has a
-    heading replaces its parts, up to _SECTION; each part of code says something else.
+    heading replaces its parts, up to _SECTION; each part of code says something else. A page
+    replaces the same text in another format (`_in_other_formats`).
     """
     sections: dict[str, Mapping[str, Any]] = {}
     turns: list[Mapping[str, Any]] = []
@@ -84,7 +96,37 @@ def _stand_ins(units: Sequence[Unit]) -> dict[int, tuple[int, str]]:
         )
         if row["chunk_kind"] == "window_segment" and (turn := next(held, None)):
             stand_ins[row["chunk_no"]] = turn["chunk_no"], WINDOW
-    return stand_ins
+    pages = [u for u in units if u.row["chunk_no"] not in stand_ins and _is_text_of_page(u.row)]
+    copies = _in_other_formats(pages)
+    return {
+        chunk: (copies.get(other, other), reason) for chunk, (other, reason) in stand_ins.items()
+    } | {chunk: (other, COPY) for chunk, other in copies.items()}
+
+
+def _in_other_formats(units: Sequence[Unit]) -> dict[int, int]:
+    """By the chunk of each text that another file of its source has in a format that is read
+    better, or as well and higher, the chunk of that one; hits far down replace none of the first.
+    """
+    texts = {u.row["chunk_no"]: (u.row["doc_id"], u.row["text_display"]) for u in units}
+    if len({ending(doc) for doc, _ in texts.values()}) == 1:
+        return {}
+    order = sorted(
+        units,
+        key=lambda u: (u.rank > LOOKED_AT, _LATER_FORMS.get(ending(u.row["doc_id"]), 0), u.rank),
+    )
+    shown: list[int] = []
+    copies: dict[int, int] = {}
+    for chunk in (unit.row["chunk_no"] for unit in order):
+        same = (other for other in shown if is_in_two_formats(texts[other], texts[chunk]))
+        if (other := next(same, None)) is None:
+            shown.append(chunk)
+        else:
+            copies[chunk] = other
+    return copies
+
+
+def _is_text_of_page(row: Mapping[str, Any]) -> bool:
+    return row["source_kind"] == "document" and row["content_class"] == "text"
 
 
 def _is_short(row: Mapping[str, Any]) -> bool:

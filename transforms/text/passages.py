@@ -43,6 +43,12 @@ _STRETCH = 1_200
 """Bytes of a turn of a chat with the turns that are read with it."""
 _WORDS = 4
 """Words of the sequences by which two texts are compared."""
+_LEAST = 12
+"""Sequences from which two texts in two formats are compared: shorter ones are alike by chance."""
+_SAME = 0.5
+"""Share of the sequences of the shorter of these that both hold, if they are one text: markup
+differs, and each is cut at its own places.
+"""
 
 Ranges = list[tuple[int, int]]
 
@@ -220,6 +226,28 @@ def word_sequences(text: str) -> frozenset[tuple[str, ...]]:
     if len(words) < _WORDS:
         return frozenset([tuple(words)])
     return frozenset(zip(*(words[n:] for n in range(_WORDS)), strict=False))
+
+
+def ending(doc_id: str) -> str:
+    """The ending of the name of a document's file.
+
+    >>> ending("manual:library/csv.rst.TXT")
+    'txt'
+    """
+    return doc_id.rpartition(".")[2].lower()
+
+
+def is_in_two_formats(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    """True of texts, each with the id of its document before it, that two files of a source with
+    other endings have in common.
+    """
+    (doc, text), (other_doc, other_text) = one, other
+    is_apart = doc.partition(":")[0] != other_doc.partition(":")[0]
+    if is_apart or ending(doc) == ending(other_doc):
+        return False
+    sequences = word_sequences(text), word_sequences(other_text)
+    least = min(map(len, sequences))
+    return least >= _LEAST and len(sequences[0] & sequences[1]) >= _SAME * least
 
 
 def repeated(texts: Sequence[str], share: float = 0.8) -> list[int | None]:

@@ -423,7 +423,7 @@ class SearchIndex(OpenedVersion):
         most = places(progress.hits) <= max(count, labels.JUDGED)
         judged = rows_at(progress.hits, np.flatnonzero(most))
         rank = places(judged)
-        judged = with_values(judged, rank=rank, **batch.evidence(judged, settings))
+        judged = with_values(judged, rank=rank, **look.evidence(judged))
         first = rows_at(judged, np.flatnonzero(rank <= labels.JUDGED))
         by_query = self._labels(batch, first, settings)
         hits = rows_at(judged, np.flatnonzero(rank <= count))

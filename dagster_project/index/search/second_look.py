@@ -13,6 +13,7 @@ from dagster_project.index.search.query_batch import QueryBatch
 from dagster_project.models.language_models import Reranker
 from transforms.mail.headers import is_reply
 from transforms.retrieval import bm25, pipeline, reranking, units
+from transforms.retrieval.folding import COPY
 from transforms.retrieval.hits import Step, places, unchanged
 from transforms.retrieval.reranking import Candidate
 from transforms.retrieval.small_tables import rows_at, with_values
@@ -27,6 +28,10 @@ class SecondLook:
         self.batch, self.settings = batch, settings
         self.reranker = reranker
         self.missing: list[str] = []
+        self.copies: pl.DataFrame | None = None
+        """The hits that `once` folded into another format of their text, each with the chunk of
+        that (`into`).
+        """
         if settings.rerank == "off":
             self.reranker = None
         elif settings.rerank == "features":
@@ -157,7 +162,24 @@ class SecondLook:
         )
         facts = self.batch.version.arrays.rows.of(chunks)
         rows = (facts[n] for n in chunks)
-        return units.once(hits, list(map(units.Unit, queries, rows, rank[top].tolist())))
+        step = units.once(hits, list(map(units.Unit, queries, rows, rank[top].tolist())))
+        folded = step.dropped.filter(pl.col("reason") == COPY).drop("reason")
+        if len(folded):
+            self.copies = hits.join(folded, on=["query", "chunk_no"], maintain_order="left")
+        return step
+
+    def evidence(self, hits: pl.DataFrame) -> dict[str, np.ndarray]:
+        """`QueryBatch.evidence` of hits; one that stands for copies has the most of any of them."""
+        own = self.batch.evidence(hits, self.settings)
+        if self.copies is None:
+            return own
+        of_copies = self.batch.evidence(self.copies, self.settings)
+        place = {key: n for n, key in enumerate(hits.select("query", "chunk_no").iter_rows())}
+        for n, key in enumerate(self.copies.select("query", "into").iter_rows()):
+            if key in place:
+                for name, values in own.items():
+                    values[place[key]] = max(values[place[key]], of_copies[name][n])
+        return own
 
 
 def _is_found_alone(row: Mapping[str, Any]) -> bool:

@@ -227,6 +227,23 @@ def test_no_text_stands_twice(second: Passage, reason: str | None):
     assert [d.reason.split(":")[0] for d in made.dropped] == ([reason] if reason else [])
 
 
+@pytest.mark.parametrize(
+    ("doc_id", "kind", "reasons"),
+    [
+        ("s:a.txt", "document", ["same_text"]),
+        ("s:b.html", "document", []),
+        ("t:a.txt", "document", []),
+        ("s:a.txt", "message", []),
+    ],
+)
+def test_a_page_in_two_formats_stands_once(doc_id: str, kind: str, reasons: list[str]):
+    numbered = [f"word{n}" for n in range(40)]
+    page = passage("a", " ".join(numbered), doc_id="s:a.html", source_kind="document")
+    text = passage("b", " ".join(numbered[12:]), doc_id=doc_id, source_kind=kind)
+    made = compile_block([page, text], 500, words)
+    assert [d.reason.split(":")[0] for d in made.dropped] == reasons
+
+
 SHORT = {"source_kind": "message", "title": "Re: lost disk"}
 
 

@@ -10,6 +10,7 @@ from dagster_project.index.search.opened_index import open_index
 from tests.archives import Workspace
 from tests.format_files import page_of, pdf
 from transforms.retrieval.citations import citation
+from transforms.retrieval.folding import COPY
 
 
 @pytest.mark.parametrize(
@@ -62,3 +63,26 @@ def test_a_hit_in_a_pdf_of_a_tree_says_its_page(workspace: Workspace):
         assert index.connection.execute("SELECT place FROM quarantine").fetchall() == [
             ("broken.pdf",)
         ]
+
+
+@pytest.mark.exhaustive
+def test_a_page_stands_for_its_text_in_another_format(workspace: Workspace):
+    folder = workspace.folder / "manual"
+    folder.mkdir()
+    words = (
+        "Bears sleep in their caves from the first snow of November until the rivers thaw, "
+        "and lose a third of their weight, which is why they look for berries in autumn."
+    )
+    (folder / "bears.html").write_text(
+        f"<h1>Bears</h1><p>Bears sleep.</p><h2>Winter</h2><p>{words}</p>"
+    )
+    (folder / "bears.txt").write_text(f"Bears\n\nBears sleep.\n\nWinter\n\n{words}\n")
+    (folder / "cranes.txt").write_text("Cranes return in spring, bears or no bears.\n")
+    workspace.configure({"name": "v", "kind": "tree", "path": "manual"}).build()
+    with closing(open_index(workspace.settings)) as index:
+        result = index.search(["why do bears sleep in winter until the rivers thaw"])
+        pages = [hit["doc_id"] for hit in result.hits.to_pylist()]
+        assert pages[0] == "v:bears.html" and "v:bears.txt" not in pages
+        folded = [part for hit in result.hits.to_pylist() for part in hit["folded"]]
+        copies = {part["doc_id"] for part in folded if part["relation"] == COPY}
+        assert copies == {"v:bears.txt"} and result.labels == ("PASS",)
