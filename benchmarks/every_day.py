@@ -27,7 +27,7 @@ from tasks import built
 from dagster_project.index.search.filters import Filters
 from dagster_project.index.search.search_index import SearchIndex
 from transforms.retrieval.folding import COPY
-from transforms.text.passages import ending
+from transforms.text.passages import file_ending
 
 QUESTIONS = Path(__file__).with_suffix(".yaml")
 MANUALS = {
@@ -99,7 +99,8 @@ def answer(
         copies = (
             part["chunk_id"]
             for part in hit["folded"]
-            if part["relation"] == COPY and ending(part["doc_id"]) != ending(hit["doc_id"])
+            if part["relation"] == COPY
+            and file_ending(part["doc_id"]) != file_ending(hit["doc_id"])
         )
         texts = [*map(facts.__getitem__, (hit["chunk_id"], *copies)), hit["before"], hit["after"]]
         shown.append("\n".join(filter(None, texts)))

@@ -12,7 +12,7 @@ import polars as pl
 from transforms.retrieval.folding import COPY
 from transforms.retrieval.hits import Step, best_first, parted, unchanged
 from transforms.retrieval.small_tables import rows_at, with_values
-from transforms.text.passages import ending, is_in_two_formats, stretch
+from transforms.text.passages import file_ending, is_in_two_formats, stretch
 
 LOOKED_AT = 30
 """Hits of a query that are looked at, however few are shown."""
@@ -108,11 +108,15 @@ def _in_other_formats(units: Sequence[Unit]) -> dict[int, int]:
     better, or as well and higher, the chunk of that one; hits far down replace none of the first.
     """
     texts = {u.row["chunk_no"]: (u.row["doc_id"], u.row["text_display"]) for u in units}
-    if len({ending(doc) for doc, _ in texts.values()}) == 1:
+    if len({file_ending(doc) for doc, _ in texts.values()}) == 1:
         return {}
     order = sorted(
         units,
-        key=lambda u: (u.rank > LOOKED_AT, _LATER_FORMS.get(ending(u.row["doc_id"]), 0), u.rank),
+        key=lambda u: (
+            u.rank > LOOKED_AT,
+            _LATER_FORMS.get(file_ending(u.row["doc_id"]), 0),
+            u.rank,
+        ),
     )
     shown: list[int] = []
     copies: dict[int, int] = {}

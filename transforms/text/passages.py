@@ -228,10 +228,10 @@ def word_sequences(text: str) -> frozenset[tuple[str, ...]]:
     return frozenset(zip(*(words[n:] for n in range(_WORDS)), strict=False))
 
 
-def ending(doc_id: str) -> str:
+def file_ending(doc_id: str) -> str:
     """The ending of the name of a document's file.
 
-    >>> ending("manual:library/csv.rst.TXT")
+    >>> file_ending("manual:library/csv.rst.TXT")
     'txt'
     """
     return doc_id.rpartition(".")[2].lower()
@@ -243,7 +243,7 @@ def is_in_two_formats(one: tuple[str, str], other: tuple[str, str]) -> bool:
     """
     (doc, text), (other_doc, other_text) = one, other
     is_apart = doc.partition(":")[0] != other_doc.partition(":")[0]
-    if is_apart or ending(doc) == ending(other_doc):
+    if is_apart or file_ending(doc) == file_ending(other_doc):
         return False
     sequences = word_sequences(text), word_sequences(other_text)
     least = min(map(len, sequences))
