@@ -34,6 +34,8 @@ _MOST_USUAL = 6
 _IS_SUBJECT = 0.8
 """Share of the words of a query from which a title that holds them is the one that is looked for.
 """
+_OPENING = 3.0
+"""Factor on the cosine of an opening: those of pages differ less than shares of words do."""
 _BRIEF = 80
 """Characters of its author below which a reply says the less the fewer they are."""
 _QUOTED = re.compile(r"(?m)^>.*$")
@@ -60,7 +62,8 @@ class Candidate(NamedTuple):
 
     `opens` is true for a mail that is not a reply. `own` is the share of the query that the text
     says itself (`own_share`), in a search `for_its_length`; None of mail and code, whose
-    surroundings do not find them.
+    surroundings do not find them. `opening` is the cosine of the query with what the page of a
+    section begins with; None of other texts, and of code.
     """
 
     query: int
@@ -76,6 +79,7 @@ class Candidate(NamedTuple):
     is_mail: bool
     own: float | None
     author: str = ""
+    opening: float | None = None
 
 
 INSTRUCTION = (
@@ -141,7 +145,9 @@ def features(
     of all of them, so that mail loses nothing: the text around it finds it, too, and does not make
     it an answer. `title`: the share of the words that
     the title holds just as they were typed. `opens`: that of the title for a mail that is not a
-    reply, if the title holds nearly all of the words: all of its thread have its subject.
+    reply, if the title holds nearly all of the words: all of its thread have its subject; for a
+    section how much nearer the opening of its page is than those of the others: it says what the
+    page is about, and a page on something else may have the words more often.
     `recency`: if the query asks for news, halved for each half-life by which the newest candidate
     is younger. `kind`: the weight of the chunk's kind. `brief`: how much a reply lacks to _BRIEF
     characters of its author ("Thanks, applied."), times the share of the words that they do not
@@ -160,6 +166,8 @@ def features(
         low, high = min(scores), max(scores)
         own = [c.own for c in of_query if c.own is not None]
         mean = sum(own) / len(own) if own else 0.0
+        openings = [c.opening for c in of_query if c.opening is not None]
+        usual = sum(openings) / len(openings) if openings else 0.0
         words = set(_words(queries[query]))
         for c in of_query:
             in_title = _share(words, _words(c.title))
@@ -168,7 +176,12 @@ def features(
                 "fused": (c.score - low) / (high - low) if high > low else 0.0,
                 "own": 0.0 if c.own is None else weights["own"] * (c.own - mean),
                 "title": weights["title"] * in_title,
-                "opens": weights["opens"] * in_title * (c.opens and in_title >= _IS_SUBJECT),
+                "opens": weights["opens"]
+                * (
+                    in_title * (c.opens and in_title >= _IS_SUBJECT)
+                    if c.opening is None
+                    else _OPENING * (c.opening - usual)
+                ),
                 "recency": weights["recency"] * (0.0 if age is None else 0.5 ** (age / _HALF_LIFE)),
                 "kind": _KINDS.get(c.chunk_kind, 0.0),
                 "brief": -weights["brief"] * _lacks(c, words),

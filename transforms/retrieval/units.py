@@ -4,6 +4,7 @@ another format.
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import polars as pl
 from transforms.retrieval.folding import COPY
 from transforms.retrieval.hits import Step, best_first, parted, unchanged
 from transforms.retrieval.small_tables import rows_at, with_values
-from transforms.text.passages import file_ending, is_in_two_formats, stretch
+from transforms.text.passages import FileText, file_ending, stretch
 
 LOOKED_AT = 30
 """Hits of a query that are looked at, however few are shown."""
@@ -107,21 +108,18 @@ def _in_other_formats(units: Sequence[Unit]) -> dict[int, int]:
     """By the chunk of each text that another file of its source has in a format that is read
     better, or as well and higher, the chunk of that one; hits far down replace none of the first.
     """
-    texts = {u.row["chunk_no"]: (u.row["doc_id"], u.row["text_display"]) for u in units}
-    if len({file_ending(doc) for doc, _ in texts.values()}) == 1:
+    if len({file_ending(unit.row["doc_id"]) for unit in units}) == 1:
         return {}
-    order = sorted(
-        units,
-        key=lambda u: (
-            u.rank > LOOKED_AT,
-            _LATER_FORMS.get(file_ending(u.row["doc_id"]), 0),
-            u.rank,
-        ),
-    )
+    texts = {u.row["chunk_no"]: FileText.of(u.row["doc_id"], u.row["text_display"]) for u in units}
+    forms = [
+        (u.rank > LOOKED_AT, _LATER_FORMS.get(texts[u.row["chunk_no"]].ending, 0), u.rank)
+        for u in units
+    ]
     shown: list[int] = []
     copies: dict[int, int] = {}
-    for chunk in (unit.row["chunk_no"] for unit in order):
-        same = (other for other in shown if is_in_two_formats(texts[other], texts[chunk]))
+    for _, unit in sorted(zip(forms, units, strict=True), key=itemgetter(0)):
+        chunk = unit.row["chunk_no"]
+        same = (other for other in shown if texts[other].is_in_other_format(texts[chunk]))
         if (other := next(same, None)) is None:
             shown.append(chunk)
         else:

@@ -2,8 +2,11 @@
 turns around them.
 """
 
+from __future__ import annotations
+
 import functools
 import re
+import string
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -41,6 +44,7 @@ _EXPLAINS = 0.5
 """Share of the matches from which the words above a patch are shown in its place."""
 _STRETCH = 1_200
 """Bytes of a turn of a chat with the turns that are read with it."""
+_BLANKS = bytes.maketrans(string.punctuation.encode(), b" " * len(string.punctuation))
 _WORDS = 4
 """Words of the sequences by which two texts are compared."""
 _LEAST = 12
@@ -237,17 +241,33 @@ def file_ending(doc_id: str) -> str:
     return doc_id.rpartition(".")[2].lower()
 
 
-def is_in_two_formats(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """True of texts, each with the id of its document before it, that two files of a source with
-    other endings have in common.
+class FileText(NamedTuple):
+    """A text of a file: its source, the ending of the file, the hashes of its sequences of four
+    words, and every fourth of these, by which it is sought in a longer one: a search compares thirty
+    texts with each other.
     """
-    (doc, text), (other_doc, other_text) = one, other
-    is_apart = doc.partition(":")[0] != other_doc.partition(":")[0]
-    if is_apart or file_ending(doc) == file_ending(other_doc):
-        return False
-    sequences = word_sequences(text), word_sequences(other_text)
-    least = min(map(len, sequences))
-    return least >= _LEAST and len(sequences[0] & sequences[1]) >= _SAME * least
+
+    source: str
+    ending: str
+    sequences: frozenset[int]
+    sample: frozenset[int]
+
+    @classmethod
+    def of(cls, doc_id: str, text: str) -> FileText:
+        """That of a text of a document."""
+        words = text.encode().lower().translate(_BLANKS).split()
+        hashes = [*map(hash, zip(*(words[n:] for n in range(_WORDS)), strict=False))]
+        sets = frozenset(hashes), frozenset(hashes[::_WORDS])
+        return cls(doc_id.partition(":")[0], file_ending(doc_id), *sets)
+
+    def is_in_other_format(self, other: FileText) -> bool:
+        """True if a file of the source with another ending has most of the text."""
+        if self.ending == other.ending or self.source != other.source:
+            return False
+        shorter, longer = sorted((self, other), key=lambda text: len(text.sequences))
+        if len(shorter.sequences) < _LEAST:
+            return False
+        return len(shorter.sample & longer.sequences) >= _SAME * len(shorter.sample)
 
 
 def repeated(texts: Sequence[str], share: float = 0.8) -> list[int | None]:

@@ -36,6 +36,7 @@ from transforms.settings.models import SafetySettings
 from transforms.settings.search import SearchSettings, TermSettings
 from transforms.text import terms
 
+_OPENINGS = "SELECT chunk_no FROM chunks WHERE source_kind = 'document' AND chunk_index = 0"
 _SAMPLE = 1000
 _REST = 0.3
 """Weight of words that stand in quoted history alone."""
@@ -166,6 +167,17 @@ class OpenedVersion:
     def conditions(self) -> Conditions:
         """The conditions that evaluate filters and queries."""
         return Conditions(self.connection, self.term_settings, self.arrays, self.labels)
+
+    @cached_property
+    def openings(self) -> np.ndarray:
+        """The number of the chunk that each page begins with, by the number of the page; -1 of mails
+        and chats.
+        """
+        document = self.arrays.places.document
+        first = np.full(int(document.max(initial=-1)) + 1, -1, dtype=np.int32)
+        rows = self.connection.execute(_OPENINGS).fetchnumpy()["chunk_no"].astype(np.int32)
+        first[document[rows]] = rows
+        return first
 
     @property
     def postings(self) -> bm25.Postings:

@@ -116,8 +116,9 @@ class SecondLook:
                 _is_mail(row),
                 own,
                 author,
+                opening,
             )
-            for query, rank, score, thread, row, own, author in zip(
+            for query, rank, score, thread, row, own, author, opening in zip(
                 queries,
                 ranks,
                 scores,
@@ -125,9 +126,28 @@ class SecondLook:
                 rows,
                 self._shares(queries, texts),
                 authors,
+                self._openings(queries, chunks, rows),
                 strict=True,
             )
         ]
+
+    def _openings(
+        self, queries: Sequence[int], chunks: Sequence[int], rows: Sequence[Mapping[str, Any]]
+    ) -> list[float | None]:
+        """The cosine of its query with the opening of the page of each text of one."""
+        version, places = self.batch.version, self.batch.version.arrays.places
+        numbers = np.array(chunks, dtype=np.int64)
+        is_text = np.array([row["content_class"] != "code" for row in rows], dtype=bool)
+        sections = np.flatnonzero(places.is_page[numbers] & is_text)
+        cosines: list[float | None] = [None] * len(rows)
+        if len(sections):
+            first = version.openings[places.document[numbers[sections]]]
+            openings, of_section = np.unique(first, return_inverse=True)
+            asked = self.batch.vectors[np.array(queries)[sections] - self.batch.first]
+            near = np.vecdot(version.vectors.of(openings)[of_section], asked)
+            for place, cosine in zip(sections.tolist(), near.tolist(), strict=True):
+                cosines[place] = cosine
+        return cosines
 
     def _shares(self, queries: Sequence[int], texts: Sequence[str]) -> list[float | None]:
         """The share of the words of its query that is in each text, None of an empty one."""
@@ -168,12 +188,18 @@ class SecondLook:
             self.copies = hits.join(folded, on=["query", "chunk_no"], maintain_order="left")
         return step
 
+    @cached_property
+    def _of_copies(self) -> dict[str, np.ndarray]:
+        """The evidence for each of the copies."""
+        assert self.copies is not None
+        return self.batch.evidence(self.copies, self.settings)
+
     def evidence(self, hits: pl.DataFrame) -> dict[str, np.ndarray]:
-        """`QueryBatch.evidence` of hits; one that stands for copies has the most of any of them."""
+        """`QueryBatch.evidence` of hits; one with copies has the most of any of them."""
         own = self.batch.evidence(hits, self.settings)
         if self.copies is None:
             return own
-        of_copies = self.batch.evidence(self.copies, self.settings)
+        of_copies = self._of_copies
         place = {key: n for n, key in enumerate(hits.select("query", "chunk_no").iter_rows())}
         for n, key in enumerate(self.copies.select("query", "into").iter_rows()):
             if key in place:

@@ -59,6 +59,8 @@ def part(name: str, query: str, *rows: dict[str, Any]) -> list[float]:
             [{"title": "slow vacuum"}, {"title": "Slow vacuum", "opens": True}],
             [0, 1],
         ),
+        # A section has more of the page whose opening is nearer than those of the others.
+        ("opens", "q", [TURN | {"opening": 0.5}, TURN | {"opening": 0.3}, TURN], [0.3, -0.3, 0]),
         (
             "opens",
             "slow vacuum",

@@ -86,3 +86,24 @@ def test_a_page_stands_for_its_text_in_another_format(workspace: Workspace):
         folded = [part for hit in result.hits.to_pylist() for part in hit["folded"]]
         copies = {part["doc_id"] for part in folded if part["relation"] == COPY}
         assert copies == {"v:bears.txt"} and result.labels == ("PASS",)
+
+
+@pytest.mark.exhaustive
+def test_the_page_whose_opening_is_asked_for_stands_above_one_that_has_the_words(
+    workspace: Workspace,
+):
+    folder = workspace.folder / "manual"
+    folder.mkdir()
+    detail = "The lock of the door is turned by its key, and the lock of a thread is released.\n"
+    for name, opening in (("doors", "Doors of houses."), ("threads", "Locks between threads.")):
+        (folder / f"{name}.md").write_text(f"# {name}\n\n{opening}\n\n## Details\n\n{detail * 9}")
+    (folder / "knots.py.md").write_text("# Knots\n\nTie them.\n")
+    workspace.configure({"name": "v", "kind": "tree", "path": "manual"}).build()
+    with closing(open_index(workspace.settings)) as index:
+        openings = index.openings[index.openings >= 0]
+        texts = [row["text_display"] for row in index.arrays.rows.of(openings.tolist()).values()]
+        assert len(texts) == 3 and all(text.startswith("# ") for text in texts)
+        hits = index.search(["locks between threads"]).hits.to_pylist()
+        assert hits[0]["doc_id"] == "v:threads.md"
+        parts = [{part["part"]: part["value"] for part in hit["rerank_parts"]} for hit in hits]
+        assert parts[0]["opens"] > 0
