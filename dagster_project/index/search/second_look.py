@@ -188,18 +188,12 @@ class SecondLook:
             self.copies = hits.join(folded, on=["query", "chunk_no"], maintain_order="left")
         return step
 
-    @cached_property
-    def _of_copies(self) -> dict[str, np.ndarray]:
-        """The evidence for each of the copies."""
-        assert self.copies is not None
-        return self.batch.evidence(self.copies, self.settings)
-
     def evidence(self, hits: pl.DataFrame) -> dict[str, np.ndarray]:
         """`QueryBatch.evidence` of hits; one with copies has the most of any of them."""
         own = self.batch.evidence(hits, self.settings)
         if self.copies is None:
             return own
-        of_copies = self._of_copies
+        of_copies = self.batch.evidence(self.copies, self.settings)
         place = {key: n for n, key in enumerate(hits.select("query", "chunk_no").iter_rows())}
         for n, key in enumerate(self.copies.select("query", "into").iter_rows()):
             if key in place:
