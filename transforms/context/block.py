@@ -25,7 +25,7 @@ from transforms.context.passages import (
 from transforms.context.stops import ENDED, FULL
 from transforms.errors import ContextError
 from transforms.hashing import bytes_sha256
-from transforms.text.passages import CountTokens, FileText, repeated, says_little, unmarked
+from transforms.text.passages import CountTokens, FormatText, repeated, says_little, unmarked
 
 FORMAT = "8"
 
@@ -237,7 +237,7 @@ def _repeats(passage: Passage, chosen: Sequence[Passage]) -> str | None:
             passage.doc_id != other.doc_id
             and passage.place.split("#")[0] != other.place.split("#")[0]
         ):
-            texts = [FileText.of(p.doc_id, p.shown[0]) for p in (passage, other)]
+            texts = [FormatText.of(p.doc_id, p.shown[0]) for p in (passage, other)]
             if _are_pages(passage, other) and texts[0].is_in_other_format(texts[1]):
                 return f"same_text: passage {number} says it"
             continue

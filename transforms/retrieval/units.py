@@ -13,7 +13,7 @@ import polars as pl
 from transforms.retrieval.folding import COPY
 from transforms.retrieval.hits import Step, best_first, parted, unchanged
 from transforms.retrieval.small_tables import rows_at, with_values
-from transforms.text.passages import FileText, file_ending, stretch
+from transforms.text.passages import FormatText, file_ending, stretch
 
 LOOKED_AT = 30
 """Hits of a query that are looked at, however few are shown."""
@@ -110,7 +110,9 @@ def _in_other_formats(units: Sequence[Unit]) -> dict[int, int]:
     """
     if len({file_ending(unit.row["doc_id"]) for unit in units}) == 1:
         return {}
-    texts = {u.row["chunk_no"]: FileText.of(u.row["doc_id"], u.row["text_display"]) for u in units}
+    texts = {
+        u.row["chunk_no"]: FormatText.of(u.row["doc_id"], u.row["text_display"]) for u in units
+    }
     forms = [
         (u.rank > LOOKED_AT, _LATER_FORMS.get(texts[u.row["chunk_no"]].ending, 0), u.rank)
         for u in units

@@ -241,7 +241,7 @@ def file_ending(doc_id: str) -> str:
     return doc_id.rpartition(".")[2].lower()
 
 
-class FileText(NamedTuple):
+class FormatText(NamedTuple):
     """A text of a file: its source, the ending of the file, the hashes of its sequences of four
     words, and every fourth of these, by which it is sought in a longer one: a search compares thirty
     texts with each other.
@@ -253,14 +253,14 @@ class FileText(NamedTuple):
     sample: frozenset[int]
 
     @classmethod
-    def of(cls, doc_id: str, text: str) -> FileText:
+    def of(cls, doc_id: str, text: str) -> FormatText:
         """That of a text of a document."""
         words = text.encode().lower().translate(_BLANKS).split()
         hashes = [*map(hash, zip(*(words[n:] for n in range(_WORDS)), strict=False))]
         sets = frozenset(hashes), frozenset(hashes[::_WORDS])
         return cls(doc_id.partition(":")[0], file_ending(doc_id), *sets)
 
-    def is_in_other_format(self, other: FileText) -> bool:
+    def is_in_other_format(self, other: FormatText) -> bool:
         """True if a file of the source with another ending has most of the text."""
         if self.ending == other.ending or self.source != other.source:
             return False
