@@ -143,8 +143,8 @@ class SecondLook:
         if len(sections):
             first = version.openings[places.document[numbers[sections]]]
             openings, of_section = np.unique(first, return_inverse=True)
-            asked = self.batch.vectors[np.array(queries)[sections] - self.batch.first]
-            near = np.vecdot(version.vectors.of(openings)[of_section], asked)
+            vectors = self.batch.vectors[np.array(queries)[sections] - self.batch.first]
+            near = np.vecdot(version.vectors.of(openings)[of_section], vectors)
             for place, cosine in zip(sections.tolist(), near.tolist(), strict=True):
                 cosines[place] = cosine
         return cosines
