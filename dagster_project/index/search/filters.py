@@ -312,10 +312,10 @@ class Conditions:
 
     @cached_property
     def _time(self) -> np.ndarray:
-        """The place of each chunk in time, the oldest first."""
-        chunks = self.connection.execute(FIELDS_SQL("oldest_first")).fetchnumpy()["chunk_no"]
-        place = np.empty(len(chunks), dtype=np.int64)
-        place[chunks] = np.arange(len(chunks))
+        """The place of each chunk in time, the oldest first, and -1 of one without a time."""
+        rows = self.connection.execute(FIELDS_SQL("oldest_first")).fetchnumpy()
+        place = np.empty(len(rows["chunk_no"]), dtype=np.int64)
+        place[rows["chunk_no"]] = np.where(rows["has_time"], np.arange(len(place)), -1)
         return place
 
     def _fields(self, filters: Filters, conditions: Sequence[Condition]) -> FieldConditions | None:

@@ -50,7 +50,7 @@ class Preferences:
     `authored` are those that one of the persons wrote, `answering` those that answer one of
     `answered`, `dated` those of a time, `acting` those whose mail does what `act` says, `posted`
     those of patches of the version; None for what is not asked for, or is seen in the text of a hit
-    alone. `time` is the place of each chunk in time, the oldest first.
+    alone. `time` is the place of each chunk in time, the oldest first, and -1 of one without a time.
     """
 
     wishes: Understanding = Understanding()
@@ -99,15 +99,18 @@ class Preferences:
             titled = share * [holds_all(self.wishes.rest, row["title"]) for row in facts]
             says = titled if titled.any() else share
             says = np.flatnonzero((says >= _SAYS_IT) & (gain >= gain.max(initial=0.0)))
-            gain[says[self._order(chunks[says])]] += LIFTS["order"] * _FADES ** np.arange(len(says))
+            in_order = says[self._order(chunks[says])]
+            gain[in_order] += LIFTS["order"] * _FADES ** np.arange(len(in_order))
         return gain * share
 
     def _acts(self, chunks: np.ndarray, facts: Sequence[Mapping[str, Any]]) -> np.ndarray:
         if self.acting is not None:
             return self.acting[chunks]
         replies = [is_reply(row["subject"] or "") for row in facts]
-        if self.wishes.act in ("opening", "replied"):
-            return np.array(replies, dtype=bool) == (self.wishes.act == "replied")
+        if self.wishes.act == "opening":
+            return np.array([_is_opening(row) for row in facts], dtype=bool)
+        if self.wishes.act == "replied":
+            return np.array(replies, dtype=bool)
         verdicts_in = [bool(verdicts().search(row["text_display"])) for row in facts]
         return np.array(replies, dtype=bool) & np.array(verdicts_in, dtype=bool)
 
@@ -146,9 +149,16 @@ class Preferences:
         return says[self._order(says)][:MORE]
 
     def _order(self, chunks: np.ndarray) -> np.ndarray:
-        """The places of chunks in the order that is asked for."""
+        """The places of the chunks that have a time, in the order that is asked for."""
         time = self.time[chunks]
-        return np.argsort(-time if self.wishes.order == "newest" else time, kind="stable")
+        order = np.argsort(-time if self.wishes.order == "newest" else time, kind="stable")
+        return order[time[order] >= 0]
+
+
+def _is_opening(row: Mapping[str, Any]) -> bool:
+    """True of what somebody began: a mail, a chat, or a page with an author; others are of nobody."""
+    is_signed = row["source_kind"] != "document" or bool(row["from_name"])
+    return is_signed and not is_reply(row["subject"] or "")
 
 
 def _day(row: Mapping[str, Any]) -> Any:

@@ -32,7 +32,7 @@ SELECT chunk_no FROM chunks LEFT JOIN ({dated}) USING (doc_id)
 ORDER BY dated_at DESC NULLS LAST, doc_id, attachment_id IS NOT NULL, attachment_id, chunk_index, chunk_no
 -- Turns of a chat are in the order of their window.
 -- name: oldest_first
-SELECT chunk_no FROM chunks LEFT JOIN ({dated}) USING (doc_id)
+SELECT chunk_no, dated_at IS NOT NULL AS has_time FROM chunks LEFT JOIN ({dated}) USING (doc_id)
 ORDER BY dated_at NULLS FIRST, doc_id, chunk_index, chunk_no
 -- name: larger
 SELECT chunk_no FROM chunks WHERE doc_id IN (SELECT message_id FROM messages WHERE raw_bytes > $size

@@ -45,3 +45,30 @@ def test_a_person_is_found_behind_hundreds_of_others(gauges: Workspace):
     assert {*found(gauges, "what did Ann Lee say about the gauge")[:2]} == by_ann
     assert found(gauges, "did Ann Lee answer about the gauge")[0] == "m402@example.org"
     assert not by_ann & {*found(gauges, "the gauge")}
+
+
+def test_pages_without_an_author_or_a_time_neither_ask_nor_come_first(work: Workspace):
+    """A manual that repeats the words is no question of anybody, and has no place in time."""
+    sluice = (
+        "# Sluice\n\n"
+        + "A sluice that sticks: grease the sluice, then lift the sluice again.\n" * 3
+    )
+    (work.folder / "manual").mkdir()
+    (work.folder / "manual" / "sluice.txt").write_text(sluice)
+    asked, answer = "m1@example.org", "m2@example.org"
+    work.write(
+        "dev.mbox",
+        [
+            Mail(1, "Our sluice sticks since the frost. Who knows a way?", "Trouble at the mill"),
+            Mail(2, "Warm water frees such a sluice when it sticks.", "Re: Trouble", reply_to=1),
+            *(Mail(n, f"Minutes {n} of the council.", f"Minutes {n}") for n in range(3, 20)),
+        ],
+    )
+    work.configure(
+        {"name": "dev", "kind": "mbox", "path": "mail/*"},
+        {"name": "manual", "kind": "tree", "path": "manual"},
+    ).build()
+    assert found(work, "sluice sticks")[0] == "manual:sluice.txt"
+    assert found(work, "who asked about the sluice that sticks")[0] == asked
+    assert found(work, "first mail about a sluice that sticks")[0] == asked
+    assert found(work, "latest on a sluice that sticks")[0] == answer
