@@ -212,8 +212,6 @@ def merged(hits: pl.DataFrame, dropped: Iterable[pl.DataFrame]) -> pl.DataFrame:
         onward = {(query, chunk): into for query, chunk, _, into in further}
         rows = [(q, chunk, reason, onward.get((q, into), into)) for q, chunk, reason, into in rows]
         rows += further
-    if not rows:
-        return nothing_dropped()
     shown = {
         *zip(*(hits.get_column(name).to_list() for name in ("query", "chunk_no")), strict=True)
     }
