@@ -62,14 +62,26 @@ class RayCluster:
 
 
 def connect(settings: EngineSettings) -> None:
-    """Connect this process to Ray, if it is not; without RAY_ADDRESS Ray begins on this machine."""
+    """Connect this process to Ray, if it is not; without RAY_ADDRESS Ray begins on this machine.
+
+    Ray waits half a minute for itself, which may be too short on a busy machine: it begins twice.
+    """
     if ray.is_initialized():
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     here: dict[str, Any] = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": settings.tasks}
-    ray.init(include_dashboard=False if here else None, log_to_driver=False, **here)
+    for is_last in (False, True):
+        try:
+            ray.init(include_dashboard=False if here else None, log_to_driver=False, **here)
+            return
+        except Exception as fault:  # Ray raises no other class for it
+            ray.shutdown()
+            if is_last or _SLOW_START not in str(fault):
+                raise
 
 
+_SLOW_START = "timed out during startup"
+"""Words of Ray's fault if it took too long to begin."""
 _LEAST_BATCHES = 10
 """Fewer are embedded where the build is, before an actor would have read the model."""
 _AT_ONCE = 2

@@ -3,6 +3,7 @@ there are.
 """
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
 
 from dagster_project.composition.stores import on_engine  # noqa: E402
-from dagster_project.extras.engines.ray import RayEmbedder, actors  # noqa: E402
+from dagster_project.extras.engines.ray import RayEmbedder, actors, connect  # noqa: E402
 from dagster_project.models.embedders import make_embedder  # noqa: E402
 from tests.archives import two_lists  # noqa: E402
 from transforms.errors import EngineError  # noqa: E402
@@ -42,6 +43,32 @@ def test_there_is_an_actor_for_each_gpu_or_else_core(
     resources: dict[str, float], tasks: int | None, expected: tuple[int, dict[str, int]]
 ):
     assert actors(resources, tasks) == expected
+
+
+@pytest.mark.parametrize(
+    ("faults", "tries"),
+    [
+        ([], 1),
+        (["The current node timed out during startup."], 2),
+        (["The current node timed out during startup."] * 2, 2),
+        (["no such cluster"], 1),
+    ],
+)
+def test_ray_begins_again_if_it_was_too_slow(
+    faults: list[str], tries: int, monkeypatch: pytest.MonkeyPatch
+):
+    begun: list[dict[str, object]] = []
+
+    def begin(**options: object) -> None:
+        begun.append(options)
+        if len(begun) <= len(faults):
+            raise Exception(faults[len(begun) - 1])  # as Ray does
+
+    monkeypatch.setattr(ray, "init", begin)
+    is_lost = len(faults) == tries
+    with pytest.raises(Exception, match=faults[-1]) if is_lost else nullcontext():
+        connect(EngineSettings(tasks=2))
+    assert len(begun) == tries
 
 
 def test_few_texts_are_embedded_here():
