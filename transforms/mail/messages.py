@@ -29,7 +29,7 @@ _TABLES = (MESSAGES, ATTACHMENTS, QUARANTINE)
 _FROM_LINE_BYTES = 256
 _HEADER, _HEADER_BYTES = re.compile(rb"^([A-Za-z-]+):", re.M), 1 << 16
 _OF_DRAFTS = {b"Date", b"MIME-Version", b"Content-Type"}
-"""Headers of which one beside From is in a mail that a program stored before it was sent."""
+"""A mail that is not sent yet, without a Message-ID, has From and one of these headers."""
 _BATCH_ROWS = 4096
 _BATCH_BYTES = 32 << 20
 

@@ -2,7 +2,7 @@
 another format.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -74,34 +74,49 @@ def _stand_ins(units: Sequence[Unit]) -> dict[int, tuple[int, str]]:
     heading replaces its parts, up to _SECTION; each part of code says something else. A page
     replaces the same text in another format (`_in_other_formats`).
     """
-    sections: dict[str, Mapping[str, Any]] = {}
-    turns: list[Mapping[str, Any]] = []
-    stand_ins: dict[int, tuple[int, str]] = {}
-    for _, row, _ in units:
-        other = row
-        if row["chunk_kind"] == "turn":
-            other = next((turn for turn in turns if _shows(turn, row)), row)
-            turns += [row] if other is row else []
-        elif row["content_class"] != "code" and _is_short(row):
-            other = sections.setdefault(row["parent_id"], row)
-        if other is not row:
-            reason = STRETCH if row["chunk_kind"] == "turn" else PART
-            stand_ins[row["chunk_no"]] = other["chunk_no"], reason
-    # A longer list takes nothing from a shorter one.
-    near = {unit.row["chunk_no"] for unit in units if unit.rank <= LOOKED_AT}
-    for _, row, rank in units:
-        held = (
-            turn
-            for turn in turns
-            if _holds(row, turn) and (rank > LOOKED_AT or turn["chunk_no"] in near)
-        )
-        if row["chunk_kind"] == "window_segment" and (turn := next(held, None)):
-            stand_ins[row["chunk_no"]] = turn["chunk_no"], WINDOW
+    stretches = _stretches(units)
+    stand_ins = _of_sections(units) | _of_windows(units, stretches.values())
+    for chunk, turn in stretches.items():
+        if turn["chunk_no"] != chunk:
+            stand_ins[chunk] = turn["chunk_no"], STRETCH
     pages = [u for u in units if u.row["chunk_no"] not in stand_ins and _is_text_of_page(u.row)]
     copies = _in_other_formats(pages)
     return {
         chunk: (copies.get(other, other), reason) for chunk, (other, reason) in stand_ins.items()
     } | {chunk: (other, COPY) for chunk, other in copies.items()}
+
+
+def _of_sections(units: Sequence[Unit]) -> dict[int, tuple[int, str]]:
+    """The parts of a short section behind the first of them."""
+    first: dict[str, int] = {}
+    parts = (
+        (row["chunk_no"], first.setdefault(row["parent_id"], row["chunk_no"]))
+        for _, row, _ in units
+        if row["chunk_kind"] != "turn" and row["content_class"] != "code" and _is_short(row)
+    )
+    return {chunk: (other, PART) for chunk, other in parts if other != chunk}
+
+
+def _stretches(units: Sequence[Unit]) -> dict[int, Mapping[str, Any]]:
+    """By the chunk of each turn the first turn in whose stretch it is, itself or one before it."""
+    first: dict[int, Mapping[str, Any]] = {}
+    for _, row, _ in units:
+        if row["chunk_kind"] == "turn":
+            first[row["chunk_no"]] = next((t for t in first.values() if _shows(t, row)), row)
+    return first
+
+
+def _of_windows(
+    units: Sequence[Unit], turns: Collection[Mapping[str, Any]]
+) -> dict[int, tuple[int, str]]:
+    """The windows that hold one of these turns; a longer list takes nothing from a shorter one."""
+    near = {unit.row["chunk_no"] for unit in units if unit.rank <= LOOKED_AT}
+    windows: dict[int, tuple[int, str]] = {}
+    for _, row, rank in units:
+        held = (t for t in turns if _holds(row, t) and (rank > LOOKED_AT or t["chunk_no"] in near))
+        if row["chunk_kind"] == "window_segment" and (turn := next(held, None)):
+            windows[row["chunk_no"]] = turn["chunk_no"], WINDOW
+    return windows
 
 
 def _in_other_formats(units: Sequence[Unit]) -> dict[int, int]:
