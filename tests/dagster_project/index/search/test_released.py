@@ -16,6 +16,7 @@ from dagster_project.index.files.segments import segments_of
 from dagster_project.index.publish.versions import CURRENT
 from dagster_project.index.search.opened_index import FollowedIndex, open_index
 from dagster_project.index.search.search_index import SearchIndex
+from dagster_project.system.durable import remove
 from dagster_project.system.open_files import deleted_files, programs_with_deleted
 from tests.archives import Workspace
 from tests.timing import until
@@ -47,8 +48,7 @@ def publish(work: Workspace, number: int) -> None:
     link = work.index / "next"
     link.symlink_to(place.name)
     link.replace(work.index / CURRENT)
-    current.unlink()
-    shutil.rmtree(arrays)
+    remove([current, arrays])
 
 
 def ask(work: Workspace, index: SearchIndex) -> None:
