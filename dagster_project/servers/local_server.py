@@ -3,7 +3,6 @@
 import asyncio
 import json
 import secrets
-import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -18,9 +17,11 @@ from dagster_project.index.search.index_pool import IndexPool
 from dagster_project.index.search.opened_index import open_index, require_lens
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.servers import local
-from dagster_project.servers.context_reading import read_context
-from dagster_project.servers.readings import READERS
+from dagster_project.servers.readings import reader_of
 from transforms.errors import IndexUnavailableError, WeftError
+
+_MOST_BYTES = 16 << 20
+"""Bytes of a question; the text of a longer one is read faster where it is."""
 
 
 @contextmanager
@@ -33,41 +34,19 @@ def answering(config: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
-    _remove_left(file)
     place = folder / f"{local.socket_name(file)}-{secrets.token_hex(4)}"
-    over = asyncio.Event()
-    with (
-        asyncio.Runner() as runner,
-        closing(_Answers(file)) as answers,
-        socket.socket(socket.AF_UNIX) as listener,
-    ):
-        listener.bind(str(place))
-        listener.listen()
-        loop = runner.get_loop()
-        thread = threading.Thread(target=runner.run, args=(_serve(answers, listener, over),))
-        thread.start()
-        try:
-            yield
-        finally:
-            loop.call_soon_threadsafe(over.set)
-            thread.join()
-            place.unlink(missing_ok=True)
-
-
-def _remove_left(config: Path) -> None:
-    """Remove the sockets of servers with this settings file that were killed."""
-    for place in local.sockets(config):
-        with socket.socket(socket.AF_UNIX) as probe:
+    with closing(_Answers(file)) as answers, asyncio.Runner() as runner:
+        listening = asyncio.start_unix_server(answers.converse, place, limit=_MOST_BYTES)
+        with closing(runner.run(listening)):
+            loop = runner.get_loop()
+            thread = threading.Thread(target=loop.run_forever)
+            thread.start()
             try:
-                probe.connect(str(place))
-            except ConnectionRefusedError:
+                yield
+            finally:
+                loop.call_soon_threadsafe(loop.stop)
+                thread.join()
                 place.unlink(missing_ok=True)
-
-
-async def _serve(answers: "_Answers", listener: socket.socket, over: asyncio.Event) -> None:
-    limit = local.MOST_BYTES
-    async with await asyncio.start_unix_server(answers.converse, sock=listener, limit=limit):
-        await over.wait()
 
 
 class _Answers:
@@ -93,19 +72,14 @@ class _Answers:
             writer.write(self.stamp)
             async with asyncio.timeout(local.PATIENCE):
                 question = json.loads(await reader.readline())
-            answer = asyncio.ensure_future(self._answer(question))
+            work, pool = partial(self._line, question), self._pool(question.get("lens"))
+            answer = asyncio.ensure_future(pool.ask(work, local.ANSWER_SECONDS))
             hangup = asyncio.ensure_future(reader.read())
             await asyncio.wait((answer, hangup), return_when=asyncio.FIRST_COMPLETED)
             hangup.cancel()
             if answer.done():
                 writer.write(answer.result())
-                async with asyncio.timeout(local.ANSWER_SECONDS):
-                    await writer.drain()
             answer.cancel()
-
-    async def _answer(self, question: Mapping[str, Any]) -> bytes:
-        work = partial(self._line, question)
-        return await self._pool(question.get("lens")).ask(work, local.ANSWER_SECONDS)
 
     def _line(self, question: Mapping[str, Any], index: SearchIndex) -> bytes:
         """The answer in a line; IndexUnavailableError if another version is current: the command
@@ -113,8 +87,7 @@ class _Answers:
         """
         if index.published != current_version(self.settings.root / "index"):
             raise IndexUnavailableError(f"{index.published} is not the current version any more")
-        read = {**READERS, "context": read_context}[question["command"]]
-        answer = read(self.settings, index, question)
+        answer = reader_of(question["command"])(self.settings, index, question)
         return json.dumps(answer).encode() + b"\n"
 
     def _pool(self, lens: str | None) -> IndexPool:

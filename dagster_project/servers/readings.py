@@ -39,7 +39,16 @@ def answer_here(config: Path | None, question: Mapping[str, Any]) -> dict[str, A
         ask = screen.asking(partial(query_current, settings.root / "index"))
         return _text(ask, screen, question)
     with closing(open_index(settings)) as index:
-        return READERS[question["command"]](settings, index, question)
+        return reader_of(question["command"])(settings, index, question)
+
+
+def reader_of(command: str) -> Reader:
+    """The function that answers a command; KeyError for an unknown one."""
+    if command == "context":
+        from dagster_project.servers.context_reading import read_context
+
+        return read_context
+    return _READERS[command]
 
 
 def search_request(
@@ -77,7 +86,7 @@ def _text(ask: Ask, screen: Screen, question: Mapping[str, Any]) -> dict[str, An
     return replace(text, text=screen.text(text.text)).as_json()
 
 
-READERS: dict[str, Reader] = {
+_READERS: dict[str, Reader] = {
     "search": _search,
     "similar": _similar,
     "get": lambda _, index, question: _text(index.ask, index.screen, question),

@@ -9,7 +9,7 @@ from dagster_project.index.search.explain import explanation
 from dagster_project.index.search.opened_index import PublishedSearcher, open_index
 from dagster_project.index.search.search_index import SearchIndex
 from dagster_project.servers import answers
-from dagster_project.servers.readings import READERS
+from dagster_project.servers.readings import reader_of
 from tests.archives import Workspace
 from transforms.retrieval.search_filters import Filters
 from transforms.settings.search import SearchOptions
@@ -46,7 +46,7 @@ def test_a_label_is_the_same_at_each_limit_in_each_program(
     labels = set()
     for limit in LIMITS:
         result = index.search([query], limit=limit)
-        asked = READERS["search"](library.settings, index, question | {"limit": limit})
+        asked = reader_of("search")(library.settings, index, question | {"limit": limit})
         labels |= {
             *result.labels,
             answers.hits(index, result).answer.label,
