@@ -17,6 +17,8 @@ from dagster_project.system.durable import write_durably
 from transforms.hashing import parts_hash
 
 _FOLDER = ".set-aside"
+_SHORT = 12
+"""Characters of a hash that is a tag of runs."""
 
 
 class _Places(BaseModel):
@@ -72,6 +74,11 @@ class SetAside:
             return {}
         noted = map(self._read, sorted(self._folder.glob("*.json")))
         return {one.partition: one.reasons for one in noted if one}
+
+    def state(self) -> str:
+        """A short hash of all places and reasons; empty if there are none."""
+        reasons = self.all()
+        return parts_hash([json.dumps(reasons)])[:_SHORT] if reasons else ""
 
     def _file(self, partition: str) -> UPath:
         return self._folder / f"{parts_hash([partition])}.json"

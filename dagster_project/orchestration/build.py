@@ -316,20 +316,16 @@ class _Build:
                 for work in done:
                     of_run = runs.partitions_within(self.instance, work.tags)
                     tried |= tried_by(work.tags, work.tables, of_run)
-                # These are read again without the files that a stage failed on.
-                failed = {p: own for p, own in set_aside.all().items() if own != before.get(p)}
-                tried = {one for one in tried if one[1] not in failed}
-                self.failed_files |= failed
+                aside = set_aside.all()
+                self.failed_files |= {p: aside[p] for p in aside if aside[p] != before.get(p)}
                 plan = planned(self.settings, self.instance)
-        slow = sorted(
-            partition for phase, partition, _ in tried if phase == Phase.SLOW and partition
-        )
+        slow = {partition for phase, partition, _ in tried if phase == Phase.SLOW and partition}
         return BuildResult(
             first,
             self.published,
             embedding=self.figures,
             failed_checks=tuple(self.failed.values()),
-            slow=tuple(slow),
+            slow=tuple(sorted(slow)),
             failed_files=tuple(
                 f"{partition}: {place}: {reason}"
                 for partition, own in sorted(self.failed_files.items())

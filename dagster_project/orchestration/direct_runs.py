@@ -32,6 +32,7 @@ from dagster_project.orchestration.runs import partitions_within, run_job_here
 from dagster_project.orchestration.work import Work
 from dagster_project.system.locks import lake_lock
 from dagster_project.system.long_work import CountedProgress
+from transforms.errors import SetAsideError
 
 _READ_TOGETHER = {table for kind in SOURCE_TYPES for table in kind.tables}
 _RECORDED_EVERY = 3600.0
@@ -66,7 +67,8 @@ class DirectRuns:
         return [*steps, readiness_checks(self.settings.operations)]
 
     def do(self, work: Work, progress: CountedProgress) -> DirectResult | None:
-        """Do the work of a run; None if it fails, or stops before a publish.
+        """Do the work of a run; None if it fails, or stops before a publish. SetAsideError if mails
+        or documents cause it, as from a run of Dagster.
 
         Then a run of Dagster is to do it, which fails in the same way, and is listed with the
         reason.
@@ -88,6 +90,8 @@ class DirectRuns:
                 for step in self._steps:
                     if not self._do_step(step, work, run, resources, result):
                         return None
+            except SetAsideError:
+                raise
             except Exception:  # the run of Dagster that follows meets it again, and names it
                 logging.getLogger("weft").debug("a direct run failed", exc_info=True)
                 return None

@@ -57,7 +57,9 @@ def report_freshness(
     latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(results))
     for key in results.keys() - but:
         last, now = latest[key].evaluation if key in latest else None, results[key]
-        if last is None or (last.passed, last.metadata) != (now.passed, now.metadata):
+        # A run that failed before a check leaves the plan of its outcome there.
+        is_outcome = isinstance(last, dg.AssetCheckEvaluation)
+        if not is_outcome or (last.passed, last.metadata) != (now.passed, now.metadata):
             facts = {"passed": now.passed, "severity": now.severity, "metadata": now.metadata}
             evaluation = dg.AssetCheckEvaluation(
                 asset_key=key.asset_key, check_name=key.name, **facts

@@ -16,6 +16,7 @@ from dagster_project.composition.objects import make_lake, make_publisher, requi
 from dagster_project.config.settings import Settings
 from dagster_project.index.publish.version_inputs import TABLES_OF_TYPE
 from dagster_project.lake.lake import ParquetLake
+from dagster_project.lake.set_aside import SetAside
 from dagster_project.orchestration.alerts import alert_sources
 from dagster_project.orchestration.asset_graph import partition_stages, whole_phases
 from dagster_project.orchestration.asset_jobs import asset_definitions
@@ -150,10 +151,15 @@ class _Steps:
     limit: int
 
     def partitions(self, stale: Mapping[str, tuple[str, ...]], phase: Phase) -> list[Work]:
-        """The runs of stale partitions that nobody makes and that were not tried."""
+        """The runs of stale partitions that nobody makes and that were not tried.
+
+        They are tried again when a stage, also one over the whole lake, failed on files and mails:
+        these are left out then.
+        """
         types, tables = _TABLES[phase]
         busy = self.runs.taken(tables)
-        state = self.plan.state if phase is Phase.CONTEXT else ""
+        aside = SetAside(make_lake(self.settings).base)
+        state = self.plan.state if phase is Phase.CONTEXT else aside.state()
         untried = {
             p: t
             for p, t in stale.items()
@@ -245,7 +251,8 @@ def next_requests(
 
     Dagster knows the partitions of now afterwards. A source that cannot be read gets a run, which
     fails with the remedy, and keeps no other from its own. After `partitions` that people made
-    these are completed and published, unless their code or settings are others; other stale tables
+    these are completed and published, unless their code or settings are others, and those in which
+    a stage failed on files and mails; other stale tables
     wait for the next refresh. Runs of very long texts begin one at a time, so that a publish waits
     for no more than that.
     """
@@ -258,10 +265,11 @@ def next_requests(
     if plan.broken and not plan.partitions and not broken:
         return dg.SkipReason("; ".join(set(plan.broken.values()))), is_settled
     if partitions is not None:
+        completed = {*partitions, *SetAside(make_lake(settings).base).all()}
         own = {
             p: t
             for p, t in plan.stale.items()
-            if p in partitions and plan.reasons[p] in CONTENT_REASONS
+            if p in completed and plan.reasons[p] in CONTENT_REASONS
         }
         plan, broken = replace(plan, stale=own), []
     works, reason = reconcile(settings, instance, plan, runs, broken=broken)

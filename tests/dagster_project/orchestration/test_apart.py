@@ -14,8 +14,11 @@ from assets.stages.apart import TextInPartition, set_aside
 from assets.stages.stage_run import StageRun
 from dagster_project.composition.objects import make_sources
 from dagster_project.lake.set_aside import SetAside
+from dagster_project.orchestration.reconcile import UNCHANGED
+from dagster_project.orchestration.triggers.following import Follower
 from tests.archives import Mail, Workspace, discussion
 from tests.cases import some
+from tests.daemon import Daemon
 from transforms.errors import LakeDamageError
 
 POISON = "arsenic"
@@ -35,6 +38,11 @@ Fails = Callable[[int, bool], bool]
 REASONS = (
     "SELECT source, place, reason FROM quarantine WHERE reason LIKE 'stage_failed%' ORDER BY 1"
 )
+
+
+def poisoned_reason(name: str) -> str:
+    """The reason of each text in quarantine."""
+    return f"stage_failed: {name}: KeyError: 'no such flour'"
 
 
 @pytest.fixture
@@ -75,7 +83,7 @@ def test_a_stage_over_the_whole_lake_is_made_without_what_it_fails_on(
     with monkeypatch.context() as patch:
         tries = let_fail(patch, name, lambda rows, is_poisoned: is_poisoned)
         result = work.build()
-    reason = f"stage_failed: {name}: KeyError: 'no such flour'"
+    reason = poisoned_reason(name)
     mail = [("dev", "dev.2004-01.mbox:893", reason), ("ops", "ops.2004-01.mbox:902", reason)]
     note = [("notes", f"{POISON}.md", reason)] if name == "document_links" else []
     assert work.sql(REASONS) == sorted(mail + note)
@@ -119,3 +127,77 @@ def test_a_damaged_file_of_the_lake_is_the_fault_of_no_mail(built: Workspace):
             "build_threads", lake, sources, ["messages"], {TextInPartition(partition, ident): "why"}
         )
     assert SetAside(lake.base).all() == {}
+
+
+def news(work: Workspace) -> None:
+    """A month with a mail that has the word, and with others."""
+    poisoned = Mail(90, "Whose?", ident=f"{POISON}@example.org")
+    work.write("dev/dev.2004-03.mbox", [*discussion(80, 4, "ziggurat"), poisoned])
+
+
+def assert_set_aside(work: Workspace, name: str) -> None:
+    """The bad mail of the news is in quarantine, all others are found."""
+    assert work.sql(REASONS) == [("dev", "dev.2004-03.mbox:895", poisoned_reason(name))]
+    assert work.column("SELECT count(*) FROM messages") == [8]
+    assert work.weft("search", "ziggurat").exit_code == 0
+
+
+@pytest.fixture
+def two_lists(work: Workspace) -> Workspace:
+    """Two lists with good mails."""
+    work.configure(*SOURCES[1:])
+    work.write("dev/dev.2004-01.mbox", discussion(1, 2, "compactor"))
+    work.write("ops/ops.2004-01.mbox", discussion(20, 2, "scheduler"))
+    return work
+
+
+@pytest.mark.parametrize("name", some(("build_threads", "memberships"), each=2))
+def test_an_hour_goes_on_without_what_a_stage_fails_on(
+    two_lists: Workspace, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    work = two_lists
+    with work.instance() as instance, monkeypatch.context() as patch:
+        daemon = Daemon(work, instance)
+        daemon.hour()
+        daemon.rest()
+        tries = let_fail(patch, name, lambda rows, is_poisoned: is_poisoned)
+        news(work)
+        daemon.restart()
+        assert daemon.hour()
+        daemon.rest()
+        assert_set_aside(work, name)
+        of_hour = len(tries)
+        assert daemon.hour() == [] and daemon.why == UNCHANGED
+        assert daemon.look() == [] and len(tries) == of_hour
+
+
+@pytest.mark.parametrize("name", some(("build_threads", "memberships"), each=2))
+def test_a_process_that_follows_goes_on_without_what_a_stage_fails_on(
+    two_lists: Workspace, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    work = two_lists
+    with work.instance() as instance, monkeypatch.context() as patch:
+        batches = Follower(work.settings, instance, fetch=False).batches()
+        next(batches)
+        tries = let_fail(patch, name, lambda rows, is_poisoned: is_poisoned)
+        news(work)
+        batch = next(batches)
+        assert not batch.fault and batch.result and batch.result.failed_files
+        assert_set_aside(work, name)
+        of_batch = len(tries)
+        daemon = Daemon(work, instance)
+        assert daemon.hour() == [] and daemon.why == UNCHANGED and len(tries) == of_batch
+
+
+def test_the_hour_after_a_run_that_failed_before_its_checks_tries_again(
+    two_lists: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    with two_lists.instance() as instance:
+        daemon = Daemon(two_lists, instance)
+        with monkeypatch.context() as patch:
+            let_fail(patch, "memberships", lambda rows, is_poisoned: True)
+            daemon.hour()
+            daemon.rest()
+        daemon.hour()
+        daemon.rest()
+    assert two_lists.column("SELECT count(*) FROM messages") == [4]

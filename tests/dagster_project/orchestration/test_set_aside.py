@@ -12,6 +12,7 @@ import pytest
 from assets.stages.singly import failing
 from dagster_project.orchestration import asset_graph
 from tests.archives import Mail, Workspace
+from tests.daemon import Daemon
 from transforms.conversations import windows
 from transforms.documents.chunks import table as document_chunks
 from transforms.mail.blocks import table as blocks
@@ -82,6 +83,19 @@ def test_stages_that_fail_on_a_file_make_the_others_and_say_so(
     three_kinds.put("chat/WhatsApp Chat with Eve.txt", CHAT.format("Rye, too?"))
     three_kinds.build()
     assert three_kinds.column(searchable) == [9] and three_kinds.sql(REASONS) == []
+
+
+def test_an_hour_says_at_once_what_a_stage_failed_on(
+    three_kinds: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    poisoned(monkeypatch, document_chunks, "document_chunks", MemoryError("no room for it"))
+    with three_kinds.instance() as instance:
+        daemon = Daemon(three_kinds, instance)
+        daemon.hour()
+        daemon.rest()
+        assert [place for place, _ in three_kinds.sql(REASONS)] == ["Poison.md"]
+        daemon.restart()
+        assert daemon.hour() == []
 
 
 def test_a_fault_of_the_stage_is_the_fault_of_no_file() -> None:
