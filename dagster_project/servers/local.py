@@ -97,12 +97,14 @@ def is_own(peer: socket.socket) -> bool:
 def _answer_of_server(config: Path, question: Mapping[str, Any]) -> dict[str, Any] | None:
     """The answer of the first server that has this stamp and gives one; None without such a server."""
     config = config.resolve()
-    for place in sockets(config):
+    places = sockets(config) if config.exists() else []
+    own = stamp(config) if places else b""
+    for place in places:
         with suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as peer:
             peer.settimeout(PATIENCE)
             _connect(peer, place)
             lines = peer.makefile("rb")
-            if is_own(peer) and lines.readline() == stamp(config):
+            if is_own(peer) and lines.readline() == own:
                 peer.sendall(json.dumps(question, default=str).encode() + b"\n")
                 peer.settimeout(ANSWER_SECONDS + PATIENCE)
                 return dict(json.loads(lines.readline()))

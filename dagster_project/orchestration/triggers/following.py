@@ -111,7 +111,7 @@ class Follower:
     def batches(self) -> Iterator[Batch]:
         """Each batch that found news or failed, after a first build of everything; never ends.
 
-        A fault that lasts is yielded once.
+        A fault that lasts is yielded once, and when it ends.
         """
         with contextlib.ExitStack() as stack:
             stack.callback(self._direct.record, at_once=True)
@@ -144,7 +144,7 @@ class Follower:
 
     def _built(self, hint: Hint) -> Iterator[Batch]:
         begun, start = datetime.now(UTC), time.monotonic()
-        result, fault = None, ""
+        result, fault, run_id = None, "", None
         try:
             # The first one may have much to do, and say which file ended a process.
             if hint.reason == _FIRST_LOOK:
@@ -156,13 +156,14 @@ class Follower:
             self._again_at, self._left = time.monotonic() + _BUSY_SECONDS, hint.sources
             return
         except (WeftError, OSError) as error:
-            fault = str(error)
+            fault, run_id = str(error), getattr(error, "run_id", None)
         self._direct.record()
         give_memory_back()
         self._wall, self._looked = self._clock(), time.monotonic()
-        is_new = fault != self._fault
-        self._note(hint, fault)
-        if (fault and is_new) or (result and result.published):
+        lasting = fault.replace(f" (run {run_id})", "")  # each try is another run
+        is_new = lasting != self._fault
+        self._note(hint, lasting)
+        if is_new or (result and result.published):
             came = _in_words(hint, self.settings)
             yield Batch(came, begun, time.monotonic() - start, result, fault)
 

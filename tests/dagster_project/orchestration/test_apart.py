@@ -15,7 +15,7 @@ from assets.stages.stage_run import StageRun
 from dagster_project.composition.objects import make_sources
 from dagster_project.lake.set_aside import SetAside
 from dagster_project.orchestration.reconcile import UNCHANGED
-from dagster_project.orchestration.triggers.following import Follower
+from dagster_project.orchestration.triggers.following import Follower, Hint
 from tests.archives import Mail, Workspace, discussion
 from tests.cases import some
 from tests.daemon import Daemon
@@ -201,3 +201,19 @@ def test_the_hour_after_a_run_that_failed_before_its_checks_tries_again(
         daemon.hour()
         daemon.rest()
     assert two_lists.column("SELECT count(*) FROM messages") == [4]
+
+
+def test_a_process_that_follows_says_a_lasting_fault_once_and_its_end(
+    two_lists: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    again = Hint(reason="tries again")
+    with two_lists.instance() as instance:
+        follower = Follower(two_lists.settings, instance, fetch=False)
+        with monkeypatch.context() as patch:
+            let_fail(patch, "memberships", lambda rows, is_poisoned: True)
+            (batch,) = follower._built(again)
+            assert "step memberships failed" in batch.fault
+            assert list(follower._built(again)) == []
+        (batch,) = follower._built(again)
+        assert not batch.fault and batch.result and batch.result.published
+        assert list(follower._built(again)) == []
