@@ -34,7 +34,7 @@ DECLARED_BY_PARAMETERS = {
     "tool",
 }
 
-TOKENS = {"core": 504_300, "extras": 137_900, "tests": 453_200}
+TOKENS = {"core": 504_500, "extras": 137_900, "tests": 453_300}
 """Tokens of Python without comments and docstrings, which count ideas and not layout. A commit that
 raises one says what its users get.
 """

@@ -1,5 +1,10 @@
 """A stage that fails over the whole lake, or on a bucket of mails, is tried on the rows of some
 mails and documents: those that it fails on are named, with their place in the sources.
+
+Faults of two other kinds end the run. A row of a sum (`people`, `corpus_measures`) is of many mails,
+and to set all of these aside would hide more texts than it rescues. If mails fail only together,
+either half is made: to look for pairs would take so many tries that a machine with too little
+memory, which looks the same, would be busy for hours before it says so.
 """
 
 from collections.abc import Callable, Mapping, Sequence

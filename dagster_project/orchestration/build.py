@@ -379,8 +379,32 @@ class _Build:
         for work in works:
             if work.first is None:
                 self.make_whole(work)
-            elif not (self.direct and self.direct.do(work, self.progress)):
-                runs.run_here(self.definitions, self.instance, work, self.tags)
+            elif work.phase is Phase.CONTEXT:
+                self.make_context(work)
+            else:
+                self.make_partitions(work)
+
+    def make_partitions(self, work: Work) -> None:
+        """Make tables of partitions."""
+        if not (self.direct and self.direct.do(work, self.progress)):
+            runs.run_here(self.definitions, self.instance, work, self.tags)
+
+    def make_context(self, work: Work) -> None:
+        """Make the context of windows, of each by itself if a stage fails on one of them: that one
+        stays without, and is said.
+        """
+        try:
+            self.make_partitions(work)
+        except WeftError as fault:
+            if type(fault) is not WeftError:
+                raise
+            windows = runs.partitions_within(self.instance, work.tags)
+            if len(windows) == 1:
+                reason = str(fault).partition(" (run ")[0]
+                self.failed_files |= {window: {"context": reason} for window in windows}
+                return
+            for window in sorted(windows):
+                self.make_context(replace(work, first=window, last=window))
 
     def make_whole(self, work: Work) -> None:
         """Make tables over the whole lake, and keep their metadata."""

@@ -19,6 +19,7 @@ from dagster_project.orchestration.triggers.following import Follower, Hint
 from tests.archives import Mail, Workspace, discussion
 from tests.cases import some
 from tests.daemon import Daemon
+from tests.dagster_project.orchestration.test_set_aside import CHAT
 from transforms.errors import LakeDamageError
 
 POISON = "arsenic"
@@ -217,3 +218,20 @@ def test_a_process_that_follows_says_a_lasting_fault_once_and_its_end(
         (batch,) = follower._built(again)
         assert not batch.fault and batch.result and batch.result.published
         assert list(follower._built(again)) == []
+
+
+def test_a_window_without_context_keeps_no_other_from_its_own(
+    work: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    name = "conversation_candidates"
+    work.configure({"name": "chat", "kind": "conversation", "path": "chat/*"})
+    for member in ("Ann", POISON, "Zoe"):
+        work.put(f"chat/WhatsApp Chat with {member}.txt", CHAT.format(member))
+    with monkeypatch.context() as patch:
+        let_fail(patch, name, lambda rows, is_poisoned: is_poisoned)
+        for _ in range(2):
+            (line,) = work.build().failed_files
+            assert POISON in line and f"context: step {name} failed: KeyError" in line
+    assert work.column("SELECT count(*) FROM conversation_windows") == [3]
+    assert len([*work.settings.root.glob("lake/conversation_context/**/*.parquet")]) == 2
+    assert work.build().failed_files == ()
